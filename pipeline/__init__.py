@@ -1,0 +1,1 @@
+"""The streaming job, its settings file and the command line."""

@@ -1,0 +1,1 @@
+"""Rows of a Spark frame become committed batches of Kafka logs."""

@@ -1,0 +1,1 @@
+"""Kafka's log format and the life of a log, without Spark."""

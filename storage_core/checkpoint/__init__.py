@@ -1,0 +1,1 @@
+"""The small files around a log: text checkpoints, epochs, ids."""

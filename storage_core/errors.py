@@ -1,0 +1,103 @@
+"""Every error Sparklog raises; the tree is the list of things a caller can do.
+
+LogStorageError                  something about a store or a log
+    InvalidConfigError           fix the setting that the message names
+    InvalidRecordError           fix or divert the row that the message names
+    UnknownTopicError            declare the topic, or ask for one that exists
+    OffsetOutOfRangeError        ask for an offset inside the range that the message names
+    CorruptBatchError            a complete batch is damaged: restore or repair
+    CorruptFileError             an index or checkpoint file is damaged: rebuild or restore
+    UnsupportedFormatError       the bytes are of a version this release does not read or write
+    StoreLockedError             another writer holds the store: stop it, or take the lock by force
+    WriterFencedError            another writer took over: this one must stop
+    LedgerDamagedError           the ledger can't be trusted: restore it, nothing was changed
+    StorageError                 the filesystem refused: disk full, permissions, I/O
+    CommitStateUnknownError      look the micro-batch up before anything else
+"""
+
+__all__ = [
+    "CommitStateUnknownError",
+    "CorruptBatchError",
+    "CorruptFileError",
+    "InvalidConfigError",
+    "InvalidRecordError",
+    "LedgerDamagedError",
+    "LogStorageError",
+    "OffsetOutOfRangeError",
+    "StorageError",
+    "StoreLockedError",
+    "UnknownTopicError",
+    "UnsupportedFormatError",
+    "WriterFencedError",
+]
+
+
+class LogStorageError(Exception):
+    """Base of every error of this package; `str()` is one line for a person."""
+
+
+class InvalidConfigError(LogStorageError):
+    """A setting is wrong; the message lists every problem found, `; ` between them."""
+
+
+class InvalidRecordError(LogStorageError):
+    """A row can't become a record; the message names topic, partition, column and row position, never content."""
+
+
+class UnknownTopicError(LogStorageError):
+    """No such topic or partition in this store or folder."""
+
+
+class OffsetOutOfRangeError(LogStorageError):
+    """The offset lies outside log start and log end."""
+
+
+class CorruptBatchError(LogStorageError):
+    """A complete batch fails its checks.
+
+    Attributes:
+        position: byte position of the batch in the bytes given.
+    """
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message, position)
+        self.position = position
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} position={self.position}"
+
+
+class CorruptFileError(LogStorageError):
+    """An index or checkpoint file does not parse, or contradicts itself."""
+
+
+class UnsupportedFormatError(LogStorageError):
+    """Bytes or a store of a version that this release does not read or write."""
+
+
+class StoreLockedError(LogStorageError):
+    """Another writer holds the store's lock."""
+
+
+class WriterFencedError(LogStorageError):
+    """This writer lost the store to another one; what it had not committed is void."""
+
+
+class LedgerDamagedError(LogStorageError):
+    """The ledger is damaged beyond its newest entry."""
+
+
+class StorageError(LogStorageError):
+    """The filesystem refused an operation; the message names the path and the reason."""
+
+
+class CommitStateUnknownError(LogStorageError):
+    """The ledger never answered: the micro-batch may be visible. Look it up before anything else."""
+
+    def __init__(self, message: str, query_id: str, batch_id: int) -> None:
+        super().__init__(message, query_id, batch_id)
+        self.query_id = query_id
+        self.batch_id = batch_id
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} query_id={self.query_id} batch_id={self.batch_id}"

@@ -1,0 +1,1 @@
+"""Offset and time indexes. Bytes in, values out."""

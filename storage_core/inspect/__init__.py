@@ -1,0 +1,1 @@
+"""Tools that look at a log and judge it."""

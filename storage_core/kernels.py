@@ -1,0 +1,27 @@
+"""How a kernel is compiled: ahead of its first call, without the GIL, kept in numba's on-disk cache.
+
+An explicit signature makes the import compile (or load) the kernel, so no record ever waits for a compiler, and a call
+with other types fails instead of compiling a second version in silence.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+
+__all__ = ["kernel"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def kernel(signature: str) -> Callable[[_Function], _Function]:
+    """Return a decorator that compiles a function for exactly these argument types.
+
+    Args:
+        signature: numba's notation, e.g. `"int64(uint8[::1], int64)"`.
+    """
+
+    def compile_function(function: _Function) -> _Function:
+        return cast(_Function, numba.njit(signature, cache=True, nogil=True, boundscheck=False)(function))
+
+    return compile_function

@@ -1,0 +1,1 @@
+"""One log: its segments, how they roll, how they are read."""

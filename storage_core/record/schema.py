@@ -1,0 +1,31 @@
+"""The Arrow columns of decoded records.
+
+Source: Kafka's consumer record; field names as its dump tool and clients use them.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+
+__all__ = ["CREATE_TIME", "HEADERS_TYPE", "LOG_APPEND_TIME", "NO_TIMESTAMP", "RECORD_SCHEMA"]
+
+CREATE_TIME: Final = 0
+LOG_APPEND_TIME: Final = 1
+NO_TIMESTAMP: Final = -1
+"""A record's timestamp when nobody set one."""
+
+HEADERS_TYPE: Final = pa.list_(
+    pa.field("element", pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]))
+)
+
+RECORD_SCHEMA: Final = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.int64(), nullable=False),  # ms since the epoch, -1 none
+        pa.field("timestamp_type", pa.int8(), nullable=False),  # 0 CreateTime, 1 LogAppendTime
+        pa.field("leader_epoch", pa.int32(), nullable=False),  # -1 none
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", HEADERS_TYPE, nullable=False),
+    ]
+)
