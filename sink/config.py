@@ -1,0 +1,136 @@
+"""What a sink is told: the store, its topics, and what to do with rows that can't become records."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from storage_core.errors import InvalidConfigError
+from storage_core.log_config import INT32_MAX, LogConfig
+from storage_core.topic_partition import check_topic_name, topic_names_collide
+
+__all__ = ["SinkConfig", "TopicConfig"]
+
+_OFFSETS = ("assigned", "preserved")
+_ON_INVALID = ("fail", "quarantine")
+_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """A topic: its name, how many logs it has, and their settings."""
+
+    name: str
+    partitions: int = 1
+    log: LogConfig = field(default_factory=LogConfig)
+
+    @classmethod
+    def from_properties(cls, name: str, properties: Mapping[str, object]) -> "TopicConfig":
+        """Build a topic from `partitions` and Kafka's property names.
+
+        Raises:
+            InvalidConfigError: every problem, each with its key.
+        """
+        problems = []
+        try:
+            check_topic_name(name)
+        except InvalidConfigError as error:
+            problems.append(str(error))
+        if name in _INTERNAL_TOPICS:
+            problems.append(f"topic name {name!r} is internal to Kafka")
+        partitions = properties.get("partitions", 1)
+        if isinstance(partitions, bool) or not isinstance(partitions, int) or not 1 <= partitions <= INT32_MAX:
+            problems.append(f"partitions={partitions!r} is not an integer from 1")
+        log = LogConfig()
+        try:
+            log = LogConfig.from_properties({key: value for key, value in properties.items() if key != "partitions"})
+        except InvalidConfigError as error:
+            problems.append(str(error))
+        if problems:
+            raise InvalidConfigError("; ".join(f"topics.{name}: {problem}" for problem in problems))
+        return cls(name=name, partitions=int(partitions), log=log)  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkConfig:
+    """A sink's settings.
+
+    Attributes:
+        store: folder of the store, absolute.
+        topics: by name.
+        topic: topic of every row, for frames without a `topic` column.
+        offsets: `assigned` (dense, from the log's end) or `preserved` (from the frame's `offset` column).
+        on_invalid: `fail` refuses the whole micro-batch, `quarantine` diverts the row.
+        quarantine: folder of diverted rows, absolute.
+        log_dirs: Kafka's `log.dirs`, relative to the store or absolute.
+        stage_buffer_bytes: how much of its input a task holds before it encodes.
+    """
+
+    store: Path
+    topics: Mapping[str, TopicConfig]
+    topic: str | None = None
+    offsets: str = "assigned"
+    on_invalid: str = "fail"
+    quarantine: Path
+    log_dirs: tuple[str, ...] = ("logs",)
+    stage_buffer_bytes: int = 64 << 20
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.topic is not None and self.topic not in self.topics:
+            problems.append(f"topic={self.topic!r} is not among topics: {', '.join(sorted(self.topics)) or 'none'}")
+        if self.offsets not in _OFFSETS:
+            problems.append(f"offsets={self.offsets!r} is none of {', '.join(_OFFSETS)}")
+        if self.on_invalid not in _ON_INVALID:
+            problems.append(f"on_invalid={self.on_invalid!r} is none of {', '.join(_ON_INVALID)}")
+        if not self.log_dirs or len(set(self.log_dirs)) != len(self.log_dirs):
+            problems.append(f"log_dirs={list(self.log_dirs)!r} is empty or names a folder twice")
+        names = sorted(self.topics)
+        problems += [
+            f"topics {first!r} and {second!r} collide: Kafka's metric names do not tell '.' from '_'"
+            for i, first in enumerate(names)
+            for second in names[i + 1 :]
+            if topic_names_collide(first, second)
+        ]
+        if problems:
+            raise InvalidConfigError("; ".join(problems))
+
+    @classmethod
+    def from_options(
+        cls,
+        store: str | Path,
+        topics: Mapping[str, Mapping[str, object]],
+        *,
+        topic: str | None = None,
+        offsets: str = "assigned",
+        on_invalid: str = "fail",
+        quarantine: str | Path | None = None,
+        log_dirs: tuple[str, ...] = (),
+    ) -> "SinkConfig":
+        """Build the settings from plain values; every problem is reported at once.
+
+        Raises:
+            InvalidConfigError: with every problem.
+        """
+        problems, built = [], {}
+        for name, properties in topics.items():
+            try:
+                built[name] = TopicConfig.from_properties(name, properties)
+            except InvalidConfigError as error:
+                problems.append(str(error))
+                built[name] = TopicConfig(name=name)
+        root = Path(store).absolute()
+        try:
+            config = cls(
+                store=root,
+                topics=built,
+                topic=topic,
+                offsets=offsets,
+                on_invalid=on_invalid,
+                quarantine=Path(quarantine).absolute() if quarantine else root / "quarantine",
+                log_dirs=log_dirs or ("logs",),
+            )
+        except InvalidConfigError as error:
+            problems.append(str(error))
+        if problems:
+            raise InvalidConfigError("; ".join(problems))
+        return config

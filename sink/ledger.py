@@ -1,0 +1,317 @@
+"""The Delta table that says what is committed: one row per log, replaced whole by each commit.
+
+A commit is one Delta version that carries the application transaction `(query_id, batch_id)`. Two writers from one
+version conflict, so a second writer is detected by the commit itself. `deltalake` does not fsync on a local disk: this
+module does, data file first, then the log entry, then both folders, and only then the commit counts.
+
+What a crash leaves: before the log entry is complete, nothing but an unreferenced data file. A power cut may leave the
+newest log entry, or the data file it names, torn; nobody was told that this version exists, so opening drops it. Older
+damage is refused.
+"""
+
+import json
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
+from storage_core.fault_points import reach
+from storage_core.storage.local import storage_errors, sync_directory, sync_files
+from storage_core.topic_partition import TopicPartition
+
+__all__ = ["LEDGER_SCHEMA", "Ledger", "LogState"]
+
+logger = logging.getLogger(__name__)
+
+LEDGER_SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("log_dir", pa.string(), nullable=False),
+        pa.field("topic_id", pa.string(), nullable=False),
+        pa.field("log_start_offset", pa.int64(), nullable=False),
+        pa.field("log_end_offset", pa.int64(), nullable=False),
+        pa.field("active_base_offset", pa.int64(), nullable=False),
+        pa.field("active_size_bytes", pa.int64(), nullable=False),
+        pa.field("max_timestamp_ms", pa.int64(), nullable=False),
+        pa.field("leader_epoch", pa.int32(), nullable=False),
+        pa.field("updated_ms", pa.int64(), nullable=False),
+    ]
+)
+
+_CHECKPOINT_INTERVAL = 100
+_DATA_FILE_AGE_S = 60.0
+"""A replaced data file stays this long, for readers that opened the version it belongs to."""
+
+_CONFIGURATION = {
+    # Tombstones and log entries that stay for days make each commit slower; these go with the next checkpoint.
+    "delta.deletedFileRetentionDuration": "interval 0 seconds",
+    "delta.logRetentionDuration": "interval 0 seconds",
+    "delta.checkpointInterval": str(_CHECKPOINT_INTERVAL),
+}
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_NO_RETRY_COUNT = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogState:
+    """One row of the ledger.
+
+    Attributes:
+        log_dir: folder that holds the log's directory, relative to the store or absolute.
+        log_end_offset: next offset to write.
+        active_base_offset: base offset of the active segment.
+        active_size_bytes: committed bytes of its `.log`.
+        max_timestamp_ms: largest timestamp of the log, -1 none.
+    """
+
+    topic: str
+    partition: int
+    log_dir: str
+    topic_id: str
+    log_start_offset: int
+    log_end_offset: int
+    active_base_offset: int
+    active_size_bytes: int
+    max_timestamp_ms: int
+    leader_epoch: int
+    updated_ms: int
+
+
+class Ledger:
+    """The committed state of every log, at one version.
+
+    Rows keep their place for the life of this object: a log's row number is its id inside the sink.
+    """
+
+    def __init__(self, path: Path, table: DeltaTable) -> None:
+        self._path = path
+        self._table = table
+        self._replaced: deque[tuple[float, str]] = deque()
+        self._load()
+
+    @classmethod
+    def create(cls, path: Path) -> "Ledger":
+        """Create an empty ledger."""
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_deltalake(path, LEDGER_SCHEMA.empty_table(), mode="error", configuration=_CONFIGURATION)
+            ledger = cls(path, DeltaTable(path))
+            ledger._make_durable()
+            sync_directory(path.parent)
+        return ledger
+
+    @classmethod
+    def open(cls, path: Path) -> "Ledger":
+        """Open the ledger at its newest version, read-only: a torn newest entry is an error here.
+
+        Raises:
+            LedgerDamagedError: it can't be read.
+        """
+        if not (path / "_delta_log").is_dir():
+            raise LedgerDamagedError(f"no ledger: path={path}")
+        try:
+            return cls(path, DeltaTable(path))
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise LedgerDamagedError(f"the ledger can't be read, restore it from a copy: path={path} ({error})") from error
+
+    @classmethod
+    def open_for_writing(cls, path: Path) -> "Ledger":
+        """Open the ledger, after dropping a newest entry that a power cut left torn.
+
+        Raises:
+            LedgerDamagedError: an older entry is damaged; nothing was changed.
+        """
+        _drop_torn_entry(path)
+        ledger = cls.open(path)
+        ledger._adopt_old_data_files()
+        return ledger
+
+    @property
+    def version(self) -> int:
+        """Version of the table that this state is."""
+        return int(self._table.version())
+
+    @property
+    def topics(self) -> list[str]:
+        """(n,) topic of each row."""
+        return self._columns["topic"]  # type: ignore[return-value]
+
+    @property
+    def rows(self) -> Mapping[TopicPartition, int]:
+        """Row number of each log."""
+        return self._rows
+
+    def column(self, name: str) -> npt.NDArray[np.int64]:
+        """Return (n,) values of an integer column; not to be changed."""
+        return self._columns[name]  # type: ignore[return-value]
+
+    def state(self, row: int) -> LogState:
+        """Return one row."""
+        values = {name: column[row] for name, column in self._columns.items()}
+        return LogState(**{name: value.item() if isinstance(value, np.integer) else value for name, value in values.items()})  # type: ignore[arg-type]
+
+    def states(self) -> dict[TopicPartition, LogState]:
+        """Return every row, by log."""
+        return {log: self.state(row) for log, row in self._rows.items()}
+
+    def transaction_version(self, query_id: str) -> int | None:
+        """Return the newest micro-batch committed for a query, None if there is none."""
+        version = self._table.transaction_version(query_id)
+        return None if version is None else int(version)
+
+    def add(self, states: list[LogState]) -> None:
+        """Append rows for new logs, in one commit."""
+        self._commit({name: [*column, *(getattr(state, name) for state in states)] for name, column in self._columns.items()}, None)
+
+    def update(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]], query_id: str, batch_id: int) -> None:
+        """Replace values of some rows and record the micro-batch, in one commit.
+
+        Raises:
+            WriterFencedError: another writer committed since this state was read.
+            CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
+        """
+        columns = dict(self._columns)
+        for name, changed in values.items():
+            column = np.array(columns[name])
+            column[rows] = changed
+            columns[name] = column
+        self._commit(columns, (query_id, batch_id))
+
+    def fence(self) -> None:
+        """Commit the state unchanged, so that nobody who read an earlier version can commit any more."""
+        while True:
+            try:
+                self._commit(dict(self._columns), None)
+                return
+            except WriterFencedError:
+                self._table = DeltaTable(self._path)
+                self._load()
+
+    def _load(self) -> None:
+        table = self._table.to_pyarrow_table().select(LEDGER_SCHEMA.names)
+        self._columns: dict[str, object] = {}
+        for field in LEDGER_SCHEMA:
+            column = table.column(field.name)
+            is_text = pa.types.is_string(field.type)
+            self._columns[field.name] = column.to_pylist() if is_text else column.to_numpy().astype(np.int64)
+        self._index_rows()
+
+    def _index_rows(self) -> None:
+        partitions = np.asarray(self._columns["partition"]).tolist()
+        self._rows = {TopicPartition(topic, partitions[row]): row for row, topic in enumerate(self.topics)}
+
+    def _commit(self, columns: Mapping[str, object], transaction: tuple[str, int] | None) -> None:
+        data = pa.table([pa.array(columns[field.name], field.type) for field in LEDGER_SCHEMA], schema=LEDGER_SCHEMA)
+        transactions = [Transaction(*transaction)] if transaction else None
+        old_files = self._table.file_uris()
+        try:
+            write_deltalake(
+                self._table,
+                data,
+                mode="overwrite",
+                commit_properties=CommitProperties(max_commit_retries=_NO_RETRY_COUNT, app_transactions=transactions),
+                post_commithook_properties=_NO_HOOKS,
+            )
+        except CommitFailedError as error:
+            raise WriterFencedError(f"another writer committed to the ledger: path={self._path} version={self.version}") from error
+        except (DeltaError, OSError) as error:
+            self._raise_unless_absent(transaction, error)
+        reach("commit.written")
+        try:
+            self._make_durable()
+        except OSError as error:
+            raise CommitStateUnknownError(f"the ledger's folder can't be synced: {error}", *(transaction or ("", -1))) from error
+        reach("commit.synced")
+        grown = len(data) != len(self._rows)
+        self._columns = {name: np.asarray(c, np.int64) if not isinstance(c, list) or name not in _TEXT else c for name, c in columns.items()}
+        if grown:
+            self._index_rows()
+        self._replaced.extend((time.monotonic(), uri) for uri in old_files)
+        self._tidy()
+
+    def _raise_unless_absent(self, transaction: tuple[str, int] | None, error: Exception) -> None:
+        """The write failed: say for certain that it left no version, or that nobody knows."""
+        try:
+            newest = DeltaTable(self._path).version()
+        except (DeltaError, OSError):
+            newest = None
+        if newest == self.version:
+            raise StorageError(f"the ledger can't be written: path={self._path} ({error})") from error
+        raise CommitStateUnknownError(f"the ledger did not answer: {error}", *(transaction or ("", -1))) from error
+
+    def _make_durable(self) -> None:
+        log = self._path / "_delta_log"
+        sync_files([Path(uri.removeprefix("file://")) for uri in self._table.file_uris()])
+        sync_files([log / f"{self.version:020}.json"])
+        sync_directory(self._path)
+        sync_directory(log)
+
+    def _tidy(self) -> None:
+        """Write a checkpoint now and then, and drop what no reader can still need.
+
+        The checkpoint is durable before the entries it replaces go: the other order could lose the table.
+        """
+        if self.version % _CHECKPOINT_INTERVAL == 0 and self.version:
+            self._table.create_checkpoint()
+            log = self._path / "_delta_log"
+            sync_files([log / f"{self.version:020}.checkpoint.parquet", log / "_last_checkpoint"])
+            sync_directory(log)
+            self._table.cleanup_metadata()
+        while self._replaced and time.monotonic() - self._replaced[0][0] > _DATA_FILE_AGE_S:
+            Path(self._replaced.popleft()[1].removeprefix("file://")).unlink(missing_ok=True)
+
+    def _adopt_old_data_files(self) -> None:
+        """Queue the data files that earlier writers left, so that the folder stays bounded."""
+        current = {Path(uri.removeprefix("file://")).name for uri in self._table.file_uris()}
+        for file in self._path.glob("*.parquet"):
+            if file.name not in current:
+                self._replaced.append((time.monotonic(), str(file)))
+
+
+_TEXT = frozenset(field.name for field in LEDGER_SCHEMA if pa.types.is_string(field.type))
+
+
+def _drop_torn_entry(path: Path) -> None:
+    log = path / "_delta_log"
+    entries = sorted(name for name in os.listdir(log) if name.endswith(".json")) if log.is_dir() else []
+    if not entries:
+        return
+    newest = log / entries[-1]
+    if _entry_is_whole(newest, path):
+        return
+    has_predecessor = len(entries) > 1 or any(name.endswith(".checkpoint.parquet") for name in os.listdir(log))
+    if not has_predecessor:
+        raise LedgerDamagedError(f"the only entry of the ledger is damaged, restore it from a copy: path={newest}")
+    with storage_errors(newest):
+        newest.unlink()
+        sync_directory(log)
+    logger.warning("Dropped the newest ledger entry, torn by a power cut before it counted path=%s", newest)
+
+
+def _entry_is_whole(entry: Path, table: Path) -> bool:
+    """Whether a log entry parses, and the data files it adds are there in full."""
+    try:
+        actions = [json.loads(line) for line in entry.read_text().splitlines()]
+        added = [action["add"] for action in actions if "add" in action]
+        if not any("commitInfo" in action for action in actions):
+            return False
+        for add in added:
+            file = table / add["path"]
+            if file.stat().st_size != add["size"]:
+                return False
+            pq.read_table(file)
+    except (ValueError, KeyError, TypeError, OSError, pa.ArrowException):
+        return False
+    return True

@@ -1,0 +1,133 @@
+"""What an append needs to know of an active segment, read back from its files.
+
+Source: Kafka LogSegment (rollingBasedTimestamp, maxTimestampAndOffsetSoFar), AbstractIndex.
+"""
+
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from storage_core.errors import CorruptFileError
+from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
+from storage_core.log.roll import APPEND_STATE
+from storage_core.record.batch_header import unpack_header
+from storage_core.record.batch_scan import scan_batches
+from storage_core.storage.local import storage_errors
+
+__all__ = ["CommittedEnd", "load_append_state"]
+
+_OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedEnd:
+    """Where the ledger says a log ends.
+
+    Attributes:
+        segment_base: base offset of the active segment.
+        size_bytes: committed bytes of its `.log`.
+        log_end_offset: next offset to write.
+    """
+
+    segment_base: int
+    size_bytes: int
+    log_end_offset: int
+
+
+def load_append_state(directory: Path, end: CommittedEnd, now_ms: int, jitter_ms: int) -> npt.NDArray[np.void]:
+    """Read the active segment's state, and cut from its indexes what lies beyond the committed end.
+
+    Entries beyond the end are what a crash leaves: zeros, or entries of batches that were cut. As in Kafka, the byte
+    counter of the next index entry starts at 0 again.
+
+    Returns:
+        () one `APPEND_STATE` row.
+
+    Raises:
+        CorruptFileError: the segment's `.log` is missing or shorter than committed.
+    """
+    log_path, index_path, time_path = (
+        directory / segment_file_name(end.segment_base, suffix) for suffix in (LOG, INDEX, TIMEINDEX)
+    )
+    with storage_errors(directory):
+        _check_log(log_path, end)
+        offsets = _trim_offset_index(index_path, end)
+        times = _trim_time_index(time_path, end)
+    state = np.zeros((), APPEND_STATE)
+    state["next_offset"], state["segment_base"] = end.log_end_offset, end.segment_base
+    state["segment_size"], state["created_ms"], state["jitter_ms"] = end.size_bytes, now_ms, jitter_ms
+    state["offset_entries"], state["time_entries"] = len(offsets), len(times)
+    state["first_timestamp"] = state["max_timestamp"] = state["last_entry_timestamp"] = -1
+    state["max_timestamp_offset"] = end.segment_base
+    if len(times):
+        state["last_entry_timestamp"] = state["max_timestamp"] = times["timestamp"][-1]
+        state["max_timestamp_offset"] = end.segment_base + int(times["offset"][-1])
+    if end.size_bytes:
+        _add_timestamps(state, log_path, offsets, end)
+    return state
+
+
+def _check_log(path: Path, end: CommittedEnd) -> None:
+    size = path.stat().st_size if path.exists() else -1
+    if size < end.size_bytes:
+        found = "is missing" if size < 0 else f"has {size} bytes"
+        raise CorruptFileError(f"committed bytes are gone: {path} {found}, the ledger names {end.size_bytes}: restore it")
+
+
+def _trim_offset_index(path: Path, end: CommittedEnd) -> npt.NDArray[np.void]:
+    entries = _read_entries(path, _OFFSET_ENTRY)
+    offsets, positions = entries["offset"].astype(np.int64), entries["position"].astype(np.int64)
+    bad = (offsets >= end.log_end_offset - end.segment_base) | (positions >= end.size_bytes) | (positions <= 0)
+    bad[1:] |= (np.diff(offsets) <= 0) | (np.diff(positions) <= 0)
+    return _keep_prefix(path, entries, bad)
+
+
+def _trim_time_index(path: Path, end: CommittedEnd) -> npt.NDArray[np.void]:
+    entries = _read_entries(path, _TIME_ENTRY)
+    offsets, timestamps = entries["offset"].astype(np.int64), entries["timestamp"].astype(np.int64)
+    bad = (offsets >= end.log_end_offset - end.segment_base) | (timestamps < 0)
+    bad[1:] |= (np.diff(offsets) < 0) | (timestamps[1:] <= timestamps[:-1])
+    return _keep_prefix(path, entries, bad)
+
+
+def _read_entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    data = path.read_bytes() if path.exists() else b""
+    return np.frombuffer(data, entry, count=len(data) // entry.itemsize)
+
+
+def _keep_prefix(path: Path, entries: npt.NDArray[np.void], bad: npt.NDArray[np.bool_]) -> npt.NDArray[np.void]:
+    """Cut the file behind its last good entry; fsynced, or the cut tail could come back under new entries."""
+    kept = entries[: int(np.argmax(bad))] if bad.any() else entries
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        if os.fstat(descriptor).st_size != kept.nbytes:
+            os.ftruncate(descriptor, kept.nbytes)
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return kept
+
+
+def _add_timestamps(
+    state: npt.NDArray[np.void], path: Path, offsets: npt.NDArray[np.void], end: CommittedEnd
+) -> None:
+    """Read the first batch's timestamp, and the largest one behind the last time entry."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), end.size_bytes, access=mmap.ACCESS_READ) as data:
+        state["first_timestamp"] = unpack_header(data).max_timestamp
+        start = 0
+        if state["time_entries"]:
+            known = int(state["max_timestamp_offset"]) - end.segment_base
+            before = np.flatnonzero(offsets["offset"] <= known)
+            start = int(offsets["position"][before[-1]]) if len(before) else 0
+        scan = scan_batches(data, start, end.size_bytes)
+        if len(scan.max_timestamp):
+            newest = int(np.argmax(scan.max_timestamp))
+            if scan.max_timestamp[newest] > state["max_timestamp"]:
+                state["max_timestamp"] = scan.max_timestamp[newest]
+                state["max_timestamp_offset"] = scan.last_offset[newest]
+        del scan

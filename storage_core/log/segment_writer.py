@@ -1,0 +1,136 @@
+"""Carries out an append plan for one log: staged bytes into segments, entries into indexes.
+
+What a crash leaves at each step, and who undoes it (`cut_back.py`, at the next start):
+- bytes behind the committed end of the active segment: cut;
+- entries behind it in the active segment's indexes: cut;
+- `<name>.<token>.cleaned`, a segment not yet published: deleted, also by a broker;
+- a published segment at or behind the committed end: deleted.
+
+Fencing. Existing files are written only through descriptors opened *before* the writer checked that it still owns the
+store, and new files appear only by a rename of a `.cleaned` file. A writer that takes the store by force first deletes
+every `.cleaned` file and gives every active segment a new inode: an old writer that wakes up writes into unlinked files,
+or fails to rename.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage_core.fault_points import reach
+from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, segment_file_name
+from storage_core.storage.local import copy_range, storage_errors, write_all
+
+__all__ = ["SegmentAppend", "SegmentWriter", "StagedRange", "WrittenFiles"]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRange:
+    """Bytes of a staging file and where they go in the segment's `.log`."""
+
+    source: int
+    source_position: int
+    position: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentAppend:
+    """Everything one micro-batch adds to one segment.
+
+    Attributes:
+        base_offset: of the segment.
+        is_new: whether the segment starts with this append.
+        ranges: staged bytes, in order.
+        offset_entries: packed entries, and the byte position in `.index` where they go.
+        time_entries: the same for `.timeindex`.
+    """
+
+    base_offset: int
+    is_new: bool
+    ranges: tuple[StagedRange, ...]
+    offset_entries: tuple[bytes, int]
+    time_entries: tuple[bytes, int]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFiles:
+    """What must become durable before the ledger may name it."""
+
+    logs: list[Path]
+    indexes: list[Path]
+    directories: list[Path]
+
+
+class SegmentWriter:
+    """Writes the appends of one log.
+
+    Args:
+        directory: of the log.
+        token: distinguishes this writer's unpublished files.
+        check_owner: raises `WriterFencedError` once another writer owns the store.
+    """
+
+    def __init__(self, directory: Path, token: str, check_owner: Callable[[], None]) -> None:
+        self._directory = directory
+        self._token = token
+        self._check_owner = check_owner
+
+    def append(self, appends: list[SegmentAppend], written: WrittenFiles) -> None:
+        """Write the appends of one log in order, and note in `written` what has to be synced.
+
+        Raises:
+            StorageError: the disk refused; the caller cuts the log back.
+            WriterFencedError: another writer owns the store; nothing of this call is visible.
+        """
+        for each in appends:
+            with storage_errors(self._directory), self._opened(each) as descriptors:
+                self._check_owner()
+                self._fill(each, descriptors)
+                if each.is_new:
+                    self._publish(each.base_offset)
+                    written.directories.append(self._directory)
+            if each.ranges or each.is_new:
+                written.logs.append(self._path(each.base_offset, LOG))
+            for suffix, (entries, _) in ((INDEX, each.offset_entries), (TIMEINDEX, each.time_entries)):
+                if entries or each.is_new:
+                    written.indexes.append(self._path(each.base_offset, suffix))
+
+    def _path(self, base_offset: int, suffix: str) -> Path:
+        return self._directory / segment_file_name(base_offset, suffix)
+
+    def _unpublished(self, base_offset: int, suffix: str) -> Path:
+        return self._directory / f"{segment_file_name(base_offset, suffix)}.{self._token}{CLEANED}"
+
+    @contextmanager
+    def _opened(self, append: SegmentAppend) -> Iterator[dict[str, int]]:
+        flags = os.O_WRONLY | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if append.is_new else 0)
+        name = self._unpublished if append.is_new else self._path
+        wanted = {LOG: bool(append.ranges), INDEX: bool(append.offset_entries[0]), TIMEINDEX: bool(append.time_entries[0])}
+        descriptors: dict[str, int] = {}
+        try:
+            for suffix, needed in wanted.items():
+                if needed or append.is_new:
+                    descriptors[suffix] = os.open(name(append.base_offset, suffix), flags, 0o644)
+            if append.is_new:
+                reach("place.created")
+            yield descriptors
+        finally:
+            for descriptor in descriptors.values():
+                os.close(descriptor)
+
+    def _fill(self, append: SegmentAppend, descriptors: dict[str, int]) -> None:
+        for each in append.ranges:
+            copy_range(each.source, each.source_position, descriptors[LOG], each.position, each.size_bytes)
+        reach("place.copied")
+        for suffix, (entries, position) in ((INDEX, append.offset_entries), (TIMEINDEX, append.time_entries)):
+            if entries:
+                write_all(descriptors[suffix], entries, position)
+        reach("place.indexed")
+
+    def _publish(self, base_offset: int) -> None:
+        """Give the new segment its names, `.log` first: that is the name by which a start finds it and undoes it."""
+        for suffix in (LOG, INDEX, TIMEINDEX):
+            self._unpublished(base_offset, suffix).replace(self._path(base_offset, suffix))
+        reach("place.published")

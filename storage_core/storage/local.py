@@ -1,0 +1,138 @@
+"""Files on a local disk: what is durable when, and how bytes move without passing through Python.
+
+Order rules (each was seen to matter after a power cut):
+- a replaced file is written under another name, fsynced, renamed, and its folder fsynced: without the first fsync the new
+  name can hold zeros, without the second the old content can come back;
+- a truncation is fsynced before anything is appended, or the cut tail can come back;
+- log before index before ledger: the ledger may only name bytes that survive.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from storage_core.errors import StorageError
+
+__all__ = [
+    "copy_range",
+    "replace_file",
+    "storage_errors",
+    "sync_directories",
+    "sync_directory",
+    "sync_files",
+    "write_all",
+]
+
+_SYNCFS_FILE_COUNT = 64
+"""From so many files on one `syncfs` costs less than a call per file (docs/benchmarks.md)."""
+
+_SYNC_THREADS = 8
+
+
+@contextlib.contextmanager
+def storage_errors(path: Path | str) -> Iterator[None]:
+    """Turn an `OSError` into a `StorageError` that names the path and the reason."""
+    try:
+        yield
+    except OSError as error:
+        name = error.filename if isinstance(error.filename, str) else path
+        reason = "no space left on the disk" if error.errno == errno.ENOSPC else error.strerror or str(error)
+        raise StorageError(f"{reason}: path={name}") from error
+
+
+def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
+    """Write every byte at `position`; a disk that fills up first shows as a short write."""
+    view = memoryview(data).cast("B")
+    while view:
+        written = os.pwrite(descriptor, view, position)
+        view, position = view[written:], position + written
+
+
+def copy_range(source: int, source_position: int, target: int, target_position: int, size_bytes: int) -> None:
+    """Copy bytes between two open files inside the kernel.
+
+    `copy_file_range` where both lie on one filesystem, `sendfile` otherwise; both may stop short.
+    """
+    while size_bytes > 0:
+        try:
+            copied = os.copy_file_range(source, target, size_bytes, source_position, target_position)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            os.lseek(target, target_position, os.SEEK_SET)
+            copied = os.sendfile(target, source, source_position, size_bytes)
+        if copied == 0:
+            raise OSError(errno.EIO, "staged file ends before the bytes its task reported")
+        source_position, target_position, size_bytes = (
+            source_position + copied,
+            target_position + copied,
+            size_bytes - copied,
+        )
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Put `data` under `path` atomically and durably, as Kafka replaces its checkpoint files."""
+    temporary = path.with_name(path.name + ".tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        write_all(descriptor, data, 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    temporary.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directories(paths: Iterable[Path]) -> None:
+    """Make the names in several folders durable."""
+    for path in paths:
+        sync_directory(path)
+
+
+def sync_files(paths: list[Path]) -> None:
+    """Make the content of these files durable: one call per file, or one per filesystem where they are many."""
+    if len(paths) >= _SYNCFS_FILE_COUNT:
+        roots = {path.stat().st_dev: path for path in {each.parent for each in paths}}
+        for root in roots.values():
+            _syncfs(root)
+        return
+    if len(paths) == 1:
+        _sync_data(paths[0])
+        return
+    with ThreadPoolExecutor(_SYNC_THREADS) as pool:
+        list(pool.map(_sync_data, paths))
+
+
+def _sync_data(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _syncfs(path: Path) -> None:
+    """Write back the filesystem that holds `path`; Linux reports write-back errors here since 5.8."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _LIBC.syncfs(descriptor) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(path))
+    finally:
+        os.close(descriptor)
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
