@@ -1,0 +1,70 @@
+"""The `leader-epoch-checkpoint` of a log: which leader epoch wrote from which offset on.
+
+Entries are (epoch, start offset), both strictly increasing.
+
+Source: Kafka LeaderEpochCheckpointFile, LeaderEpochFileCache.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from storage_core.checkpoint.checkpoint_lines import parse_checkpoint_lines, parse_integer, render_checkpoint_lines
+from storage_core.errors import CorruptFileError
+from storage_core.log_config import INT32_MAX, INT64_MAX
+
+__all__ = ["assign_leader_epoch", "end_offset_for", "parse_leader_epochs", "render_leader_epochs"]
+
+
+def render_leader_epochs(entries: Sequence[tuple[int, int]]) -> bytes:
+    """Return the file's bytes."""
+    return render_checkpoint_lines(f"{epoch} {start_offset}" for epoch, start_offset in entries)
+
+
+def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
+    """Return the (epoch, start offset) entries.
+
+    Raises:
+        CorruptFileError: the bytes are no epoch file, or epochs or start offsets do not increase.
+    """
+    entries = [
+        (
+            parse_integer(epoch, "epoch", 0, INT32_MAX),
+            parse_integer(offset, f"start offset of epoch {epoch}", 0, INT64_MAX),
+        )
+        for epoch, offset in parse_checkpoint_lines(data, 2)
+    ]
+    for before, after in pairwise(entries):
+        if after[0] <= before[0] or after[1] <= before[1]:
+            raise CorruptFileError(
+                f"leader epochs do not increase: {before[0]} {before[1]} is followed by {after[0]} {after[1]}"
+            )
+    return entries
+
+
+def assign_leader_epoch(entries: Sequence[tuple[int, int]], epoch: int, start_offset: int) -> list[tuple[int, int]]:
+    """Return the entries after `epoch` took over at `start_offset`.
+
+    The latest epoch again, not starting lower, changes nothing. Otherwise entries that the new one contradicts go:
+    those with its epoch or a later one, and those that start at its offset or later.
+    """
+    kept = list(entries)
+    if kept and epoch == kept[-1][0] and start_offset >= kept[-1][1]:
+        return kept
+    while kept and (kept[-1][0] >= epoch or kept[-1][1] >= start_offset):
+        kept.pop()
+    return [*kept, (epoch, start_offset)]
+
+
+def end_offset_for(entries: Sequence[tuple[int, int]], epoch: int, log_end_offset: int) -> tuple[int, int]:
+    """Return (epoch, end offset) of the latest epoch not above the one asked for.
+
+    The latest epoch ends at the log's end, an earlier one where the next starts. An epoch below all known ones is
+    answered with itself and the first start offset; one above all of them, or any where none is known, with (-1, -1).
+    """
+    if entries and epoch == entries[-1][0]:
+        return epoch, log_end_offset
+    higher = [entry for entry in entries if entry[0] > epoch]
+    if not higher or epoch < 0:
+        return -1, -1
+    lower = [entry for entry in entries if entry[0] <= epoch]
+    return (lower[-1][0] if lower else epoch), higher[0][1]

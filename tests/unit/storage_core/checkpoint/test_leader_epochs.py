@@ -1,0 +1,66 @@
+import pytest
+
+from storage_core.checkpoint.leader_epochs import (
+    assign_leader_epoch,
+    end_offset_for,
+    parse_leader_epochs,
+    render_leader_epochs,
+)
+from storage_core.errors import CorruptFileError
+
+
+def test_render_leader_epochs_when_one_entry_then_kafkas_text() -> None:
+    """A log that one epoch wrote has one line, epoch before offset."""
+    assert render_leader_epochs([(4, 0)]) == b"0\n1\n4 0\n"
+
+
+def test_parse_leader_epochs_when_rendered_then_same() -> None:
+    """What was rendered is read back in order."""
+    assert parse_leader_epochs(render_leader_epochs([(0, 0), (4, 225), (6, 300)])) == [(0, 0), (4, 225), (6, 300)]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"0\n2\n1 5\n1 6\n", "1 5 is followed by 1 6"),
+        (b"0\n2\n1 5\n2 5\n", "1 5 is followed by 2 5"),
+        (b"0\n1\n-1 5\n", "epoch is '-1'"),
+        (b"0\n1\n1 5 6\n", "3 fields, not 2"),
+    ],
+)
+def test_parse_leader_epochs_when_not_increasing_or_malformed_then_corrupt(data: bytes, message: str) -> None:
+    """Epochs and start offsets increase and are not negative."""
+    with pytest.raises(CorruptFileError, match=message):
+        parse_leader_epochs(data)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "start", "expected"),
+    [
+        (3, 40, [(1, 0), (2, 10), (3, 40)]),  # a new epoch is added
+        (2, 40, [(1, 0), (2, 10)]),  # the latest again, later: nothing
+        (2, 5, [(1, 0), (2, 5)]),  # the latest again, starting lower: moved
+        (3, 10, [(1, 0), (3, 10)]),  # an epoch that wrote nothing is replaced
+        (1, 20, [(1, 20)]),  # going back removes what is later
+        (5, 0, [(5, 0)]),
+    ],
+)
+def test_assign_leader_epoch_when_given_then_contradicted_entries_go(
+    epoch: int, start: int, expected: list[tuple[int, int]]
+) -> None:
+    """An assignment removes the entries it contradicts from the end, then adds itself."""
+    assert assign_leader_epoch([(1, 0), (2, 10)], epoch, start) == expected
+
+
+@pytest.mark.parametrize(
+    ("epoch", "expected"),
+    [(5, (5, 100)), (6, (-1, -1)), (3, (2, 50)), (2, (2, 50)), (1, (1, 10)), (-1, (-1, -1))],
+)
+def test_end_offset_for_when_asked_then_start_of_next_epoch(epoch: int, expected: tuple[int, int]) -> None:
+    """An epoch ends where the next one starts, the latest at the log's end; an unknown later one is not answered."""
+    assert end_offset_for([(2, 10), (5, 50)], epoch, 100) == expected
+
+
+def test_end_offset_for_when_no_epoch_known_then_undefined() -> None:
+    """A log without epochs answers (-1, -1)."""
+    assert end_offset_for([], 0, 100) == (-1, -1)
