@@ -3,6 +3,7 @@
 LogStorageError                  something about a store or a log
     InvalidConfigError           fix the setting that the message names
     InvalidRecordError           fix or divert the row that the message names
+        RecordTooLargeError      leave out the row it names, and the rest can be written
     UnknownTopicError            declare the topic, or ask for one that exists
     OffsetOutOfRangeError        ask for an offset inside the range that the message names
     CorruptBatchError            a complete batch is damaged: restore or repair
@@ -24,6 +25,7 @@ __all__ = [
     "LedgerDamagedError",
     "LogStorageError",
     "OffsetOutOfRangeError",
+    "RecordTooLargeError",
     "StorageError",
     "StoreLockedError",
     "UnknownTopicError",
@@ -42,6 +44,24 @@ class InvalidConfigError(LogStorageError):
 
 class InvalidRecordError(LogStorageError):
     """A row can't become a record; the message names topic, partition, column and row position, never content."""
+
+
+class RecordTooLargeError(InvalidRecordError):
+    """One record alone would make a batch above `max.message.bytes`.
+
+    Attributes:
+        row: its row in the columns given.
+        size_bytes: of the batch that would hold it alone.
+    """
+
+    def __init__(self, row: int, size_bytes: int, max_message_bytes: int) -> None:
+        super().__init__(row, size_bytes, max_message_bytes)
+        self.row = row
+        self.size_bytes = size_bytes
+        self.max_message_bytes = max_message_bytes
+
+    def __str__(self) -> str:
+        return f"record is too large: row={self.row} size={self.size_bytes} max.message.bytes={self.max_message_bytes}"
 
 
 class UnknownTopicError(LogStorageError):
