@@ -50,6 +50,8 @@ LEDGER_SCHEMA = pa.schema(
     ]
 )
 
+_TEXT = tuple(field.name for field in LEDGER_SCHEMA if pa.types.is_string(field.type))
+
 _CHECKPOINT_INTERVAL = 100
 _DATA_FILE_AGE_S = 60.0
 """A replaced data file stays this long, for readers that opened the version it belongs to."""
@@ -124,7 +126,9 @@ class Ledger:
         try:
             return cls(path, DeltaTable(path))
         except (DeltaError, OSError, pa.ArrowException) as error:
-            raise LedgerDamagedError(f"the ledger can't be read, restore it from a copy: path={path} ({error})") from error
+            raise LedgerDamagedError(
+                f"the ledger can't be read, restore it from a copy: path={path} ({error})"
+            ) from error
 
     @classmethod
     def open_for_writing(cls, path: Path) -> "Ledger":
@@ -146,7 +150,7 @@ class Ledger:
     @property
     def topics(self) -> list[str]:
         """(n,) topic of each row."""
-        return self._columns["topic"]  # type: ignore[return-value]
+        return self._text["topic"]
 
     @property
     def rows(self) -> Mapping[TopicPartition, int]:
@@ -155,12 +159,16 @@ class Ledger:
 
     def column(self, name: str) -> npt.NDArray[np.int64]:
         """Return (n,) values of an integer column; not to be changed."""
-        return self._columns[name]  # type: ignore[return-value]
+        return self._integers[name]
 
     def state(self, row: int) -> LogState:
         """Return one row."""
-        values = {name: column[row] for name, column in self._columns.items()}
-        return LogState(**{name: value.item() if isinstance(value, np.integer) else value for name, value in values.items()})  # type: ignore[arg-type]
+        return LogState(
+            topic=self._text["topic"][row],
+            log_dir=self._text["log_dir"][row],
+            topic_id=self._text["topic_id"][row],
+            **{name: int(column[row]) for name, column in self._integers.items()},
+        )
 
     def states(self) -> dict[TopicPartition, LogState]:
         """Return every row, by log."""
@@ -173,27 +181,33 @@ class Ledger:
 
     def add(self, states: list[LogState]) -> None:
         """Append rows for new logs, in one commit."""
-        self._commit({name: [*column, *(getattr(state, name) for state in states)] for name, column in self._columns.items()}, None)
+        text = {name: [*column, *(getattr(state, name) for state in states)] for name, column in self._text.items()}
+        integers = {
+            name: np.append(column, [getattr(state, name) for state in states]).astype(np.int64)
+            for name, column in self._integers.items()
+        }
+        self._commit(text, integers, None)
 
-    def update(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]], query_id: str, batch_id: int) -> None:
+    def update(
+        self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]], query_id: str, batch_id: int
+    ) -> None:
         """Replace values of some rows and record the micro-batch, in one commit.
 
         Raises:
             WriterFencedError: another writer committed since this state was read.
             CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
         """
-        columns = dict(self._columns)
+        integers = dict(self._integers)
         for name, changed in values.items():
-            column = np.array(columns[name])
-            column[rows] = changed
-            columns[name] = column
-        self._commit(columns, (query_id, batch_id))
+            integers[name] = integers[name].copy()
+            integers[name][rows] = changed
+        self._commit(self._text, integers, (query_id, batch_id))
 
     def fence(self) -> None:
         """Commit the state unchanged, so that nobody who read an earlier version can commit any more."""
         while True:
             try:
-                self._commit(dict(self._columns), None)
+                self._commit(self._text, self._integers, None)
                 return
             except WriterFencedError:
                 self._table = DeltaTable(self._path)
@@ -201,18 +215,25 @@ class Ledger:
 
     def _load(self) -> None:
         table = self._table.to_pyarrow_table().select(LEDGER_SCHEMA.names)
-        self._columns: dict[str, object] = {}
-        for field in LEDGER_SCHEMA:
-            column = table.column(field.name)
-            is_text = pa.types.is_string(field.type)
-            self._columns[field.name] = column.to_pylist() if is_text else column.to_numpy().astype(np.int64)
+        self._text = {name: table.column(name).to_pylist() for name in _TEXT}
+        self._integers = {
+            field.name: table.column(field.name).to_numpy().astype(np.int64)
+            for field in LEDGER_SCHEMA
+            if field.name not in _TEXT
+        }
         self._index_rows()
 
     def _index_rows(self) -> None:
-        partitions = np.asarray(self._columns["partition"]).tolist()
+        partitions = self._integers["partition"].tolist()
         self._rows = {TopicPartition(topic, partitions[row]): row for row, topic in enumerate(self.topics)}
 
-    def _commit(self, columns: Mapping[str, object], transaction: tuple[str, int] | None) -> None:
+    def _commit(
+        self,
+        text: dict[str, list[str]],
+        integers: dict[str, npt.NDArray[np.int64]],
+        transaction: tuple[str, int] | None,
+    ) -> None:
+        columns: dict[str, object] = {**text, **integers}
         data = pa.table([pa.array(columns[field.name], field.type) for field in LEDGER_SCHEMA], schema=LEDGER_SCHEMA)
         transactions = [Transaction(*transaction)] if transaction else None
         old_files = self._table.file_uris()
@@ -225,18 +246,21 @@ class Ledger:
                 post_commithook_properties=_NO_HOOKS,
             )
         except CommitFailedError as error:
-            raise WriterFencedError(f"another writer committed to the ledger: path={self._path} version={self.version}") from error
+            raise WriterFencedError(
+                f"another writer committed to the ledger: path={self._path} version={self.version}"
+            ) from error
         except (DeltaError, OSError) as error:
             self._raise_unless_absent(transaction, error)
         reach("commit.written")
         try:
             self._make_durable()
         except OSError as error:
-            raise CommitStateUnknownError(f"the ledger's folder can't be synced: {error}", *(transaction or ("", -1))) from error
+            raise CommitStateUnknownError(
+                f"the ledger's folder can't be synced: {error}", *(transaction or ("", -1))
+            ) from error
         reach("commit.synced")
-        grown = len(data) != len(self._rows)
-        self._columns = {name: np.asarray(c, np.int64) if not isinstance(c, list) or name not in _TEXT else c for name, c in columns.items()}
-        if grown:
+        self._text, self._integers = text, integers
+        if len(data) != len(self._rows):
             self._index_rows()
         self._replaced.extend((time.monotonic(), uri) for uri in old_files)
         self._tidy()
@@ -278,9 +302,6 @@ class Ledger:
         for file in self._path.glob("*.parquet"):
             if file.name not in current:
                 self._replaced.append((time.monotonic(), str(file)))
-
-
-_TEXT = frozenset(field.name for field in LEDGER_SCHEMA if pa.types.is_string(field.type))
 
 
 def _drop_torn_entry(path: Path) -> None:

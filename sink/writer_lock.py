@@ -1,8 +1,8 @@
 """One writer per store: an OS lock held for the life of the sink, and how a lost one is noticed.
 
-The lock is `flock` on `<store>/writer.lock`: it goes with its process, so a crash leaves nothing to clean. Taking it by
-force replaces the file; the earlier owner still holds a lock, but on a file that has lost its name, and sees that at its
-next check.
+The lock is `flock` on `<store>/writer.lock`: it goes with its process, so a crash leaves nothing to clean. Taking it
+by force replaces the file; the earlier owner still holds a lock, but on a file that has lost its name, and sees that at
+its next check.
 """
 
 import fcntl

@@ -1,8 +1,8 @@
 """Named steps at which a test ends the process, as a crash would.
 
 Every write path calls `reach` between two steps that touch the disk. With the environment variable
-`SPARKLOG_FAULT_POINT=<name>` the process that gets there is killed; `<name>:<n>` waits for its n-th visit. On an executor
-`SPARKLOG_FAULT_PID` names the driver, which is killed as well. Unset, a visit costs one dictionary lookup.
+`SPARKLOG_FAULT_POINT=<name>` the process that gets there is killed; `<name>:<n>` waits for its n-th visit. On an
+executor `SPARKLOG_FAULT_PID` names the driver, which is killed as well. Unset, a visit costs one dictionary lookup.
 """
 
 import contextlib

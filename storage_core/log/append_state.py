@@ -45,6 +45,8 @@ def load_append_state(directory: Path, end: CommittedEnd, now_ms: int, jitter_ms
     Entries beyond the end are what a crash leaves: zeros, or entries of batches that were cut. As in Kafka, the byte
     counter of the next index entry starts at 0 again.
 
+    A log without committed bytes may have no segment yet; the first append then starts it, at its own offset.
+
     Returns:
         () one `APPEND_STATE` row.
 
@@ -54,16 +56,19 @@ def load_append_state(directory: Path, end: CommittedEnd, now_ms: int, jitter_ms
     log_path, index_path, time_path = (
         directory / segment_file_name(end.segment_base, suffix) for suffix in (LOG, INDEX, TIMEINDEX)
     )
+    state = np.zeros((), APPEND_STATE)
+    state["next_offset"], state["segment_base"] = end.log_end_offset, end.segment_base
+    state["segment_size"], state["created_ms"], state["jitter_ms"] = end.size_bytes, now_ms, jitter_ms
+    state["first_timestamp"] = state["max_timestamp"] = state["last_entry_timestamp"] = -1
+    state["max_timestamp_offset"] = end.segment_base
+    if end.size_bytes == 0 and not log_path.exists():
+        state["segment_base"] = -1
+        return state
     with storage_errors(directory):
         _check_log(log_path, end)
         offsets = _trim_offset_index(index_path, end)
         times = _trim_time_index(time_path, end)
-    state = np.zeros((), APPEND_STATE)
-    state["next_offset"], state["segment_base"] = end.log_end_offset, end.segment_base
-    state["segment_size"], state["created_ms"], state["jitter_ms"] = end.size_bytes, now_ms, jitter_ms
     state["offset_entries"], state["time_entries"] = len(offsets), len(times)
-    state["first_timestamp"] = state["max_timestamp"] = state["last_entry_timestamp"] = -1
-    state["max_timestamp_offset"] = end.segment_base
     if len(times):
         state["last_entry_timestamp"] = state["max_timestamp"] = times["timestamp"][-1]
         state["max_timestamp_offset"] = end.segment_base + int(times["offset"][-1])
@@ -76,7 +81,9 @@ def _check_log(path: Path, end: CommittedEnd) -> None:
     size = path.stat().st_size if path.exists() else -1
     if size < end.size_bytes:
         found = "is missing" if size < 0 else f"has {size} bytes"
-        raise CorruptFileError(f"committed bytes are gone: {path} {found}, the ledger names {end.size_bytes}: restore it")
+        raise CorruptFileError(
+            f"committed bytes are gone: {path} {found}, the ledger names {end.size_bytes}: restore it"
+        )
 
 
 def _trim_offset_index(path: Path, end: CommittedEnd) -> npt.NDArray[np.void]:
@@ -113,9 +120,7 @@ def _keep_prefix(path: Path, entries: npt.NDArray[np.void], bad: npt.NDArray[np.
     return kept
 
 
-def _add_timestamps(
-    state: npt.NDArray[np.void], path: Path, offsets: npt.NDArray[np.void], end: CommittedEnd
-) -> None:
+def _add_timestamps(state: npt.NDArray[np.void], path: Path, offsets: npt.NDArray[np.void], end: CommittedEnd) -> None:
     """Read the first batch's timestamp, and the largest one behind the last time entry."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), end.size_bytes, access=mmap.ACCESS_READ) as data:
         state["first_timestamp"] = unpack_header(data).max_timestamp

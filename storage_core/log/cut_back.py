@@ -9,7 +9,7 @@ from storage_core.log.append_state import CommittedEnd, load_append_state
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, parse_base_offset, segment_file_name
 from storage_core.storage.local import storage_errors, sync_directory, write_all
 
-__all__ = ["cut_back", "needs_cut_back", "renew_active_segment"]
+__all__ = ["cut_back", "has_segment_beyond", "needs_cut_back", "renew_active_segment"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,16 +27,20 @@ def needs_cut_back(directory: Path, end: CommittedEnd) -> bool:
         try:
             size = (directory / segment_file_name(end.segment_base, LOG)).stat().st_size
         except FileNotFoundError:
-            size = -1
+            size = 0
         if size < end.size_bytes:
             raise CorruptFileError(
                 f"committed bytes are gone: segment={segment_file_name(end.segment_base, LOG)} in {directory}"
-                f" has {max(size, 0)} bytes, the ledger names {end.size_bytes}: restore it from a copy"
+                f" has {size} bytes, the ledger names {end.size_bytes}: restore it from a copy"
             )
         beyond = end.log_end_offset != end.segment_base
-        return size > end.size_bytes or (
-            beyond and (directory / segment_file_name(end.log_end_offset, LOG)).exists()
-        )
+        return size > end.size_bytes or (beyond and (directory / segment_file_name(end.log_end_offset, LOG)).exists())
+
+
+def has_segment_beyond(directory: Path, end: CommittedEnd) -> bool:
+    """Whether files of a later segment lie there: `needs_cut_back` can't tell where preserved offsets have gaps."""
+    with storage_errors(directory):
+        return bool(_names_to_delete(directory, end))
 
 
 def cut_back(directory: Path, end: CommittedEnd) -> None:
@@ -50,17 +54,21 @@ def cut_back(directory: Path, end: CommittedEnd) -> None:
             for name in names:
                 (directory / name).unlink(missing_ok=True)
         sync_directory(directory)
-        path = directory / segment_file_name(end.segment_base, LOG)
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            surplus = os.fstat(descriptor).st_size - end.size_bytes
-            if surplus > 0:
-                os.ftruncate(descriptor, end.size_bytes)
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        if end.size_bytes:
+            _cut_file(directory / segment_file_name(end.segment_base, LOG), end.size_bytes)
     load_append_state(directory, end, 0, 0)
-    logger.info("Cut back an unfinished micro-batch log=%s end_offset=%d bytes=%d", directory.name, end.log_end_offset, surplus)
+    logger.info("Cut back an unfinished micro-batch log=%s end_offset=%d", directory.name, end.log_end_offset)
+
+
+def _cut_file(path: Path, size_bytes: int) -> None:
+    """Cut a file and fsync it: an unsynced cut can come undone under what is appended next."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if os.fstat(descriptor).st_size > size_bytes:
+            os.ftruncate(descriptor, size_bytes)
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _names_to_delete(directory: Path, end: CommittedEnd) -> list[str]:
@@ -76,6 +84,8 @@ def _is_beyond(name: str, end: CommittedEnd) -> bool:
     base = parse_base_offset(name)
     if base is None or not name.endswith((LOG, INDEX, TIMEINDEX)):
         return False
+    if end.size_bytes == 0:  # nothing committed: the first append starts the segment again
+        return base >= end.segment_base
     return base > end.segment_base and base >= end.log_end_offset
 
 
@@ -88,6 +98,8 @@ def renew_active_segment(directory: Path, end: CommittedEnd) -> None:
     with storage_errors(directory):
         for suffix in (LOG, INDEX, TIMEINDEX):
             path = directory / segment_file_name(end.segment_base, suffix)
+            if not path.exists():
+                continue
             copy = path.with_name(path.name + CLEANED)
             _copy_file(path, copy)
             copy.replace(path)

@@ -19,7 +19,7 @@ __all__ = ["APPEND_STATE", "ROLL_LIMITS", "AppendPlan", "BackwardOffsetError", "
 APPEND_STATE = np.dtype(
     [
         ("next_offset", np.int64),  # offset the next record gets
-        ("segment_base", np.int64),  # base offset of the active segment
+        ("segment_base", np.int64),  # base offset of the active segment, -1 none yet
         ("segment_size", np.int64),  # bytes of its .log
         ("first_timestamp", np.int64),  # max timestamp of its first batch, -1 unknown
         ("max_timestamp", np.int64),  # largest so far in the segment, -1 none
@@ -57,7 +57,7 @@ class AppendPlan:
         position: (b,) where it starts there.
         offset_entries: (e, 4) int64 of log row, segment base, relative offset, position.
         time_entries: (t, 4) int64 of log row, segment base, timestamp, relative offset.
-        rolls: how many segments were started.
+        rolls: how many segments were closed and followed by a new one.
         state: the state of every log after all appends.
     """
 
@@ -96,8 +96,8 @@ def plan_appends(
     time_entries = np.empty((2 * count, 4), np.int64)
     counts = np.zeros(4, np.int64)
     _plan(
-        after.view(np.int64).reshape(len(after), len(APPEND_STATE)),
-        np.ascontiguousarray(limits).view(np.int64).reshape(len(limits), len(ROLL_LIMITS)),
+        after.view(np.int64).reshape(len(after), len(APPEND_STATE.names or ())),
+        np.ascontiguousarray(limits).view(np.int64).reshape(len(limits), len(ROLL_LIMITS.names or ())),
         batches.log,
         batches.size,
         batches.last_offset_delta,
@@ -115,7 +115,13 @@ def plan_appends(
     if counts[3]:
         raise BackwardOffsetError(int(counts[3]) - 1)
     return AppendPlan(
-        base_offset, segment_base, position, offset_entries[: counts[0]], time_entries[: counts[1]], int(counts[2]), after
+        base_offset,
+        segment_base,
+        position,
+        offset_entries[: counts[0]],
+        time_entries[: counts[1]],
+        int(counts[2]),
+        after,
     )
 
 
@@ -153,15 +159,24 @@ class BatchColumns:
     preserved_base_offset: npt.NDArray[np.int64]
 
 
-(_NEXT, _BASE, _SIZE, _FIRST_TS, _MAX_TS, _MAX_TS_OFFSET, _CREATED, _SINCE, _OFFSETS, _TIMES, _LAST_TS, _JITTER) = range(12)
+(_NEXT, _BASE, _SIZE, _FIRST_TS, _MAX_TS, _MAX_TS_OFFSET, _CREATED, _SINCE, _OFFSETS, _TIMES, _LAST_TS, _JITTER) = (
+    range(12)
+)
 (_SEGMENT_BYTES, _SEGMENT_MS, _INTERVAL, _MAX_OFFSETS, _MAX_TIMES, _MAX_JITTER) = range(6)
 
 
 @kernel("boolean(int64[::1], int64[::1], int64, int64, int64, int64)")
 def _should_roll(
-    log: npt.NDArray[np.int64], limit: npt.NDArray[np.int64], size: int, last_offset: int, max_timestamp: int, now_ms: int
+    log: npt.NDArray[np.int64],
+    limit: npt.NDArray[np.int64],
+    size: int,
+    last_offset: int,
+    max_timestamp: int,
+    now_ms: int,
 ) -> bool:
     """Kafka's `LogSegment.shouldRoll`; an empty segment has nothing to roll away from but its base offset."""
+    if log[_BASE] < 0:
+        return True
     if last_offset - log[_BASE] > INT32_MAX:
         return True
     if log[_SIZE] == 0:
@@ -232,8 +247,8 @@ def _plan(
                 counts[1] = _add_time_entry(log, row, time_entries, counts[1])
             seed = seed * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
             jitter = np.int64(seed >> np.uint64(33)) % limit[_MAX_JITTER] if limit[_MAX_JITTER] > 0 else np.int64(0)
+            counts[2] += log[_BASE] >= 0
             _open_segment(log, base, now_ms, jitter)
-            counts[2] += 1
         if log[_SIZE] == 0:
             log[_FIRST_TS] = max_timestamps[i]
         if max_timestamps[i] > log[_MAX_TS]:

@@ -8,8 +8,8 @@ What a crash leaves at each step, and who undoes it (`cut_back.py`, at the next 
 
 Fencing. Existing files are written only through descriptors opened *before* the writer checked that it still owns the
 store, and new files appear only by a rename of a `.cleaned` file. A writer that takes the store by force first deletes
-every `.cleaned` file and gives every active segment a new inode: an old writer that wakes up writes into unlinked files,
-or fails to rename.
+every `.cleaned` file and gives every active segment a new inode: an old writer that wakes up writes into unlinked
+files, or fails to rename.
 """
 
 import os
@@ -107,7 +107,11 @@ class SegmentWriter:
     def _opened(self, append: SegmentAppend) -> Iterator[dict[str, int]]:
         flags = os.O_WRONLY | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if append.is_new else 0)
         name = self._unpublished if append.is_new else self._path
-        wanted = {LOG: bool(append.ranges), INDEX: bool(append.offset_entries[0]), TIMEINDEX: bool(append.time_entries[0])}
+        wanted = {
+            LOG: bool(append.ranges),
+            INDEX: bool(append.offset_entries[0]),
+            TIMEINDEX: bool(append.time_entries[0]),
+        }
         descriptors: dict[str, int] = {}
         try:
             for suffix, needed in wanted.items():

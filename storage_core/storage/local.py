@@ -1,8 +1,8 @@
 """Files on a local disk: what is durable when, and how bytes move without passing through Python.
 
 Order rules (each was seen to matter after a power cut):
-- a replaced file is written under another name, fsynced, renamed, and its folder fsynced: without the first fsync the new
-  name can hold zeros, without the second the old content can come back;
+- a replaced file is written under another name, fsynced, renamed, and its folder fsynced: without the first fsync the
+  new name can hold zeros, without the second the old content can come back;
 - a truncation is fsynced before anything is appended, or the cut tail can come back;
 - log before index before ledger: the ledger may only name bytes that survive.
 """

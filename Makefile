@@ -1,0 +1,51 @@
+# Sparklog. `make` alone lists the targets.
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+SETUP  := $(VENV)/.complete
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check unit kafka-test kill-test bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(SETUP) ## build the environment in .venv, with .venv/bin/sparklog, and compile the kernels
+
+$(SETUP): requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed: set PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -c "import sink.log_sink, storage_core.record.batch_decode"
+	@touch $@
+
+run: $(SETUP) ## stream the flights of 2013 into Kafka segments, look at them, verify them
+	@command -v java >/dev/null || { echo "Java 17 is needed for Spark: install a JRE, or set JAVA_HOME and PATH"; exit 1; }
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pipeline.demo_flights demo
+
+test: check ## lint, types, import contracts and all tests but the long ones
+	@command -v java >/dev/null || { echo "Java 17 is needed for Spark: install a JRE, or set JAVA_HOME and PATH"; exit 1; }
+	$(BIN)/python -m pytest -q --color=no
+
+check: $(SETUP) ## lint, types and import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(SETUP) ## the tests that need neither Spark nor Kafka
+	$(BIN)/python -m pytest -q -m "not spark and not kafka and not kill" tests/unit tests/property tests/conformance
+
+kafka-test: $(SETUP) ## let Kafka's own tools, broker and clients judge what we wrote
+	$(BIN)/python -m pytest -q tests/kafka
+
+kill-test: $(SETUP) ## kill the job at every named step and at 50 random moments (long form)
+	SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q -m kill tests/kill
+
+bench: $(SETUP) ## measure, against baselines in the same run; prints Markdown
+	$(BIN)/python -m benchmarks
+
+clean: ## remove the environment, caches and the demo
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

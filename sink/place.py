@@ -1,0 +1,321 @@
+"""On the driver: staged batches get their offsets and their place in a segment.
+
+In this order: plan in columns, patch base offset and leader epoch in the staging files (the CRC does not cover them),
+copy inside the kernel, add index entries, make durable. Nothing of it counts before the ledger says so; a failure at
+any step is undone by cutting the touched logs back.
+"""
+
+import mmap
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from numba.types import int32, int64, uint8, void
+
+from sink.ledger import Ledger
+from sink.writer_lock import WriterLock
+from storage_core.clock import Clock
+from storage_core.fault_points import reach
+from storage_core.index.offset_index import pack_offset_entries
+from storage_core.index.time_index import pack_time_entries
+from storage_core.kernels import kernel
+from storage_core.log.append_state import CommittedEnd, load_append_state
+from storage_core.log.cut_back import cut_back
+from storage_core.log.log_files import TIMEINDEX, segment_file_name
+from storage_core.log.roll import APPEND_STATE, AppendPlan, BatchColumns, plan_appends
+from storage_core.log.segment_writer import SegmentAppend, SegmentWriter, StagedRange, WrittenFiles
+from storage_core.storage.local import storage_errors, sync_directories, sync_files, write_all
+
+__all__ = ["Placement", "Placer", "StagedBatches"]
+
+_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBatches:
+    """What all tasks of a micro-batch staged, sorted by log, in (task, position) order inside a log.
+
+    Attributes:
+        files: the staging files.
+        row: (b,) ledger row of the log.
+        file: (b,) index in `files`.
+        position, size: (b,) where the batch lies in its file.
+        records_count, last_offset_delta, base_offset, max_timestamp: (b,) of its header.
+    """
+
+    files: list[Path]
+    row: npt.NDArray[np.int64]
+    file: npt.NDArray[np.int64]
+    position: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int64]
+    records_count: npt.NDArray[np.int64]
+    last_offset_delta: npt.NDArray[np.int64]
+    base_offset: npt.NDArray[np.int64]
+    max_timestamp: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A micro-batch that lies in its segments, not committed.
+
+    Attributes:
+        rows: (n,) ledger rows of the touched logs.
+        values: (n,) new value of each ledger column that changed.
+        rolls: segments started.
+        state: (n,) `APPEND_STATE` once it is committed.
+        written: files to sync before it may be committed.
+    """
+
+    rows: npt.NDArray[np.int64]
+    values: dict[str, npt.NDArray[np.int64]]
+    rolls: int
+    state: npt.NDArray[np.void]
+    written: WrittenFiles
+
+
+@dataclass(slots=True)
+class _SegmentParts:
+    ranges: list[StagedRange] = field(default_factory=list)
+    offset_entries: tuple[bytes, int] = (b"", 0)
+    time_entries: tuple[bytes, int] = (b"", 0)
+
+
+class Placer:
+    """Appends to the logs of a store; keeps what it knows of each active segment.
+
+    Args:
+        directories: of each log, by ledger row.
+        limits: (n,) `ROLL_LIMITS` of each log, by ledger row.
+        preserved: whether batches bring their own base offsets.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        lock: WriterLock,
+        clock: Clock,
+        directories: list[Path],
+        limits: npt.NDArray[np.void],
+        preserved: bool,
+    ) -> None:
+        self._ledger = ledger
+        self._lock = lock
+        self._clock = clock
+        self._directories = directories
+        self._limits = limits
+        self._preserved = preserved
+        self._state = np.zeros(len(directories), APPEND_STATE)
+        self._is_loaded = np.zeros(len(directories), np.bool_)
+        self._random = np.random.default_rng(clock.now_ms())
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="place")
+
+    def place(self, staged: StagedBatches) -> Placement:
+        """Put the batches into their segments.
+
+        Raises:
+            BackwardOffsetError: a preserved offset goes back or repeats; nothing was written.
+            StorageError, WriterFencedError: the caller decides whether to undo.
+        """
+        rows, log = np.unique(staged.row, return_inverse=True)
+        self._load(rows)
+        before = self._state[rows]
+        plan = self._plan(staged, rows, log)
+        reach("place.planned")
+        self._patch(staged, plan)
+        with self._opened(staged.files) as descriptors:
+            parts = self._split(staged, log, plan, before, descriptors)
+            written = WrittenFiles([], [], [])
+            self._write(rows, before, parts, written)
+        return Placement(rows, self._new_values(staged, rows, plan), plan.rolls, plan.state, written)
+
+    def sync(self, written: WrittenFiles) -> None:
+        """Make everything of a placement durable: logs, then indexes, then names."""
+        with storage_errors("log directories"):
+            if written.logs:
+                sync_files(written.logs)
+            if written.indexes:
+                sync_files(written.indexes)
+            sync_directories(sorted(set(written.directories)))
+        reach("place.synced")
+
+    def install(self, placement: Placement) -> None:
+        """Take over the state of a placement that was committed."""
+        self._state[placement.rows] = placement.state
+
+    def undo(self, rows: npt.NDArray[np.int64]) -> None:
+        """Cut logs back to what the ledger names."""
+        for row in rows.tolist():
+            cut_back(self._directories[row], self.committed_end(row))
+
+    def committed_end(self, row: int) -> CommittedEnd:
+        """Return where the ledger says a log ends."""
+        names = ("active_base_offset", "active_size_bytes", "log_end_offset")
+        return CommittedEnd(*(int(self._ledger.column(name)[row]) for name in names))
+
+    def close(self) -> None:
+        """Write the last time entry of every active segment written to, as a broker does when it closes a log."""
+        self._pool.shutdown()
+        touched = []
+        for row in np.flatnonzero(self._is_loaded).tolist():
+            state = self._state[row]
+            if state["max_timestamp"] > state["last_entry_timestamp"]:
+                touched.append(self._close_time_index(row, state))
+        if touched:
+            sync_files(touched)
+
+    def _close_time_index(self, row: int, state: np.void) -> Path:
+        path = self._directories[row] / segment_file_name(int(state["segment_base"]), TIMEINDEX)
+        entry = pack_time_entries([state["max_timestamp"]], [state["max_timestamp_offset"] - state["segment_base"]])
+        with storage_errors(path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                self._lock.check()
+                write_all(descriptor, entry, int(state["time_entries"]) * len(entry))
+            finally:
+                os.close(descriptor)
+        return path
+
+    def _load(self, rows: npt.NDArray[np.int64]) -> None:
+        now_ms = self._clock.now_ms()
+        for row in rows[~self._is_loaded[rows]].tolist():
+            most = int(self._limits[row]["max_jitter_ms"])
+            jitter_ms = int(self._random.integers(most)) if most else 0
+            self._state[row] = load_append_state(self._directories[row], self.committed_end(row), now_ms, jitter_ms)
+            self._is_loaded[row] = True
+
+    def _plan(self, staged: StagedBatches, rows: npt.NDArray[np.int64], log: npt.NDArray[np.int64]) -> AppendPlan:
+        preserved = staged.base_offset if self._preserved else np.full(len(log), -1, np.int64)
+        columns = BatchColumns(log, staged.size, staged.last_offset_delta, staged.max_timestamp, preserved)
+        seed = int(self._random.integers(1 << 62))
+        return plan_appends(self._state[rows], self._limits[rows], columns, self._clock.now_ms(), seed)
+
+    def _patch(self, staged: StagedBatches, plan: AppendPlan) -> None:
+        """Write base offset and leader epoch into the staged headers."""
+        epochs = self._ledger.column("leader_epoch")[staged.row].astype(np.int32)
+        order = np.argsort(staged.file, kind="stable")
+        borders = np.searchsorted(staged.file[order], np.arange(len(staged.files) + 1))
+
+        def patch_file(number: int) -> None:
+            mine = order[borders[number] : borders[number + 1]]
+            path = staged.files[number]
+            with storage_errors(path), path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
+                data = np.frombuffer(mapping, np.uint8)
+                _patch_headers(data, staged.position[mine], plan.base_offset[mine], epochs[mine])
+                del data
+
+        list(self._pool.map(patch_file, range(len(staged.files))))
+
+    @contextmanager
+    def _opened(self, files: list[Path]) -> Iterator[list[int]]:
+        descriptors: list[int] = []
+        try:
+            with storage_errors("staging"):
+                descriptors.extend(os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in files)
+            yield descriptors
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _split(
+        self,
+        staged: StagedBatches,
+        log: npt.NDArray[np.int64],
+        plan: AppendPlan,
+        before: npt.NDArray[np.void],
+        descriptors: list[int],
+    ) -> list[dict[int, _SegmentParts]]:
+        """Sort ranges and index entries by log and segment; batches that lie together travel together."""
+        parts: list[dict[int, _SegmentParts]] = [{} for _ in before]
+        end = staged.position + staged.size
+        starts_run = np.ones(len(log), np.bool_)
+        starts_run[1:] = (
+            (np.diff(log) != 0)
+            | (np.diff(plan.segment_base) != 0)
+            | (np.diff(staged.file) != 0)
+            | (staged.position[1:] != end[:-1])
+        )
+        first = np.flatnonzero(starts_run)
+        last = np.append(first[1:], len(log)) - 1
+        columns = (
+            log[first],
+            plan.segment_base[first],
+            staged.file[first],
+            staged.position[first],
+            plan.position[first],
+            end[last] - staged.position[first],
+        )
+        for each, segment, file, position, target, size in zip(*(column.tolist() for column in columns), strict=True):
+            parts[each].setdefault(segment, _SegmentParts()).ranges.append(
+                StagedRange(descriptors[file], position, target, size)
+            )
+        for each, segment, entries in _by_segment(plan.offset_entries):
+            known = int(before[each]["offset_entries"]) if segment == before[each]["segment_base"] else 0
+            packed = pack_offset_entries(entries[:, 0], entries[:, 1])
+            parts[each].setdefault(segment, _SegmentParts()).offset_entries = (packed, known * 8)
+        for each, segment, entries in _by_segment(plan.time_entries):
+            known = int(before[each]["time_entries"]) if segment == before[each]["segment_base"] else 0
+            packed = pack_time_entries(entries[:, 0], entries[:, 1])
+            parts[each].setdefault(segment, _SegmentParts()).time_entries = (packed, known * 12)
+        return parts
+
+    def _write(
+        self,
+        rows: npt.NDArray[np.int64],
+        before: npt.NDArray[np.void],
+        parts: list[dict[int, _SegmentParts]],
+        written: WrittenFiles,
+    ) -> None:
+        def write_log(each: int) -> None:
+            active = int(before[each]["segment_base"])
+            appends = [
+                SegmentAppend(segment, segment != active, tuple(part.ranges), part.offset_entries, part.time_entries)
+                for segment, part in sorted(parts[each].items())
+            ]
+            SegmentWriter(self._directories[rows[each]], self._lock.token, self._lock.check).append(appends, written)
+
+        list(self._pool.map(write_log, range(len(rows))))
+
+    def _new_values(
+        self, staged: StagedBatches, rows: npt.NDArray[np.int64], plan: AppendPlan
+    ) -> dict[str, npt.NDArray[np.int64]]:
+        starts = np.searchsorted(staged.row, rows)
+        newest = np.maximum.reduceat(staged.max_timestamp, starts)
+        start, end = self._ledger.column("log_start_offset")[rows], self._ledger.column("log_end_offset")[rows]
+        return {
+            "log_start_offset": np.where(start == end, plan.base_offset[starts], start),
+            "log_end_offset": plan.state["next_offset"],
+            "active_base_offset": plan.state["segment_base"],
+            "active_size_bytes": plan.state["segment_size"],
+            "max_timestamp_ms": np.maximum(newest, self._ledger.column("max_timestamp_ms")[rows]),
+            "updated_ms": np.full(len(rows), self._clock.now_ms(), np.int64),
+        }
+
+
+def _by_segment(entries: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
+    """Yield (log, segment base, entries) for entries that lie sorted by both."""
+    if not len(entries):
+        return
+    borders = np.flatnonzero((np.diff(entries[:, 0]) != 0) | (np.diff(entries[:, 1]) != 0)) + 1
+    for part in np.split(entries, borders):
+        yield int(part[0, 0]), int(part[0, 1]), part[:, 2:]
+
+
+@kernel(void(uint8[::1], int64[::1], int64[::1], int32[::1]))
+def _patch_headers(
+    data: npt.NDArray[np.uint8],
+    positions: npt.NDArray[np.int64],
+    base_offsets: npt.NDArray[np.int64],
+    epochs: npt.NDArray[np.int32],
+) -> None:
+    """Write base offset (bytes 0..7) and partition leader epoch (bytes 12..15) of each batch, big-endian."""
+    for i in range(len(positions)):
+        position = positions[i]
+        for k in range(8):
+            data[position + k] = np.uint8((base_offsets[i] >> (56 - 8 * k)) & 0xFF)
+        for k in range(4):
+            data[position + 12 + k] = np.uint8((epochs[i] >> (24 - 8 * k)) & 0xFF)

@@ -1,0 +1,30 @@
+"""Rows that could not become records, as Parquet files beside the store."""
+
+import os
+import shutil
+from pathlib import Path
+
+from storage_core.fault_points import reach
+from storage_core.storage.local import storage_errors, sync_directory, sync_files
+
+__all__ = ["publish_quarantine"]
+
+
+def publish_quarantine(files: list[Path], directory: Path) -> None:
+    """Move a micro-batch's diverted rows to their folder, durably, before the micro-batch is committed.
+
+    A crash behind this point leaves the folder of a micro-batch that will run again: it is replaced then, so a row is
+    never lost and never there twice.
+    """
+    with storage_errors(directory):
+        building = directory.with_name(directory.name + ".tmp")
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(parents=True)
+        for number, file in enumerate(files):
+            shutil.move(file, building / f"part-{number:05}.parquet")
+        sync_files([building / name for name in os.listdir(building)])
+        sync_directory(building)
+        shutil.rmtree(directory, ignore_errors=True)
+        building.rename(directory)
+        sync_directory(directory.parent)
+    reach("commit.quarantined")

@@ -1,0 +1,401 @@
+"""On an executor: rows become encoded batches in one staging file per task attempt.
+
+No task needs to know of another, and no file name can be another attempt's. What a crash leaves is an orphan in
+`staging/` and nothing else: only the driver writes logs.
+"""
+
+import gc
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numba.types import int64, void
+from storage_core.record.batch_encode import EncodedBatches, RecordColumns, encode_batches
+
+from sink.partitioner import REASONS, Routed, Router, StageTopic
+from storage_core.errors import RecordTooLargeError
+from storage_core.fault_points import reach
+from storage_core.kernels import READONLY_INT64, kernel
+from storage_core.storage.local import write_all
+
+__all__ = ["BATCHES_SCHEMA", "REPORT_DDL", "StagePlan", "stage"]
+
+REPORT_DDL = (
+    "task int, file string, batches binary, records bigint, quarantine string, quarantined bigint,"
+    " invalid_row bigint, invalid_reason int, invalid_topic string, invalid_partition bigint, failure string"
+)
+"""What a task reports: one row."""
+
+_REPORT_SCHEMA = pa.schema(
+    [
+        ("task", pa.int32()),
+        ("file", pa.string()),
+        ("batches", pa.binary()),
+        ("records", pa.int64()),
+        ("quarantine", pa.string()),
+        ("quarantined", pa.int64()),
+        ("invalid_row", pa.int64()),
+        ("invalid_reason", pa.int32()),
+        ("invalid_topic", pa.string()),
+        ("invalid_partition", pa.int64()),
+        ("failure", pa.string()),
+    ]
+)
+
+BATCHES_SCHEMA = pa.schema(
+    [
+        ("log", pa.int32()),
+        ("position", pa.int64()),
+        ("size", pa.int32()),
+        ("records_count", pa.int32()),
+        ("last_offset_delta", pa.int32()),
+        ("base_offset", pa.int64()),
+        ("max_timestamp", pa.int64()),
+    ]
+)
+"""The staged batches of a task, as an Arrow stream inside its report."""
+
+_FLUSH_BATCHES_PER_LOG = 4
+_FREEZE_TASKS = 2
+_tasks_done = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePlan:
+    """What a task needs to know.
+
+    Attributes:
+        directory: of the micro-batch's staging files.
+        topics: every topic; a log's id is its topic's `first_log` plus its partition.
+        fixed_topic: index of the topic of all rows, None where a column names it.
+        preserved: whether offsets come from the `offset` column.
+        quarantine: whether rows with problems are diverted.
+        now_ms: timestamp of rows that bring none, and append time.
+    """
+
+    directory: str
+    topics: tuple[StageTopic, ...]
+    fixed_topic: int | None
+    preserved: bool
+    quarantine: bool
+    now_ms: int
+    buffer_bytes: int
+
+    @property
+    def logs(self) -> int:
+        """How many logs there are."""
+        return sum(each.partitions for each in self.topics)
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    row: int
+    reason: int
+    topic: str | None
+    partition: int | None
+
+
+def stage(plan: StagePlan, task: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Encode the rows of one task and report what was written, as one row of `REPORT_DDL`.
+
+    The input is drained even after a problem: a worker that leaves input unread is killed, and the next task pays for a
+    new one.
+    """
+    run = _StageTask(plan, task)
+    rows = iter(batches)
+    try:
+        for batch in rows:
+            run.add(batch)
+            if run.has_failed:
+                break
+        run.finish()
+    except OSError as error:
+        run.failure = f"{error.strerror or error}: path={error.filename or plan.directory}"
+    for _ in rows:
+        pass
+    run.close()
+    reach("stage.reported")
+    yield run.report()
+    _freeze_garbage()
+
+
+class _StageTask:
+    """State of one task attempt: what it holds back, what it has written."""
+
+    def __init__(self, plan: StagePlan, task: int) -> None:
+        self._plan = plan
+        self._task = task
+        self._router = Router(plan.topics, plan.fixed_topic, plan.now_ms, task)
+        self._name = f"{task:05}-{uuid.uuid4().hex}"
+        self._descriptor = -1
+        self._position = 0
+        self._rows_seen = 0
+        self._records = 0
+        self._held: list[tuple[pa.RecordBatch, Routed, int]] = []
+        self._held_bytes = 0
+        self._seen_logs = np.zeros(plan.logs, np.bool_)
+        self._last_offset = np.full(plan.logs if plan.preserved else 0, -1, np.int64)
+        self._reported: list[pa.RecordBatch] = []
+        self._quarantine: pq.ParquetWriter | None = None
+        self._quarantined = 0
+        self._problem: _Problem | None = None
+        self.failure: str | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there is no point in going on."""
+        return self._problem is not None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Route a batch of rows, hold it, and encode what is held once it is enough."""
+        if not batch.num_rows:
+            return
+        routed = self._router.route(batch)
+        if routed.reason.any() and not self._divert(batch, routed, self._rows_seen):
+            return
+        self._held.append((batch, routed, self._rows_seen))
+        self._rows_seen += batch.num_rows
+        self._held_bytes += batch.nbytes
+        self._seen_logs[routed.log[routed.log >= 0]] = True
+        largest_batch = max(each.options.batch_size_bytes for each in self._plan.topics)
+        enough = int(self._seen_logs.sum()) * largest_batch * _FLUSH_BATCHES_PER_LOG
+        if self._held_bytes >= min(enough, self._plan.buffer_bytes):
+            self._flush()
+
+    def finish(self) -> None:
+        """Encode the rest and close the files."""
+        if self._held and not self.has_failed:
+            self._flush()
+        reach("stage.written")
+        if self._quarantine is not None:
+            self._quarantine.close()
+
+    def close(self) -> None:
+        """Give back what is open; a task that failed leaves no file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        if self.has_failed or self.failure:
+            for path in (self._path, self._quarantine_path):
+                path.unlink(missing_ok=True)
+
+    def report(self) -> pa.RecordBatch:
+        """Return the task's one row."""
+        stream = pa.BufferOutputStream()
+        with pa.ipc.new_stream(stream, BATCHES_SCHEMA) as writer:
+            for each in self._reported:
+                writer.write_batch(each)
+        problem = self._problem
+        row: dict[str, Any] = {
+            "task": self._task,
+            "file": self._path.name if self._descriptor >= 0 else None,
+            "batches": stream.getvalue().to_pybytes(),
+            "records": self._records,
+            "quarantine": self._quarantine_path.name if self._quarantined else None,
+            "quarantined": self._quarantined,
+            "invalid_row": problem.row if problem else None,
+            "invalid_reason": problem.reason if problem else None,
+            "invalid_topic": problem.topic if problem else None,
+            "invalid_partition": problem.partition if problem else None,
+            "failure": self.failure,
+        }
+        return pa.RecordBatch.from_pylist([row], schema=_REPORT_SCHEMA)
+
+    @property
+    def _path(self) -> Path:
+        return Path(self._plan.directory) / f"{self._name}.batches"
+
+    @property
+    def _quarantine_path(self) -> Path:
+        return Path(self._plan.directory) / f"{self._name}.parquet"
+
+    def _divert(self, batch: pa.RecordBatch, routed: Routed, first_row: int) -> bool:
+        """Divert the rows that have a problem, or note the first of them; return whether to go on."""
+        rows = np.flatnonzero(routed.reason)
+        if not self._plan.quarantine:
+            self._note(batch, routed, int(rows[0]), first_row)
+            return False
+        reasons = [" ".join(REASONS[code]) for code in routed.reason[rows].tolist()]
+        columns = [
+            *batch.take(pa.array(rows)).columns,
+            pa.array(reasons, pa.string()),
+            pa.array(rows + first_row, pa.int64()),
+        ]
+        names = [*batch.schema.names, "reason", "row"]
+        table = pa.Table.from_arrays(columns, names=names)
+        if self._quarantine is None:
+            self._make_directory()
+            self._quarantine = pq.ParquetWriter(self._quarantine_path, table.schema)
+        self._quarantine.write_table(table)
+        self._quarantined += len(rows)
+        return True
+
+    def _note(self, batch: pa.RecordBatch, routed: Routed, row: int, first_row: int) -> None:
+        topic = self._plan.topics[self._plan.fixed_topic].name if self._plan.fixed_topic is not None else None
+        if topic is None:
+            topic = batch.column("topic")[row].as_py()
+        partition = batch.column("partition")[row].as_py() if "partition" in batch.schema.names else None
+        self._problem = _Problem(first_row + row, int(routed.reason[row]), topic, partition)
+
+    def _flush(self) -> None:
+        """Encode everything held; rows that turn out too large, or out of order, are dropped from it first."""
+        batch, routed, first_row = self._combine_held()
+        while True:
+            rows, starts, logs = _group(routed.log, self._plan.logs)
+            bad = self._backward_rows(batch, rows, starts, logs)
+            if not len(bad):
+                try:
+                    encoded = self._encode(batch, routed, rows, starts, logs)
+                    break
+                except RecordTooLargeError as error:
+                    bad, reason = np.array([error.row]), 10
+            else:
+                reason = 9
+            routed = Routed(routed.log.copy(), routed.timestamp, np.zeros_like(routed.reason))
+            routed.reason[bad] = reason
+            if not self._divert(batch, routed, first_row):
+                return
+            routed.log[bad] = -1
+        for each, numbers in encoded:
+            self._write(each, numbers)
+        self._remember_offsets(batch, rows, starts, logs)
+
+    def _combine_held(self) -> tuple[pa.RecordBatch, Routed, int]:
+        held, self._held, self._held_bytes = self._held, [], 0
+        if len(held) == 1:
+            return held[0]
+        table = pa.Table.from_batches([batch for batch, _, _ in held]).combine_chunks()
+        routed = Routed(*(np.concatenate([getattr(each, name) for _, each, _ in held]) for name in Routed.__slots__))
+        return table.to_batches()[0], routed, held[0][2]
+
+    def _backward_rows(
+        self,
+        batch: pa.RecordBatch,
+        rows: npt.NDArray[np.int64],
+        starts: npt.NDArray[np.int64],
+        logs: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.int64]:
+        """Return the rows whose preserved offset is not above the one before it in the same log."""
+        if not self._plan.preserved or not len(rows):
+            return rows[:0]
+        offsets = batch.column("offset").fill_null(0).to_numpy(zero_copy_only=False)[rows]
+        before = np.empty_like(offsets)
+        before[1:] = offsets[:-1]
+        before[starts[:-1]] = self._last_offset[logs]
+        bad = np.sort(rows[offsets <= before])
+        return bad[:1] if not self._plan.quarantine else bad
+
+    def _remember_offsets(
+        self,
+        batch: pa.RecordBatch,
+        rows: npt.NDArray[np.int64],
+        starts: npt.NDArray[np.int64],
+        logs: npt.NDArray[np.int64],
+    ) -> None:
+        if self._plan.preserved and len(rows):
+            self._last_offset[logs] = batch.column("offset").to_numpy(zero_copy_only=False)[rows[starts[1:] - 1]]
+
+    def _encode(
+        self,
+        batch: pa.RecordBatch,
+        routed: Routed,
+        rows: npt.NDArray[np.int64],
+        starts: npt.NDArray[np.int64],
+        logs: npt.NDArray[np.int64],
+    ) -> list[tuple[EncodedBatches, npt.NDArray[np.int64]]]:
+        """Encode topic by topic: the logs of a topic share their settings, and their rows lie together."""
+        columns = _record_columns(batch, routed.timestamp, self._plan.preserved)
+        encoded = []
+        for topic in self._plan.topics:
+            low, high = np.searchsorted(logs, [topic.first_log, topic.first_log + topic.partitions])
+            if low == high:
+                continue
+            begin, end = starts[low], starts[high]
+            result = encode_batches(columns, rows[begin:end], starts[low : high + 1] - begin, topic.options)
+            encoded.append((result, logs[low:high]))
+        return encoded
+
+    def _write(self, encoded: EncodedBatches, logs: npt.NDArray[np.int64]) -> None:
+        if self._descriptor < 0:
+            self._make_directory()
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            reach("stage.started")
+        write_all(self._descriptor, memoryview(encoded.data), self._position)
+        columns = [
+            logs[encoded.group],
+            encoded.position + self._position,
+            encoded.size,
+            encoded.records_count,
+            encoded.last_offset_delta,
+            encoded.base_offset,
+            encoded.max_timestamp,
+        ]
+        arrays = [
+            pa.array(column.astype(field.type.to_pandas_dtype()), field.type)
+            for column, field in zip(columns, BATCHES_SCHEMA, strict=True)
+        ]
+        self._reported.append(pa.RecordBatch.from_arrays(arrays, schema=BATCHES_SCHEMA))
+        self._position += len(encoded.data)
+        self._records += int(encoded.records_count.sum())
+
+    def _make_directory(self) -> None:
+        Path(self._plan.directory).mkdir(parents=True, exist_ok=True)
+
+
+def _record_columns(batch: pa.RecordBatch, timestamp: npt.NDArray[np.int64], preserved: bool) -> RecordColumns:
+    names = batch.schema.names
+    return RecordColumns(
+        key=batch.column("key") if "key" in names else None,
+        value=batch.column("value"),
+        timestamp=timestamp,
+        headers=batch.column("headers") if "headers" in names else None,
+        offset=batch.column("offset").fill_null(0).to_numpy(zero_copy_only=False) if preserved else None,
+    )
+
+
+def _group(
+    log: npt.NDArray[np.int64], logs: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Sort rows by log, keeping their order inside a log, in one counting pass.
+
+    Returns:
+        (r,) row numbers without those of log -1; (g+1,) borders of the groups in them; (g,) id of each group's log.
+    """
+    borders = np.zeros(logs + 2, np.int64)
+    rows = np.empty(int(np.count_nonzero(log >= 0)), np.int64)
+    _sort_rows(log, borders, rows)
+    counts = np.diff(borders[: logs + 1])
+    present = np.flatnonzero(counts)
+    return rows, np.concatenate([[0], np.cumsum(counts[present])]), present
+
+
+@kernel(void(READONLY_INT64, int64[::1], int64[::1]))
+def _sort_rows(log: npt.NDArray[np.int64], borders: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> None:
+    """Counting sort; afterwards `borders[k]` is where log k starts."""
+    for each in log:
+        if each >= 0:
+            borders[each + 2] += 1
+    for k in range(2, len(borders)):
+        borders[k] += borders[k - 1]
+    for row in range(len(log)):
+        if log[row] >= 0:
+            rows[borders[log[row] + 1]] = row
+            borders[log[row] + 1] += 1
+
+
+def _freeze_garbage() -> None:
+    """Take everything imported so far out of the collector's sight, at the end of a worker's first two tasks.
+
+    PySpark's worker runs a full collection after each task: 35 ms with pandas, numpy and pyarrow loaded.
+    """
+    global _tasks_done  # noqa: PLW0603
+    if _tasks_done < _FREEZE_TASKS:
+        _tasks_done += 1
+        gc.collect()
+        gc.freeze()

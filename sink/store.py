@@ -1,0 +1,135 @@
+"""The folder of a store: its layout version, its log directories, and opening it for writing.
+
+```
+<store>/store.properties   layout version and id; written last, so a folder without it is no store yet
+<store>/writer.lock        held by the writer
+<store>/ledger/            Delta table
+<store>/staging/           of running micro-batches
+<store>/logs/              Kafka log.dir; others by log_dirs
+```
+"""
+
+import base64
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+from sink.ledger import Ledger, LogState
+from storage_core.checkpoint.meta_properties import render_meta_properties
+from storage_core.errors import InvalidConfigError, LedgerDamagedError, UnsupportedFormatError
+from storage_core.storage.local import replace_file, storage_errors, sync_directory
+from storage_core.topic_partition import parse_directory_name
+
+__all__ = ["LAYOUT_VERSION", "Store"]
+
+LAYOUT_VERSION = 1
+
+_OWN_NAMES = ("store.properties", "writer.lock", "ledger", "staging", "quarantine", "control")
+_NODE_ID = 1
+
+
+class Store:
+    """Paths and identity of a store.
+
+    Attributes:
+        root: its folder.
+        store_id: 22 characters; the cluster id of its log directories.
+    """
+
+    def __init__(self, root: Path, store_id: str) -> None:
+        self.root = root
+        self.store_id = store_id
+
+    @classmethod
+    def find(cls, root: Path) -> "Store":
+        """Return the store in a folder, for reading.
+
+        Raises:
+            InvalidConfigError: there is none.
+            UnsupportedFormatError: a newer release wrote it.
+        """
+        path = root / "store.properties"
+        with storage_errors(path):
+            if not path.exists():
+                raise InvalidConfigError(f"no store here: {root} has no store.properties")
+            lines = path.read_text().splitlines()
+        values = dict(line.split("=", 1) for line in lines if "=" in line)
+        if values.get("layout.version") != str(LAYOUT_VERSION):
+            raise UnsupportedFormatError(
+                f"store has layout.version={values.get('layout.version')}, this release knows {LAYOUT_VERSION}:"
+                f" path={path}; use a newer release"
+            )
+        return cls(root, values.get("store.id", ""))
+
+    @classmethod
+    def find_or_create(cls, root: Path, log_dirs: tuple[str, ...]) -> "Store":
+        """Return the store in a folder, making one where the folder is empty. The caller holds the writer lock."""
+        if (root / "store.properties").exists():
+            return cls.find(root)
+        store = cls(root, random_id())
+        with storage_errors(root):
+            store._check_is_free(log_dirs)
+            shutil.rmtree(store.ledger_path, ignore_errors=True)
+        Ledger.create(store.ledger_path)
+        with storage_errors(root):
+            replace_file(
+                root / "store.properties", f"layout.version={LAYOUT_VERSION}\nstore.id={store.store_id}\n".encode()
+            )
+        return store
+
+    @property
+    def ledger_path(self) -> Path:
+        """Folder of the ledger."""
+        return self.root / "ledger"
+
+    @property
+    def staging_path(self) -> Path:
+        """Folder of staged batches."""
+        return self.root / "staging"
+
+    def log_dir(self, name: str) -> Path:
+        """Return a log directory root; `name` is relative to the store or absolute."""
+        return self.root / name
+
+    def log_path(self, state: LogState) -> Path:
+        """Return the directory of a log."""
+        return self.log_dir(state.log_dir) / f"{state.topic}-{state.partition}"
+
+    def prepare_log_dirs(self, log_dirs: tuple[str, ...]) -> None:
+        """Make the roots of `log_dirs`, each with its `meta.properties`."""
+        for name in log_dirs:
+            root = self.log_dir(name)
+            with storage_errors(root):
+                if (root / "meta.properties").exists():
+                    continue
+                root.mkdir(parents=True, exist_ok=True)
+                sync_directory(root.parent)
+                replace_file(root / "meta.properties", render_meta_properties(self.store_id, _NODE_ID, random_id()))
+
+    def sweep_staging(self) -> None:
+        """Delete everything staged: no micro-batch of this store is running."""
+        shutil.rmtree(self.staging_path, ignore_errors=True)
+
+    def _check_is_free(self, log_dirs: tuple[str, ...]) -> None:
+        own = (*_OWN_NAMES, *(Path(name).parts[0] for name in log_dirs))
+        foreign = [name for name in os.listdir(self.root) if not name.startswith(own)]
+        if foreign:
+            raise InvalidConfigError(
+                f"not a store, and not empty: {self.root} holds {sorted(foreign)[0]!r}; name a new folder"
+            )
+        for name in log_dirs:
+            root = self.log_dir(name)
+            logs = [each for each in (os.listdir(root) if root.is_dir() else ()) if parse_directory_name(each)]
+            if logs:
+                raise LedgerDamagedError(
+                    f"store.properties is gone, but {root} holds logs ({sorted(logs)[0]}, ...): restore the root files"
+                )
+
+
+def random_id() -> str:
+    """Return 22 characters that name something once, as Kafka writes ids."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

@@ -1,0 +1,110 @@
+"""Makes the logs of topics that a store does not have yet."""
+
+import logging
+import os
+from collections import Counter
+from pathlib import Path
+
+from sink.config import SinkConfig, TopicConfig
+from sink.ledger import Ledger, LogState
+from sink.store import Store, random_id
+from storage_core.checkpoint.leader_epochs import render_leader_epochs
+from storage_core.checkpoint.partition_metadata import render_partition_metadata
+from storage_core.errors import InvalidConfigError
+from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
+from storage_core.storage.local import storage_errors, sync_directories, sync_files
+from storage_core.topic_partition import TopicPartition, topic_names_collide
+
+__all__ = ["create_topics"]
+
+logger = logging.getLogger(__name__)
+
+
+def create_topics(store: Store, ledger: Ledger, config: SinkConfig, now_ms: int) -> None:
+    """Add the logs that the settings name and the ledger lacks: directories first, then one ledger commit.
+
+    A crash before the commit leaves empty directories, which the next call takes over.
+
+    Raises:
+        InvalidConfigError: a topic has more partitions than the settings say, collides with another one, or a directory
+            holds a log that the ledger does not know.
+    """
+    existing = Counter(ledger.topics)
+    problems = [problem for topic in config.topics.values() if (problem := _problem(topic, existing))]
+    if problems:
+        raise InvalidConfigError("; ".join(problems))
+    load = Counter(dict.fromkeys(config.log_dirs, 0))
+    load.update(state.log_dir for state in ledger.states().values() if state.log_dir in load)
+    ids = {state.topic: state.topic_id for state in ledger.states().values()}
+    added: list[LogState] = []
+    for topic in config.topics.values():
+        topic_id = ids.get(topic.name) or random_id()
+        for partition in range(existing[topic.name], topic.partitions):
+            log_dir = min(config.log_dirs, key=lambda name: (load[name], config.log_dirs.index(name)))
+            load[log_dir] += 1
+            added.append(_new_state(topic.name, partition, log_dir, topic_id, now_ms))
+    if not added:
+        return
+    _make_directories(store, added, config.offsets == "assigned")
+    ledger.add(added)
+    logger.info("Created logs count=%d topics=%s", len(added), ",".join(sorted({state.topic for state in added})))
+
+
+def _problem(topic: TopicConfig, existing: Counter[str]) -> str | None:
+    if existing[topic.name] > topic.partitions:
+        return (
+            f"topics.{topic.name}: partitions={topic.partitions}, but the store has {existing[topic.name]}:"
+            " a topic can't shrink"
+        )
+    colliding = [name for name in existing if topic_names_collide(name, topic.name)]
+    if colliding and not existing[topic.name]:
+        return f"topics.{topic.name}: collides with existing topic {colliding[0]!r}"
+    return None
+
+
+def _new_state(topic: str, partition: int, log_dir: str, topic_id: str, now_ms: int) -> LogState:
+    return LogState(
+        topic=topic,
+        partition=partition,
+        log_dir=log_dir,
+        topic_id=topic_id,
+        log_start_offset=0,
+        log_end_offset=0,
+        active_base_offset=0,
+        active_size_bytes=0,
+        max_timestamp_ms=-1,
+        leader_epoch=0,
+        updated_ms=now_ms,
+    )
+
+
+def _make_directories(store: Store, states: list[LogState], with_segment: bool) -> None:
+    """Make log directories; where offsets are preserved, the first record's offset will name the first segment."""
+    files: list[Path] = []
+    directories: list[Path] = []
+    for state in states:
+        directory = store.log_path(state)
+        with storage_errors(directory):
+            directory.mkdir(exist_ok=True)
+            _check_is_empty(directory, TopicPartition(state.topic, state.partition))
+            contents = {
+                "partition.metadata": render_partition_metadata(state.topic_id),
+                "leader-epoch-checkpoint": render_leader_epochs([(state.leader_epoch, 0)]),
+                **{segment_file_name(0, suffix): b"" for suffix in (LOG, INDEX, TIMEINDEX) if with_segment},
+            }
+            for name, content in contents.items():
+                (directory / name).write_bytes(content)
+                files.append(directory / name)
+        directories.append(directory)
+    with storage_errors("log directories"):
+        sync_files(files)
+        sync_directories(directories)
+        sync_directories(sorted({directory.parent for directory in directories}))
+
+
+def _check_is_empty(directory: Path, log: TopicPartition) -> None:
+    for entry in os.scandir(directory):
+        if entry.name.endswith(LOG) and entry.stat().st_size:
+            raise InvalidConfigError(
+                f"log={log} is not in the ledger, but {directory} holds records: name another store, or move it away"
+            )

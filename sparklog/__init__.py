@@ -1,0 +1,7 @@
+"""Sparklog's public names."""
+
+from sink.log_sink import LogSink
+from sink.metrics import MicroBatchMetrics
+from storage_core import errors
+
+__all__ = ["LogSink", "MicroBatchMetrics", "errors"]
