@@ -1,0 +1,122 @@
+"""The ledger: commits, races, torn entries, a folder that stays small."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sink.ledger import Ledger, LogState
+from storage_core.errors import LedgerDamagedError, WriterFencedError
+from storage_core.topic_partition import TopicPartition
+
+
+def _state(partition: int) -> LogState:
+    return LogState(
+        topic="orders",
+        partition=partition,
+        log_dir="logs",
+        topic_id="AAAAAAAAAAAAAAAAAAAAAQ",
+        log_start_offset=0,
+        log_end_offset=0,
+        active_base_offset=0,
+        active_size_bytes=0,
+        max_timestamp_ms=-1,
+        leader_epoch=0,
+        updated_ms=0,
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    ledger = Ledger.create(tmp_path / "ledger")
+    ledger.add([_state(0), _state(1)])
+    return tmp_path / "ledger"
+
+
+def _advance(ledger: Ledger, row: int, end: int, batch_id: int) -> None:
+    ledger.update(np.array([row]), {"log_end_offset": np.array([end])}, "query", batch_id)
+
+
+def test_update_when_committed_then_a_reader_sees_rows_and_transaction(path: Path) -> None:
+    """One commit changes the rows named and records the micro-batch."""
+    _advance(Ledger.open_for_writing(path), 1, 42, 7)
+
+    ledger = Ledger.open(path)
+
+    assert ledger.states()[TopicPartition("orders", 1)].log_end_offset == 42
+    assert ledger.states()[TopicPartition("orders", 0)].log_end_offset == 0
+    assert ledger.transaction_version("query") == 7
+    assert ledger.transaction_version("another") is None
+
+
+def test_update_when_another_writer_committed_first_then_fenced(path: Path) -> None:
+    """Of two writers that read the same version, the second one's commit fails and changes nothing."""
+    first, second = Ledger.open_for_writing(path), Ledger.open_for_writing(path)
+    _advance(first, 0, 1, 0)
+
+    with pytest.raises(WriterFencedError):
+        _advance(second, 0, 99, 0)
+
+    assert Ledger.open(path).column("log_end_offset").tolist() == [1, 0]
+
+
+def test_fence_when_taken_over_then_the_earlier_writer_cannot_commit(path: Path) -> None:
+    """A fence changes no row, but makes every version read before it useless for a commit."""
+    earlier = Ledger.open_for_writing(path)
+    Ledger.open_for_writing(path).fence()
+
+    with pytest.raises(WriterFencedError):
+        _advance(earlier, 0, 99, 0)
+
+
+@pytest.mark.parametrize("torn", [b"", b"\0" * 200, b'{"commitInfo":{"timestamp":1'])
+def test_open_when_newest_entry_is_torn_then_drops_it(path: Path, torn: bytes) -> None:
+    """An entry that a power cut tore never counted: the version before it is the state."""
+    _advance(Ledger.open_for_writing(path), 0, 5, 0)
+    ledger = Ledger.open_for_writing(path)
+    _advance(ledger, 0, 9, 1)
+    (path / "_delta_log" / f"{ledger.version:020}.json").write_bytes(torn)
+
+    reopened = Ledger.open_for_writing(path)
+
+    assert reopened.column("log_end_offset").tolist() == [5, 0]
+    assert reopened.transaction_version("query") == 0
+    _advance(reopened, 0, 9, 1)
+    assert Ledger.open(path).column("log_end_offset").tolist() == [9, 0]
+
+
+def test_open_when_newest_data_file_is_torn_then_drops_its_entry(path: Path) -> None:
+    """The entry survived but the rows it names are zeros: it never counted either."""
+    ledger = Ledger.open_for_writing(path)
+    before = set(path.glob("*.parquet"))
+    _advance(ledger, 0, 9, 1)
+    (newest,) = set(path.glob("*.parquet")) - before
+    newest.write_bytes(b"\0" * newest.stat().st_size)
+
+    assert Ledger.open_for_writing(path).column("log_end_offset").tolist() == [0, 0]
+
+
+def test_open_when_an_older_entry_is_damaged_then_refuses_and_changes_nothing(path: Path) -> None:
+    """Damage behind the newest entry is not a crash's: nothing is dropped."""
+    ledger = Ledger.open_for_writing(path)
+    _advance(ledger, 0, 5, 0)
+    (path / "_delta_log" / f"{ledger.version - 1:020}.json").write_bytes(b"not json")
+    names = sorted(os.listdir(path / "_delta_log"))
+
+    with pytest.raises(LedgerDamagedError, match="ledger"):
+        Ledger.open_for_writing(path)
+
+    assert sorted(os.listdir(path / "_delta_log")) == names
+
+
+def test_update_when_repeated_then_the_log_folder_stays_small(path: Path) -> None:
+    """A checkpoint every 100 commits replaces the entries before it, and the transaction outlives them."""
+    ledger = Ledger.open_for_writing(path)
+    for batch_id in range(250):
+        _advance(ledger, 0, batch_id + 1, batch_id)
+
+    assert len(os.listdir(path / "_delta_log")) < 110
+    reopened = Ledger.open_for_writing(path)
+    assert reopened.transaction_version("query") == 249
+    assert reopened.column("log_end_offset").tolist() == [250, 0]
