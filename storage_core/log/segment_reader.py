@@ -1,0 +1,185 @@
+"""Reads one segment's batches a chunk at a time.
+
+Bytes come by positioned reads, not through a mapping: the writer may cut uncommitted bytes from the active segment
+while it is read, and a disk may fail. A mapping would kill the process where a read is short or raises.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+
+from storage_core.errors import CorruptBatchError
+from storage_core.index.offset_index import OffsetIndex
+from storage_core.index.time_index import TimeIndex
+from storage_core.log.segments import SegmentFiles
+from storage_core.record.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, unpack_header
+from storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
+from storage_core.storage.local import storage_errors
+
+__all__ = ["BatchChunk", "SegmentReader"]
+
+_CHUNK_BYTES: Final = 1 << 20
+_ZERO_CHUNK_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BatchChunk:
+    """Some batches of a segment, back to back.
+
+    Attributes:
+        data: their bytes, and possibly the start of a further one.
+        position: of the first in the file.
+        scan: their headers; positions count from the start of `data`.
+    """
+
+    data: bytes
+    position: int
+    scan: BatchScan
+
+
+class SegmentReader:
+    """One open segment; a context manager.
+
+    Attributes:
+        files: of the segment.
+        size_bytes: of its `.log` when it was opened.
+        valid_bytes: where the batches met so far end.
+
+    Raises:
+        StorageError: the file can't be opened; `__cause__` is a `FileNotFoundError` if it is gone.
+    """
+
+    def __init__(self, files: SegmentFiles) -> None:
+        self.files = files
+        with storage_errors(files.log_path):
+            self._descriptor = os.open(files.log_path, os.O_RDONLY | os.O_CLOEXEC)
+            self.size_bytes = os.fstat(self._descriptor).st_size
+        self.valid_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def chunks(self, position: int = 0, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[BatchChunk]:
+        """Yield the batches from `position` on; `valid_bytes` tells afterwards where they end.
+
+        A chunk is as large as `chunk_bytes`, or as its only batch.
+
+        Raises:
+            CorruptBatchError: what follows the chunks yielded so far can't be a batch.
+            StorageError: the disk refused.
+        """
+        self.valid_bytes, wanted = position, chunk_bytes
+        while position < self.size_bytes:
+            data = self.read(position, min(wanted, self.size_bytes - position))
+            scan, error = _scan(data)
+            if len(scan.position):
+                yield BatchChunk(data, position, scan)
+            position += scan.valid_bytes
+            self.valid_bytes = position
+            if error is not None:
+                raise self.corrupt_batch(str(error.args[0]), position)
+            if scan.valid_bytes:
+                wanted = chunk_bytes
+                continue
+            wanted = _announced_size(data)
+            if wanted <= len(data) or wanted > self.size_bytes - position:
+                return
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Return bytes of the `.log`; fewer where it ends.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        parts = []
+        with storage_errors(self.files.log_path):
+            while size_bytes > 0 and (part := os.pread(self._descriptor, size_bytes, position)):
+                parts.append(part)
+                position, size_bytes = position + len(part), size_bytes - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def position_before(self, offset: int) -> int:
+        """Return a position from which a scan meets the batch of `offset`, as the offset index knows it.
+
+        The index is only a hint: where it is missing, or does not lead to a sound batch at or before the offset, the
+        scan starts at the segment's first byte.
+        """
+        position = self._offset_index().lookup(offset)[1]
+        return position if position == 0 or self._is_batch_before(position, offset) else 0
+
+    def time_index(self) -> TimeIndex:
+        """Return the time index; one without entries if the file is missing."""
+        path = self.files.time_index_path
+        with storage_errors(path):
+            return TimeIndex.from_bytes(path.read_bytes() if path.exists() else b"", self.files.base_offset)
+
+    def ends_in_zeros(self, position: int) -> bool:
+        """Whether every byte from `position` on is zero: preallocated, or lost in a power cut."""
+        while data := self.read(position, _ZERO_CHUNK_BYTES):
+            if data.count(0) != len(data):
+                return False
+            position += len(data)
+        return True
+
+    def check_crcs(self, chunk: BatchChunk, scan: BatchScan) -> None:
+        """Refuse damaged batches of a chunk.
+
+        Raises:
+            CorruptBatchError: the first of `scan` whose CRC is wrong.
+        """
+        bad = check_crcs(chunk.data, scan)
+        if len(bad):
+            first = int(bad[0])
+            offsets = f"offsets={scan.base_offset[first]}..{scan.last_offset[first]}"
+            raise self.corrupt_batch(f"batch has a wrong CRC: {offsets}", chunk.position + int(scan.position[first]))
+
+    def corrupt_batch(self, what: str, position: int) -> CorruptBatchError:
+        """Return the error that names this file."""
+        return CorruptBatchError(f"{what} file={self.files.log_path}", position)
+
+    def _offset_index(self) -> OffsetIndex:
+        path = self.files.index_path
+        with storage_errors(path):
+            return OffsetIndex.from_bytes(path.read_bytes() if path.exists() else b"", self.files.base_offset)
+
+    def _is_batch_before(self, position: int, offset: int) -> bool:
+        head = self.read(position, HEADER_BYTES) if 0 < position < self.size_bytes else b""
+        if len(head) < HEADER_BYTES:
+            return False
+        header = unpack_header(head)
+        if header.magic != MAGIC_V2 or not self.files.base_offset <= header.base_offset <= offset:
+            return False
+        if not HEADER_BYTES <= header.size_bytes <= self.size_bytes - position:
+            return False
+        batch = self.read(position, header.size_bytes)
+        scan, error = _scan(batch)
+        return error is None and len(scan.position) == 1 and not len(check_crcs(batch, scan))
+
+
+def _scan(data: bytes) -> tuple[BatchScan, CorruptBatchError | None]:
+    """Return the batches before the first impossible one, and what is wrong with that."""
+    try:
+        return scan_batches(data), None
+    except CorruptBatchError as error:
+        return scan_batches(data, 0, error.position), error
+
+
+def _announced_size(data: bytes) -> int:
+    """Return the size of the batch that `data` starts with, or 0 if it is too short to tell."""
+    if len(data) < LOG_OVERHEAD_BYTES:
+        return 0
+    return LOG_OVERHEAD_BYTES + int(np.frombuffer(data, ">i4", count=1, offset=8)[0])

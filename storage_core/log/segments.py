@@ -1,0 +1,62 @@
+"""Which segments a log directory holds.
+
+Source: Kafka LogSegments.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, TXNINDEX, parse_base_offset, segment_file_name
+from storage_core.storage.local import storage_errors
+
+__all__ = ["SegmentFiles", "floor_segment", "list_segments"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentFiles:
+    """One segment's files; the `.log` exists, its indexes may not.
+
+    Attributes:
+        base_offset: first offset it may hold, in its files' names.
+        log_path: of its `.log`.
+    """
+
+    base_offset: int
+    log_path: Path
+
+    @property
+    def index_path(self) -> Path:
+        """Path of its offset index."""
+        return self._sibling(INDEX)
+
+    @property
+    def time_index_path(self) -> Path:
+        """Path of its time index."""
+        return self._sibling(TIMEINDEX)
+
+    @property
+    def txn_index_path(self) -> Path:
+        """Path of its index of aborted transactions, present only if one was aborted."""
+        return self._sibling(TXNINDEX)
+
+    def _sibling(self, suffix: str) -> Path:
+        return self.log_path.with_name(segment_file_name(self.base_offset, suffix))
+
+
+def list_segments(directory: Path) -> list[SegmentFiles]:
+    """Return the segments of a log in order of their base offsets; files on their way (`.cleaned`, ...) are none.
+
+    Raises:
+        StorageError: the directory can't be read.
+    """
+    with storage_errors(directory):
+        names = [path.name for path in directory.iterdir() if path.name.endswith(LOG)]
+    bases = {name: parse_base_offset(name) for name in names}
+    return sorted(SegmentFiles(base, directory / name) for name, base in bases.items() if base is not None)
+
+
+def floor_segment(segments: Sequence[SegmentFiles], offset: int) -> int | None:
+    """Return the number of the segment that holds `offset` if any does: the last one that starts at or before it."""
+    candidates = [number for number, segment in enumerate(segments) if segment.base_offset <= offset]
+    return candidates[-1] if candidates else None
