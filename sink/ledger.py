@@ -215,8 +215,8 @@ class Ledger:
 
     def _load(self) -> None:
         table = self._table.to_pyarrow_table().select(LEDGER_SCHEMA.names)
-        self._text = {name: table.column(name).to_pylist() for name in _TEXT}
-        self._integers = {
+        self._text: dict[str, list[str]] = {name: table.column(name).to_pylist() for name in _TEXT}
+        self._integers: dict[str, npt.NDArray[np.int64]] = {
             field.name: table.column(field.name).to_numpy().astype(np.int64)
             for field in LEDGER_SCHEMA
             if field.name not in _TEXT

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from storage_core.record.batch_encode import EncodeOptions
 
 from sink.config import SinkConfig, TopicConfig
 from sink.derived_files import DerivedFiles
@@ -29,12 +28,20 @@ from sink.store import Store
 from sink.topics import create_topics
 from sink.writer_lock import WriterLock
 from storage_core.clock import Clock, SystemClock
-from storage_core.errors import InvalidConfigError, InvalidRecordError, LogStorageError, StorageError, WriterFencedError
+from storage_core.errors import (
+    CommitStateUnknownError,
+    InvalidConfigError,
+    InvalidRecordError,
+    LogStorageError,
+    StorageError,
+    WriterFencedError,
+)
 from storage_core.fault_points import reach
 from storage_core.index.index_entries import max_entries
 from storage_core.log.cut_back import has_segment_beyond, needs_cut_back, renew_active_segment
 from storage_core.log.roll import ROLL_LIMITS, BackwardOffsetError
 from storage_core.log_config import LogConfig
+from storage_core.record.batch_encode import EncodeOptions
 from storage_core.storage.local import storage_errors
 from storage_core.topic_partition import TopicPartition
 
@@ -216,6 +223,9 @@ class LogSink:
             staged = self._collect_batches(reports, directory)
             counts = self._commit(staged, reports, directory, query_id, batch_id)
         except WriterFencedError:
+            raise  # the store is somebody else's: touch nothing
+        except CommitStateUnknownError:
+            self._abandon()
             raise
         except Exception:
             shutil.rmtree(directory, ignore_errors=True)
@@ -318,6 +328,12 @@ class LogSink:
             "sync_ms": int((synced - placed) * 1000),
             "commit_ms": int((time.monotonic() - synced) * 1000),
         }
+
+    def _abandon(self) -> None:
+        """Give the store up as it is: nobody knows what the ledger says, so only a new start may touch the logs."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def _undo(self, staged: StagedBatches | None) -> None:
         """Cut the touched logs back, unless the store is somebody else's by now."""

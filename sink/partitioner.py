@@ -105,9 +105,10 @@ class Router:
         names = encoded.dictionary.to_pylist()
         numbers = {each.name: number for number, each in enumerate(self.topics)}
         index = np.array([*(numbers.get(name, -_name_problem(name)) for name in names), -1], np.int64)
-        topic = index[encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)]
+        topic: npt.NDArray[np.int64] = index[encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)]
         np.copyto(reason, -topic.astype(np.int8), where=topic < 0)
-        return np.maximum(topic, 0)
+        np.maximum(topic, 0, out=topic)
+        return topic
 
     def _timestamps(
         self, batch: pa.RecordBatch, topic: npt.NDArray[np.int64], reason: npt.NDArray[np.int8]
@@ -203,22 +204,20 @@ def _mark(reason: npt.NDArray[np.int8], rows: npt.NDArray[np.bool_], code: int) 
 def epoch_ms(column: pa.Array) -> npt.NDArray[np.int64]:
     """Return (n,) ms since the epoch of a `timestamp[us]` or `int64` (already ms) column; 0 where null."""
     if pa.types.is_timestamp(column.type):
-        unit = {"s": 1, "ms": 1, "us": 1_000, "ns": 1_000_000}[column.type.unit]
-        values = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-        values = values * 1_000 if column.type.unit == "s" else values
-        return np.floor_divide(values, unit) if unit > 1 else values
-    return column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        unit = {"ms": 1, "us": 1_000, "ns": 1_000_000}[column.type.unit]
+        ticks: npt.NDArray[np.int64] = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        return ticks // unit
+    milliseconds: npt.NDArray[np.int64] = column.fill_null(0).to_numpy(zero_copy_only=False)
+    return milliseconds
 
 
 def binary_layout(column: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the bytes of a binary or string column, and (n,) start and size of each value; size -1 where null."""
     _, offsets_buffer, data_buffer = column.buffers()
     wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
-    offsets = np.frombuffer(offsets_buffer, np.int64 if wide else np.int32)[
-        column.offset : column.offset + len(column) + 1
-    ]
-    offsets = offsets.astype(np.int64)
-    sizes = np.diff(offsets)
+    borders = np.frombuffer(offsets_buffer, np.int64 if wide else np.int32)
+    offsets: npt.NDArray[np.int64] = borders[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    sizes: npt.NDArray[np.int64] = np.diff(offsets)
     if column.null_count:
         sizes[column.is_null().to_numpy(zero_copy_only=False)] = -1
     data = (

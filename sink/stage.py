@@ -17,12 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numba.types import int64, void
-from storage_core.record.batch_encode import EncodedBatches, RecordColumns, encode_batches
 
 from sink.partitioner import REASONS, Routed, Router, StageTopic
 from storage_core.errors import RecordTooLargeError
 from storage_core.fault_points import reach
 from storage_core.kernels import READONLY_INT64, kernel
+from storage_core.record.batch_encode import EncodedBatches, RecordColumns, encode_batches
 from storage_core.storage.local import write_all
 
 __all__ = ["BATCHES_SCHEMA", "REPORT_DDL", "StagePlan", "stage"]
@@ -326,7 +326,7 @@ class _StageTask:
             self._make_directory()
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             reach("stage.started")
-        write_all(self._descriptor, memoryview(encoded.data), self._position)
+        write_all(self._descriptor, encoded.data.data, self._position)
         columns = [
             logs[encoded.group],
             encoded.position + self._position,
@@ -337,7 +337,7 @@ class _StageTask:
             encoded.max_timestamp,
         ]
         arrays = [
-            pa.array(column.astype(field.type.to_pandas_dtype()), field.type)
+            pa.array(np.asarray(column, field.type.to_pandas_dtype()), field.type)
             for column, field in zip(columns, BATCHES_SCHEMA, strict=True)
         ]
         self._reported.append(pa.RecordBatch.from_arrays(arrays, schema=BATCHES_SCHEMA))

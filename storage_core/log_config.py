@@ -89,7 +89,9 @@ class LogConfig:
         if self.compression_gzip_level == 0:
             problems.append("compression.gzip.level=0 is outside 1..9 and not -1")
         if self.message_timestamp_type not in ("CreateTime", "LogAppendTime"):
-            problems.append(f"message.timestamp.type={self.message_timestamp_type!r} is not CreateTime or LogAppendTime")
+            problems.append(
+                f"message.timestamp.type={self.message_timestamp_type!r} is not CreateTime or LogAppendTime"
+            )
         lags = self.min_compaction_lag_ms, self.max_compaction_lag_ms
         if all(isinstance(lag, int) for lag in lags) and lags[0] > lags[1]:
             problems.append(f"min.compaction.lag.ms={lags[0]} is above max.compaction.lag.ms={lags[1]}")
@@ -146,11 +148,12 @@ class LogConfig:
 
 def _parse(value: object, config: type[LogConfig], name: str) -> object:
     kind = next(type(each.default) for each in fields(config) if each.name == name)
+    number: type[int] | type[float] = float if kind is float else int
     if kind is str and isinstance(value, list):
         return ",".join(str(item) for item in value)
     if not isinstance(value, str) or kind is str:
         return value
     try:
-        return kind(value)
+        return number(value)
     except ValueError:
         return value

@@ -248,7 +248,7 @@ def _plan(
             seed = seed * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
             jitter = np.int64(seed >> np.uint64(33)) % limit[_MAX_JITTER] if limit[_MAX_JITTER] > 0 else np.int64(0)
             counts[2] += log[_BASE] >= 0
-            _open_segment(log, base, now_ms, jitter)
+            _open_segment(log, base, now_ms, jitter)  # type: ignore[arg-type]
         if log[_SIZE] == 0:
             log[_FIRST_TS] = max_timestamps[i]
         if max_timestamps[i] > log[_MAX_TS]:
