@@ -7,8 +7,8 @@ any step is undone by cutting the touched logs back.
 
 import mmap
 import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,6 +151,7 @@ class Placer:
         """Cut logs back to what the ledger names."""
         for row in rows.tolist():
             cut_back(self._directories[row], self.committed_end(row))
+        self._is_loaded[rows] = False
 
     def committed_end(self, row: int) -> CommittedEnd:
         """Return where the ledger says a log ends."""
@@ -208,7 +209,7 @@ class Placer:
                 _patch_headers(data, staged.position[mine], plan.base_offset[mine], epochs[mine])
                 del data
 
-        list(self._pool.map(patch_file, range(len(staged.files))))
+        self._run_all(patch_file, len(staged.files))
 
     @contextmanager
     def _opened(self, files: list[Path]) -> Iterator[list[int]]:
@@ -278,7 +279,22 @@ class Placer:
             ]
             SegmentWriter(self._directories[rows[each]], self._lock.token, self._lock.check).append(appends, written)
 
-        list(self._pool.map(write_log, range(len(rows))))
+        self._run_all(write_log, len(rows))
+
+    def _run_all(self, work: Callable[[int], None], count: int) -> None:
+        """Run `work(0) .. work(count - 1)` on the threads; raise only when none of them runs any more.
+
+        A caller that undoes a failed micro-batch must not race with a thread that still writes it.
+        """
+
+        def run_share(share: int) -> None:
+            for number in range(share, count, _THREADS):
+                work(number)
+
+        futures = [self._pool.submit(run_share, share) for share in range(min(_THREADS, count))]
+        wait(futures)
+        for future in futures:
+            future.result()
 
     def _new_values(
         self, staged: StagedBatches, rows: npt.NDArray[np.int64], plan: AppendPlan
