@@ -5,7 +5,7 @@ Both check CRCs, read uncommitted unless told otherwise, and start at the log's 
 
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import confluent_kafka
@@ -22,7 +22,8 @@ __all__ = [
     "LOG_APPEND_TIME",
     "Consumed",
     "Log",
-    "lookup_times",
+    "lookup_times_with_confluent",
+    "lookup_times_with_kafka_python",
     "read_with_confluent",
     "read_with_kafka_python",
 ]
@@ -98,7 +99,7 @@ def read_with_confluent(
         open_logs = set(found)
         deadline = time.monotonic() + _TIMEOUT_S
         while open_logs:
-            messages = consumer.consume(5000, timeout=0.2)  # the time it gathers for, not the time it may take
+            messages = consumer.consume(5000, timeout=0.05)  # the time it gathers for, not the time it may take
             if messages:
                 deadline = time.monotonic() + _TIMEOUT_S
             elif time.monotonic() > deadline:
@@ -117,22 +118,25 @@ def read_with_confluent(
     return found
 
 
-def lookup_times(bootstrap: str, log: Log, timestamps: Sequence[int]) -> list[list[int | None]]:
-    """Return the offset of the first record at or after each time, -1 or None for none: one answer per client."""
+def lookup_times_with_confluent(bootstrap: str, asked: Mapping[Log, int]) -> dict[Log, int | None]:
+    """Return the offset of each log's first record at or after a time, None for none, as librdkafka says."""
     consumer = confluent_kafka.Consumer(_librdkafka_settings(bootstrap))
     try:
-        answers = [
-            consumer.offsets_for_times([confluent_kafka.TopicPartition(*log, each)], timeout=_TIMEOUT_S)[0].offset
-            for each in timestamps
-        ]
-        _low, end = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*log), timeout=_TIMEOUT_S)
+        query = [confluent_kafka.TopicPartition(*log, timestamp) for log, timestamp in asked.items()]
+        answers = {(each.topic, each.partition): each for each in consumer.offsets_for_times(query, timeout=_TIMEOUT_S)}
     finally:
         consumer.close()
-    by_librdkafka = [None if answer < 0 or answer == end else answer for answer in answers]
-    with kafka.KafkaConsumer(bootstrap_servers=bootstrap) as other:
-        asked = KafkaPythonPartition(*log)
-        replies = [other.offsets_for_times({asked: each})[asked] for each in timestamps]
-    return [by_librdkafka, [reply and reply.offset for reply in replies]]
+    failed = [each for each in answers.values() if each.error is not None]
+    if failed:
+        raise KafkaToolError(f"librdkafka finds no times: {failed}")
+    return {log: None if answers[log].offset < 0 else answers[log].offset for log in asked}
+
+
+def lookup_times_with_kafka_python(bootstrap: str, asked: Mapping[Log, int]) -> dict[Log, int | None]:
+    """Return the same as `lookup_times_with_confluent`, as kafka-python says."""
+    with kafka.KafkaConsumer(bootstrap_servers=bootstrap) as consumer:
+        answers = consumer.offsets_for_times({KafkaPythonPartition(*log): each for log, each in asked.items()})
+    return {(log.topic, log.partition): None if answer is None else answer.offset for log, answer in answers.items()}
 
 
 def _librdkafka_settings(bootstrap: str) -> dict[str, object]:
@@ -143,6 +147,7 @@ def _librdkafka_settings(bootstrap: str) -> dict[str, object]:
         "enable.partition.eof": True,
         "check.crcs": True,
         "auto.offset.reset": "error",
+        "fetch.wait.max.ms": 10,
     }
 
 

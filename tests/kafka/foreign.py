@@ -56,17 +56,24 @@ def foreign_topics(log_dir: Path, configs: Mapping[str, Mapping[str, object]] | 
     ]
 
 
-def mount(broker: KafkaBroker, topics: Sequence[ForeignTopic]) -> None:
+def mount(broker: KafkaBroker, topics: Sequence[ForeignTopic], checkpoints: Path | None = None) -> None:
     """Serve foreign directories from a running broker, which is restarted for it.
 
     The broker's marker of a clean shutdown stays: it takes every byte, indexes included, on trust. That is the harder
     test, because an index that is wrong is then used, and a log that is wrong ends the broker.
+
+    Args:
+        broker: a running one.
+        topics: what to serve; none of these names may exist.
+        checkpoints: log directory whose checkpoint files take the place of the broker's own.
     """
     broker.create_topics(*(each.spec for each in topics))
     broker.stop()
     for topic in topics:
         for number, source in enumerate(topic.directories):
             _replace(broker.log_dir / f"{topic.name}-{number}", source)
+    for each in checkpoints.glob("*-checkpoint") if checkpoints else ():
+        shutil.copy2(each, broker.log_dir / each.name)
     broker.start()
 
 
