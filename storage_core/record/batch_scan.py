@@ -1,0 +1,147 @@
+"""Where the batches of a log are: a walk over headers alone.
+
+A short tail is a result, never an error: a writer may be half way through it. A length no batch can have is damage.
+
+Source: Kafka FileLogInputStream, DefaultRecordBatch.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, fields, replace
+from typing import Final
+
+import crc32c
+import numpy as np
+import numpy.typing as npt
+
+from storage_core.errors import CorruptBatchError
+from storage_core.record.batch_header import HEADER_BYTES, HEADER_DTYPE, LOG_OVERHEAD_BYTES, MAGIC_V2, ByteSource
+from storage_core.record.scan_kernels import MIN_BATCH_BYTES, gather_headers, walk_batches
+
+__all__ = ["BatchScan", "check_crcs", "scan_batches"]
+
+_CRC_COVERS_FROM: Final = 21
+_LEGACY_CRC_AT: Final = 12
+_LEGACY_CRC_COVERS_FROM: Final = 16
+
+_Int64s = npt.NDArray[np.int64]
+_Int32s = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchScan:
+    """Header fields of b batches, side by side.
+
+    Entries of format v0 and v1 have their position, size, `magic` and offset (`base_offset` is `last_offset`); their
+    other fields are -1, attributes and CRC 0.
+
+    Attributes:
+        position: (b,) where each batch starts, counted from the start of the bytes given.
+        size: (b,) bytes of each.
+        valid_bytes: where the complete batches end; what follows is a torn tail.
+    """
+
+    position: _Int64s
+    size: _Int64s
+    magic: npt.NDArray[np.int8]
+    base_offset: _Int64s
+    last_offset: _Int64s
+    leader_epoch: _Int32s
+    crc: npt.NDArray[np.uint32]
+    attributes: npt.NDArray[np.int16]
+    base_timestamp: _Int64s
+    max_timestamp: _Int64s
+    producer_id: _Int64s
+    producer_epoch: npt.NDArray[np.int16]
+    base_sequence: _Int32s
+    records_count: _Int32s
+    valid_bytes: int
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    @property
+    def next_offset(self) -> _Int64s:
+        """(b,) the offset after each batch."""
+        return self.last_offset + 1
+
+    @property
+    def last_offset_delta(self) -> _Int64s:
+        """(b,) last offset minus base offset."""
+        return self.last_offset - self.base_offset
+
+    def take(self, chosen: slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> BatchScan:
+        """Return a scan of some of the batches; `valid_bytes` stays."""
+        names = [each.name for each in fields(self) if each.name != "valid_bytes"]
+        return replace(self, **{name: getattr(self, name)[chosen] for name in names})
+
+
+def scan_batches(data: ByteSource, start: int = 0, end: int | None = None) -> BatchScan:
+    """Return the complete batches between two positions; no CRC is computed.
+
+    Args:
+        data: bytes of a log; only headers are read.
+        start: position of a batch.
+        end: position where to stop; the end of `data` if None.
+
+    Raises:
+        CorruptBatchError: a length is below what any batch has, at that position.
+    """
+    source = np.frombuffer(data, np.uint8)
+    end = source.size if end is None else min(end, source.size)
+    positions, stopped = np.empty(max(end - start, 0) // MIN_BATCH_BYTES, np.int64), np.zeros(2, np.int64)
+    found = walk_batches(source, max(start, 0), end, positions, stopped)
+    valid_bytes = int(stopped[0])
+    if stopped[1]:
+        raise CorruptBatchError("batch length is below what any batch has", valid_bytes)
+    positions = positions[:found].copy()
+    headers = np.empty((found, HEADER_BYTES), np.uint8)
+    gather_headers(source, positions, headers)
+    return _scan(positions, headers.view(HEADER_DTYPE).reshape(found), valid_bytes)
+
+
+def _scan(positions: _Int64s, headers: npt.NDArray[np.void], valid_bytes: int) -> BatchScan:
+    legacy = headers["magic"] < MAGIC_V2
+    if legacy.any():
+        for name in HEADER_DTYPE.names[3:]:  # type: ignore[index]
+            headers[name][legacy] = {"magic": headers["magic"][legacy], "crc": 0, "attributes": 0}.get(name, -1)
+        headers["partition_leader_epoch"][legacy] = -1
+        headers["last_offset_delta"][legacy] = 0
+    base_offset = headers["base_offset"].astype(np.int64)
+    return BatchScan(
+        position=positions,
+        size=headers["batch_length"].astype(np.int64) + LOG_OVERHEAD_BYTES,
+        magic=headers["magic"].astype(np.int8),
+        base_offset=base_offset,
+        last_offset=base_offset + headers["last_offset_delta"],
+        leader_epoch=headers["partition_leader_epoch"].astype(np.int32),
+        crc=headers["crc"].astype(np.uint32),
+        attributes=headers["attributes"].astype(np.int16),
+        base_timestamp=headers["base_timestamp"].astype(np.int64),
+        max_timestamp=headers["max_timestamp"].astype(np.int64),
+        producer_id=headers["producer_id"].astype(np.int64),
+        producer_epoch=headers["producer_epoch"].astype(np.int16),
+        base_sequence=headers["base_sequence"].astype(np.int32),
+        records_count=headers["records_count"].astype(np.int32),
+        valid_bytes=valid_bytes,
+    )
+
+
+def check_crcs(data: ByteSource, scan: BatchScan) -> npt.NDArray[np.int64]:
+    """Return the places in `scan` of the batches whose CRC is wrong, in order.
+
+    Entries of format v0 and v1 are checked with their own CRC-32.
+    """
+    view = np.frombuffer(data, np.uint8).data
+    ends = (scan.position + scan.size).tolist()
+    found = [
+        crc32c.crc32c(view[start + _CRC_COVERS_FROM : end])
+        for start, end in zip(scan.position.tolist(), ends, strict=True)
+    ]
+    wrong = np.array(found, np.uint32) != scan.crc
+    for place in np.flatnonzero(scan.magic < MAGIC_V2).tolist():
+        start = int(scan.position[place])
+        stored = int.from_bytes(view[start + _LEGACY_CRC_AT : start + _LEGACY_CRC_COVERS_FROM], "big")
+        wrong[place] = zlib.crc32(view[start + _LEGACY_CRC_COVERS_FROM : ends[place]]) != stored
+    return np.flatnonzero(wrong).astype(np.int64)
