@@ -52,6 +52,7 @@ TOPICS: Mapping[str, Mapping[str, object]] = {
 """Kafka's settings of each topic, over `_SMALL`."""
 
 _START_MS = 1_700_000_000_000
+_PLAIN_TIMES = ("m.rolled-by-time", "m.default", "m.zstd")  # without odd ones, so that lookups depend on every entry
 _ODD_TIMESTAMPS = (-1, 0, 1, _START_MS - 30 * 24 * _HOUR_MS, 253_402_300_799_999, -1, -1)
 _KEYS: Sequence[bytes | None] = (None, b"", b"k", "kéy-Ω".encode(), b"\x00\xff\xfe", b"a longer key " * 4)
 _HEADERS: Sequence[tuple[tuple[str, bytes | None], ...]] = (
@@ -140,7 +141,7 @@ def _log_rows(topic: str, partition: int, rng: random.Random) -> Iterator[Row]:
     clock = _START_MS
     for number in range(20 if is_large else 350):
         clock += rng.randrange(-20_000, 60_000)
-        odd = topic != "m.rolled-by-time" and rng.random() < 0.05
+        odd = topic not in _PLAIN_TIMES and rng.random() < 0.05
         timestamp = rng.choice(_ODD_TIMESTAMPS) if odd else clock
         value = (_large_value if is_large else _value)(partition, number, rng)
         yield Row(topic, partition, timestamp, rng.choice(_KEYS), value, rng.choice(_HEADERS))
