@@ -1,0 +1,101 @@
+"""The Spark session of a job.
+
+Started on its own, a job gets a local Spark with these settings. Under `spark-submit` the master and every setting that
+was given there stay as they are; then comes the settings file; ours only fill what both leave open.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from storage_core.errors import InvalidConfigError
+
+__all__ = ["build_session", "names_jars", "session_conf", "submitted_conf"]
+
+_CONF = {
+    "spark.app.name": "sparklog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # Without it a Python task waits some 30 ms on loopback TCP.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.streaming.metricsEnabled": "true",
+    "spark.speculation": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOCAL_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # Workers import our modules from where the driver did, whatever folder the job is started in.
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parents[1]),
+}
+_DELTA_CONF = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_LOG_CONFIG = Path(__file__).with_name("log4j2.xml")
+_JVM_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+def submitted_conf() -> dict[str, str] | None:
+    """Return what `spark-submit` was given, its defaults file included; None where it did not start this process."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return None
+    SparkContext._ensure_initialized()  # connects to the JVM that spark-submit started, whose properties hold it
+    return dict(SparkConf().getAll())
+
+
+def session_conf(
+    configured: Mapping[str, str], submitted: Mapping[str, str] | None = None, jars: Sequence[Path] = ()
+) -> dict[str, str]:
+    """Return the settings of a session.
+
+    Args:
+        configured: the settings file's `spark` section.
+        submitted: what `spark-submit` was given; None without it.
+        jars: to load before anything starts; with Delta's among them, its extension is switched on.
+    """
+    given = {**configured, **(submitted or {})}
+    master = given.get("spark.master", "local[*]")
+    conf = {**_CONF, "spark.master": master}
+    if master.startswith("local"):
+        conf |= _LOCAL_CONF
+    if jars:
+        conf["spark.jars"] = ",".join(map(str, jars))
+    if jars or names_jars(given, "delta"):
+        conf |= _DELTA_CONF
+    conf |= given
+    if submitted is None:
+        quiet = f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}"
+        conf[_JVM_OPTIONS] = f"{quiet} {conf[_JVM_OPTIONS]}" if _JVM_OPTIONS in conf else quiet
+    return conf
+
+
+def names_jars(conf: Mapping[str, str], word: str = "") -> bool:
+    """Whether the settings name jars or packages, or some with this word in their names."""
+    values = [conf.get(name, "") for name in ("spark.jars", "spark.jars.packages")]
+    return any(value and word in value for value in values)
+
+
+def build_session(
+    configured: Mapping[str, str], submitted: Mapping[str, str] | None = None, jars: Sequence[Path] = ()
+) -> SparkSession:
+    """Start Spark, or join the session that the platform has started.
+
+    Raises:
+        InvalidConfigError: jars are needed, but `spark-submit` has started without them.
+    """
+    conf = session_conf(configured, submitted, jars)
+    if submitted is not None and jars:
+        raise InvalidConfigError(f"spark-submit has to be given the source's jars: --jars {conf['spark.jars']}")
+    if conf["spark.master"].startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder
+    for name in conf.keys() - (submitted or {}).keys():
+        builder = builder.config(name, conf[name])
+    return builder.getOrCreate()

@@ -1,0 +1,22 @@
+"""What Spark says when something fails, cut down to one line for a person."""
+
+import re
+
+__all__ = ["explain"]
+
+_PLACE = re.compile(r";?\s*line \d+,? pos \d+[.;]?\s*$")
+_STATE = re.compile(r"\s*SQLSTATE: \w+")
+_WRAPPED = re.compile(r"terminated with exception:\s*(.+)")
+_JAVA_CLASS = re.compile(r"^(?:[a-z]\w*\.)+\w*(?:Exception|Error):\s*")
+
+
+def explain(error: BaseException) -> str:
+    """Return the first line of what went wrong, without a stack trace, a query plan, or Spark's own wrapping."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    line = lines[0]
+    if wrapped := _WRAPPED.search(line):
+        line = wrapped[1]
+    line = _PLACE.sub("", _STATE.sub("", _JAVA_CLASS.sub("", line)))
+    return line.strip().rstrip(";:") or type(error).__name__

@@ -1,0 +1,29 @@
+"""What tests of several folders share."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """One small local Spark for the whole run, quick to start and quiet."""
+    from pipeline.session import build_session
+
+    folder = tmp_path_factory.mktemp("spark")
+    session = build_session(
+        {
+            "spark.master": "local[2]",
+            "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={folder}",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+        }
+    )
+    yield session
+    session.stop()

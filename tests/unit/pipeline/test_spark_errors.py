@@ -1,0 +1,22 @@
+import pytest
+
+from pipeline.spark_errors import explain
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[A.B] no `x`. SQLSTATE: 42703; line 1 pos 0;\n'Project ['x]\n+- Range", "[A.B] no `x`."),
+        ("\n[PARSE_SYNTAX_ERROR] Syntax error. SQLSTATE: 42601 (line 1, pos 5)\n\n== SQL ==", None),
+        ("[STREAM_FAILED] Query [id = 1] terminated with exception: [X] gone SQLSTATE: 1\n=== Streaming", "[X] gone"),
+        ("java.lang.IllegalArgumentException: bad interval\n\tat org.apache", "bad interval"),
+        ("", "ValueError"),
+    ],
+)
+def test_explain_when_text_is_long_then_first_line_only(text: str, line: str | None) -> None:
+    """The reason is left, the plan, the trace and the state code are not."""
+    found = explain(ValueError(text))
+
+    assert "\n" not in found
+    assert "SQLSTATE" not in found
+    assert line is None or found == line
