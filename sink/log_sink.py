@@ -191,7 +191,7 @@ class LogSink:
         for row, directory in enumerate(directories):
             end = self._placer.committed_end(row)
             if by_force:
-                renew_active_segment(directory, end)
+                renew_active_segment(directory, end, self._placer.check_owner)
             elif needs_cut_back(directory, end) or (preserved and has_segment_beyond(directory, end)):
                 torn.append(row)
         self._placer.undo(np.array(torn, np.int64))

@@ -150,8 +150,12 @@ class Placer:
     def undo(self, rows: npt.NDArray[np.int64]) -> None:
         """Cut logs back to what the ledger names."""
         for row in rows.tolist():
-            cut_back(self._directories[row], self.committed_end(row))
+            cut_back(self._directories[row], self.committed_end(row), self.check_owner)
         self._is_loaded[rows] = False
+
+    def check_owner(self) -> None:
+        """Raise `WriterFencedError` once another writer owns the store."""
+        self._lock.check()
 
     def committed_end(self, row: int) -> CommittedEnd:
         """Return where the ledger says a log ends."""

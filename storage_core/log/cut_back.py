@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from storage_core.errors import CorruptFileError
@@ -43,7 +44,7 @@ def has_segment_beyond(directory: Path, end: CommittedEnd) -> bool:
         return bool(_names_to_delete(directory, end))
 
 
-def cut_back(directory: Path, end: CommittedEnd) -> None:
+def cut_back(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> None:
     """Make the log end exactly where the ledger says, durably.
 
     Later segments go first: if the process dies after the active segment was cut, the next start must still see that
@@ -52,18 +53,23 @@ def cut_back(directory: Path, end: CommittedEnd) -> None:
     with storage_errors(directory):
         while names := _names_to_delete(directory, end):
             for name in names:
+                check_owner()
                 (directory / name).unlink(missing_ok=True)
         sync_directory(directory)
         if end.size_bytes:
-            _cut_file(directory / segment_file_name(end.segment_base, LOG), end.size_bytes)
+            _cut_file(directory / segment_file_name(end.segment_base, LOG), end.size_bytes, check_owner)
     load_append_state(directory, end, 0, 0)
     logger.info("Cut back an unfinished micro-batch log=%s end_offset=%d", directory.name, end.log_end_offset)
 
 
-def _cut_file(path: Path, size_bytes: int) -> None:
-    """Cut a file and fsync it: an unsynced cut can come undone under what is appended next."""
+def _cut_file(path: Path, size_bytes: int, check_owner: Callable[[], None]) -> None:
+    """Cut a file and fsync it: an unsynced cut can come undone under what is appended next.
+
+    The descriptor is older than the check: were the store taken meanwhile, it is an unlinked file that is cut.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
+        check_owner()
         if os.fstat(descriptor).st_size > size_bytes:
             os.ftruncate(descriptor, size_bytes)
             os.fsync(descriptor)
@@ -89,12 +95,12 @@ def _is_beyond(name: str, end: CommittedEnd) -> bool:
     return base > end.segment_base and base >= end.log_end_offset
 
 
-def renew_active_segment(directory: Path, end: CommittedEnd) -> None:
+def renew_active_segment(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> None:
     """Give the active segment's files new inodes that hold exactly the committed bytes.
 
     A writer that lost the store may still hold descriptors of the old files; what it writes there is lost with them.
     """
-    cut_back(directory, end)
+    cut_back(directory, end, check_owner)
     with storage_errors(directory):
         for suffix in (LOG, INDEX, TIMEINDEX):
             path = directory / segment_file_name(end.segment_base, suffix)
