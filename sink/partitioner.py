@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from storage_core.record.batch_encode import EncodeOptions
 
 from sink.murmur2 import murmur2_partitions
 from storage_core.errors import InvalidConfigError
 from storage_core.log_config import INT64_MAX
+from storage_core.record.batch_encode import EncodeOptions
 from storage_core.topic_partition import check_topic_name
 
 __all__ = ["REASONS", "Routed", "Router", "StageTopic", "binary_layout", "epoch_ms"]

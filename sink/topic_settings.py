@@ -1,0 +1,74 @@
+"""A topic's settings in the forms that staging and placing need them."""
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from sink.config import SinkConfig, TopicConfig
+from sink.ledger import Ledger
+from sink.partitioner import StageTopic
+from storage_core.index.index_entries import max_entries
+from storage_core.log.roll import ROLL_LIMITS
+from storage_core.log_config import INT64_MAX, LogConfig
+from storage_core.record.batch_encode import EncodeOptions
+from storage_core.topic_partition import TopicPartition
+
+__all__ = ["number_logs", "roll_limits", "with_append_time"]
+
+
+def number_logs(config: SinkConfig, ledger: Ledger) -> tuple[tuple[StageTopic, ...], npt.NDArray[np.int64]]:
+    """Give each log of a sink an id without gaps: topic by topic, partition by partition.
+
+    Returns:
+        every topic; (logs,) ledger row of each log.
+    """
+    topics: list[StageTopic] = []
+    rows: list[int] = []
+    for topic in config.topics.values():
+        topics.append(_stage_topic(topic, len(rows)))
+        rows.extend(ledger.rows[TopicPartition(topic.name, number)] for number in range(topic.partitions))
+    return tuple(topics), np.array(rows, np.int64)
+
+
+def roll_limits(config: SinkConfig, ledger: Ledger) -> npt.NDArray[np.void]:
+    """Return (n,) `ROLL_LIMITS` of every log in the ledger, by row; Kafka's defaults for topics not in the settings."""
+    limits = np.zeros(len(ledger.rows), ROLL_LIMITS)
+    for log, row in ledger.rows.items():
+        topic = config.topics.get(log.topic)
+        limits[row] = _limits(topic.log if topic else LogConfig())
+    return limits
+
+
+def with_append_time(topic: StageTopic, log: LogConfig, now_ms: int) -> StageTopic:
+    """Complete a topic with what depends on the time of the micro-batch."""
+    if log.message_timestamp_type == "LogAppendTime":
+        return replace(topic, options=replace(topic.options, log_append_time_ms=now_ms))
+    newest = now_ms + log.message_timestamp_after_max_ms
+    return replace(
+        topic, oldest_ms=max(0, now_ms - log.message_timestamp_before_max_ms), newest_ms=min(newest, INT64_MAX)
+    )
+
+
+def _limits(config: LogConfig) -> tuple[int, ...]:
+    return (
+        config.segment_bytes,
+        min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms,
+        config.index_interval_bytes,
+        max_entries(config.segment_index_bytes, 8),
+        max_entries(config.segment_index_bytes, 12),
+        min(config.segment_jitter_ms, config.segment_ms),
+    )
+
+
+def _stage_topic(topic: TopicConfig, first_log: int) -> StageTopic:
+    log = topic.log
+    options = EncodeOptions(
+        codec=log.codec,
+        level=log.compression_level,
+        batch_size_bytes=log.batch_size,
+        max_message_bytes=min(log.max_message_bytes, log.segment_bytes),
+    )
+    return StageTopic(
+        name=topic.name, first_log=first_log, partitions=topic.partitions, options=options, needs_key=log.is_compacted
+    )
