@@ -18,7 +18,7 @@ from tests.kafka.consumed import (
     read_with_confluent,
     read_with_kafka_python,
 )
-from tests.kafka.foreign import ForeignTopic, mount
+from tests.kafka.foreign import foreign_topics, mount
 from tests.kafka.judge import judge_directory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -29,7 +29,7 @@ _SETTINGS = {
     "batch.size": 800,
     "index.interval.bytes": 500,
     "compression.type": "lz4",
-    "partitions": 1,
+    "partitions": 2,
 }
 _FIRST_OFFSET = 5
 _FAR = {60: 2**31 - 200, 61: 2**31 + 7, 120: 2**40, 200: 2**62}
@@ -50,8 +50,8 @@ def records() -> list[Consumed]:
 
 
 @pytest.fixture(scope="module")
-def directory(spark: SparkSession, records: list[Consumed], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log that the sink made of the records, in four micro-batches by four sinks."""
+def log_dir(spark: SparkSession, records: list[Consumed], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The logs that the sink made of the records, in four micro-batches by four sinks; partition 1 gets none."""
     store = tmp_path_factory.mktemp("preserved") / "store"
     size = -(-len(records) // 4)
     for number in range(4):
@@ -60,32 +60,33 @@ def directory(spark: SparkSession, records: list[Consumed], tmp_path_factory: py
         table = frame_table(rows).append_column("offset", pa.array([each.offset for each in part], pa.int64()))
         with sparklog.LogSink(store, topics={_TOPIC: _SETTINGS}, offsets="preserved") as sink:
             sink.write(spark.createDataFrame(table), query_id="preserved", batch_id=number)
-    return store / "logs" / f"{_TOPIC}-0"
+    return store / "logs"
 
 
 @pytest.fixture(scope="module")
-def served(broker: KafkaBroker, directory: Path) -> KafkaBroker:
-    """The broker with the log; indexes are taken on trust."""
-    mount(broker, [ForeignTopic(name=_TOPIC, directories=[directory])])
+def served(broker: KafkaBroker, log_dir: Path) -> KafkaBroker:
+    """The broker with the logs; indexes are taken on trust."""
+    mount(broker, foreign_topics(log_dir))
     return broker
 
 
-def test_dump_log_when_offsets_jump_then_finds_nothing_but_gaps(broker: KafkaBroker, directory: Path) -> None:
+def test_dump_log_when_offsets_jump_then_finds_nothing_but_gaps(broker: KafkaBroker, log_dir: Path) -> None:
     """Every record and index entry is sound, and the far jumps each start a segment."""
-    verdict = judge_directory(directory, broker.toolbox, gaps_allowed=True)
+    verdict = judge_directory(log_dir, broker.toolbox, gaps_allowed=True)
 
     assert verdict.findings == []
     assert len(verdict.gaps) > 50
-    bases = [int(path.stem) for path in directory.glob("*.log")]
-    assert {2**40, 2**62} <= set(bases)
+    bases = {int(path.stem) for path in (log_dir / f"{_TOPIC}-0").glob("*.log")}
+    assert min(bases) == _FIRST_OFFSET
+    assert {2**40, 2**62} <= bases
 
 
 def test_clients_when_offsets_jump_then_read_every_record(served: KafkaBroker, records: list[Consumed]) -> None:
     """Offsets come out as they went in, over every gap and into every segment."""
-    expected: Mapping[Log, list[Consumed]] = {(_TOPIC, 0): records}
+    expected: Mapping[Log, list[Consumed]] = {(_TOPIC, 0): records, (_TOPIC, 1): []}
 
-    assert read_with_confluent(served.bootstrap, {_TOPIC: 1}) == expected
-    assert read_with_kafka_python(served.bootstrap, {_TOPIC: 1}) == expected
+    assert read_with_confluent(served.bootstrap, {_TOPIC: 2}) == expected
+    assert read_with_kafka_python(served.bootstrap, {_TOPIC: 2}) == expected
 
 
 def test_offsets_for_times_when_the_sink_was_reopened_then_finds_the_first_record(

@@ -5,6 +5,7 @@ Maven is asked once: the folder is named after the hash of `pom.xml`, so another
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -14,10 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from pipeline.jars import cache_folder
+
 __all__ = ["KafkaToolError", "KafkaToolbox", "KafkaUnavailableError", "StreamedRun"]
 
 _HERE = Path(__file__).resolve().parent
 _POM = _HERE / "pom.xml"
+_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _MAVEN_TIMEOUT_S = 600
 _TOOL_TIMEOUT_S = 300
 
@@ -52,7 +56,7 @@ class KafkaToolbox:
             KafkaUnavailableError: there is no Java, or no Maven, or no registry answers.
         """
         _find_java()
-        jars = _cache_folder() / f"kafka-{hashlib.sha256(_POM.read_bytes()).hexdigest()[:12]}"
+        jars = cache_folder() / f"kafka-{hashlib.sha256(_POM.read_bytes()).hexdigest()[:12]}"
         if not jars.is_dir():
             _copy_jars(jars)
         return cls(jars)
@@ -122,10 +126,6 @@ class StreamedRun:
     exit_status: int = -1
 
 
-def _cache_folder() -> Path:
-    return Path(os.environ.get("SPARKLOG_CACHE") or Path.home() / ".cache" / "sparklog")
-
-
 def _find_java() -> str:
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin") if home else None) or shutil.which("java")
@@ -140,8 +140,8 @@ def _copy_jars(target: Path) -> None:
         raise KafkaUnavailableError("Kafka's jars are not in the cache, and there is no mvn on $PATH to fetch them")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{target.name}.partial-") as staging:
-        goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={staging}/jars")
-        _run_maven(["mvn", "--batch-mode", "--quiet", "--file", str(_POM), *goal])
+        options = ("--batch-mode", "--quiet", "-Dstyle.color=never", "--file", str(_POM))
+        _run_maven(["mvn", *options, _GOAL, "-DincludeScope=runtime", f"-DoutputDirectory={staging}/jars"])
         try:
             (Path(staging) / "jars").rename(target)
         except OSError:
@@ -157,5 +157,5 @@ def _run_maven(command: Sequence[str]) -> None:
     except subprocess.TimeoutExpired:
         raise KafkaUnavailableError(f"mvn brought no jars within {_MAVEN_TIMEOUT_S} s") from None
     if done.returncode != 0:
-        errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
-        raise KafkaUnavailableError(f"mvn could not fetch Kafka's jars: {errors[0] if errors else 'no reason given'}")
+        error = re.search(r"\[ERROR\] (\S.{0,400})", done.stdout)
+        raise KafkaUnavailableError(f"mvn could not fetch Kafka's jars: {error[1] if error else 'it gave no reason'}")
