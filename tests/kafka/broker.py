@@ -43,6 +43,9 @@ _PROPERTIES = {
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
     "group.initial.rebalance.delay.ms": 0,
+    # After a kill the node waits until the controller, which is itself, holds its former life for dead.
+    "broker.heartbeat.interval.ms": 300,
+    "broker.session.timeout.ms": 3000,
     # Tests wait for the cleaner; nobody else does.
     "log.cleaner.threads": 1,
     "log.cleaner.backoff.ms": 200,

@@ -21,7 +21,7 @@ def console_lines(toolbox: KafkaToolbox, bootstrap: str, topics: Iterable[str], 
         toolbox: Kafka's jars.
         bootstrap: the broker's address.
         topics: topics to read.
-        count: records to wait for; fewer come back if there are no more, and one more would be noticed.
+        count: records to wait for; fewer come back if no more are there after a while.
     """
     shown = {f"print.{name}": "true" for name in ("timestamp", "partition", "offset", "headers", "key", "value")}
     separators = {
@@ -35,7 +35,7 @@ def console_lines(toolbox: KafkaToolbox, bootstrap: str, topics: Iterable[str], 
     done = toolbox.run(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", bootstrap, "--include", names, "--from-beginning"),
-        *("--max-messages", str(count + 1), "--timeout-ms", "4000"),
+        *("--max-messages", str(count), "--timeout-ms", "20000"),
         *(part for option in options for part in ("--formatter-property", option)),
     )
     return sorted(line for line in done.stdout.split(_RECORD_END.encode()) if line)

@@ -171,7 +171,7 @@ def test_kafka_python_when_a_broker_opened_the_matrix_then_reads_every_record(se
 def test_console_consumer_when_a_broker_opened_the_matrix_then_prints_every_record(
     served: KafkaBroker, seen: _Logs
 ) -> None:
-    """Java's consumer prints each record as it was given, and not one more."""
+    """Java's consumer prints each record as it was given."""
     lines = console_lines(served.toolbox, served.bootstrap, TOPICS, sum(map(len, seen.values())))
 
     assert lines == print_like_console(seen)
