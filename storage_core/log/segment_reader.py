@@ -21,7 +21,7 @@ from storage_core.record.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, M
 from storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
 from storage_core.storage.local import storage_errors
 
-__all__ = ["BatchChunk", "SegmentReader"]
+__all__ = ["BatchChunk", "SegmentReader", "announced_size", "scan_up_to_damage"]
 
 _CHUNK_BYTES: Final = 1 << 20
 _ZERO_CHUNK_BYTES: Final = 1 << 20
@@ -85,7 +85,7 @@ class SegmentReader:
         self.valid_bytes, wanted = position, chunk_bytes
         while position < self.size_bytes:
             data = self.read(position, min(wanted, self.size_bytes - position))
-            scan, error = _scan(data)
+            scan, error = scan_up_to_damage(data)
             if len(scan.position):
                 yield BatchChunk(data, position, scan)
             position += scan.valid_bytes
@@ -95,7 +95,7 @@ class SegmentReader:
             if scan.valid_bytes:
                 wanted = chunk_bytes
                 continue
-            wanted = _announced_size(data)
+            wanted = announced_size(data)
             if wanted <= len(data) or wanted > self.size_bytes - position:
                 return
 
@@ -166,11 +166,11 @@ class SegmentReader:
         if not HEADER_BYTES <= header.size_bytes <= self.size_bytes - position:
             return False
         batch = self.read(position, header.size_bytes)
-        scan, error = _scan(batch)
+        scan, error = scan_up_to_damage(batch)
         return error is None and len(scan.position) == 1 and not len(check_crcs(batch, scan))
 
 
-def _scan(data: bytes) -> tuple[BatchScan, CorruptBatchError | None]:
+def scan_up_to_damage(data: bytes) -> tuple[BatchScan, CorruptBatchError | None]:
     """Return the batches before the first impossible one, and what is wrong with that."""
     try:
         return scan_batches(data), None
@@ -178,7 +178,7 @@ def _scan(data: bytes) -> tuple[BatchScan, CorruptBatchError | None]:
         return scan_batches(data, 0, error.position), error
 
 
-def _announced_size(data: bytes) -> int:
+def announced_size(data: bytes) -> int:
     """Return the size of the batch that `data` starts with, or 0 if it is too short to tell."""
     if len(data) < LOG_OVERHEAD_BYTES:
         return 0

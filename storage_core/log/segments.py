@@ -9,8 +9,9 @@ from pathlib import Path
 
 from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, TXNINDEX, parse_base_offset, segment_file_name
 from storage_core.storage.local import storage_errors
+from storage_core.topic_partition import parse_directory_name
 
-__all__ = ["SegmentFiles", "floor_segment", "list_segments"]
+__all__ = ["SegmentFiles", "floor_segment", "list_log_directories", "list_segments"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -54,6 +55,20 @@ def list_segments(directory: Path) -> list[SegmentFiles]:
         names = [path.name for path in directory.iterdir() if path.name.endswith(LOG)]
     bases = {name: parse_base_offset(name) for name in names}
     return sorted(SegmentFiles(base, directory / name) for name, base in bases.items() if base is not None)
+
+
+def list_log_directories(folder: Path) -> list[Path]:
+    """Return the log directories in a root in order of topic and partition, or the folder itself if it is one.
+
+    Raises:
+        StorageError: the folder can't be read.
+    """
+    with storage_errors(folder):
+        children = [path for path in folder.iterdir() if path.is_dir() or path.name.endswith(LOG)]
+    if any(parse_base_offset(path.name) is not None for path in children) or parse_directory_name(folder.name):
+        return [folder]
+    logs = {log: path for path in children if path.is_dir() and (log := parse_directory_name(path.name))}
+    return [logs[log] for log in sorted(logs)]
 
 
 def floor_segment(segments: Sequence[SegmentFiles], offset: int) -> int | None:

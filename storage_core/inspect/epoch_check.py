@@ -1,0 +1,68 @@
+"""Compares the leader epochs in batches with the log's epoch file; they lie outside the CRC.
+
+Source: Kafka LeaderEpochFileCache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["EpochCheck"]
+
+_NO_EPOCH: Final = -1
+
+
+class EpochCheck:
+    """Finds batches with another epoch than the one that wrote at their offset.
+
+    Args:
+        entries: (epoch, start offset) of the epoch file, or None without one. Without it epochs may only not go back:
+            where they do, the one of the two batches that also disagrees with its other neighbour is wrong.
+        is_required: whether every batch must have an epoch; a log put together elsewhere may have none (-1).
+    """
+
+    def __init__(self, entries: Sequence[tuple[int, int]] | None, is_required: bool) -> None:
+        self._epochs = np.array([epoch for epoch, _ in entries or ()], np.int64)
+        self._starts = np.array([start for _, start in entries or ()], np.int64)
+        self._is_required = is_required
+        self._before: list[int] = []
+
+    def wrong(self, base_offset: npt.NDArray[np.int64], epoch: npt.NDArray[np.int32]) -> list[tuple[int, int, str]]:
+        """Return (first, last, what) of each run of batches with a wrong epoch; numbers count from 0 in this call.
+
+        -1 as a first number means the last batch of the call before.
+        """
+        if not len(epoch):
+            return []
+        bad = self._contradicting(base_offset, epoch) if len(self._epochs) else self._going_back(epoch)
+        runs = np.split(bad, np.flatnonzero(np.diff(bad) != 1) + 1) if len(bad) else []
+        return [(int(run[0]), int(run[-1]), self._what(base_offset, epoch, int(run[-1]))) for run in runs]
+
+    def _contradicting(self, base_offset: npt.NDArray[np.int64], epoch: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        entry = np.searchsorted(self._starts, base_offset, side="right") - 1
+        due = self._epochs[np.maximum(entry, 0)]
+        is_wrong = np.where(entry >= 0, epoch != due, (epoch > due) | (epoch < 0))
+        if not self._is_required:
+            is_wrong &= epoch != _NO_EPOCH
+        return np.flatnonzero(is_wrong).astype(np.int64)
+
+    def _going_back(self, epoch: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        known = len(self._before)
+        column = np.concatenate([np.array(self._before, np.int64), epoch])
+        self._before = column[-2:].tolist()
+        later = np.flatnonzero(column[1:] < column[:-1]) + 1
+        two_before = np.where(later >= 2, column[later - 2], _NO_EPOCH)
+        culprit = np.where(column[later] >= two_before, later - 1, later)
+        negative = np.flatnonzero(column < _NO_EPOCH)
+        found = np.unique(np.concatenate([culprit, negative])) - known
+        return found[found >= -1].astype(np.int64)
+
+    def _what(self, base_offset: npt.NDArray[np.int64], epoch: npt.NDArray[np.int32], number: int) -> str:
+        if not len(self._epochs) or number < 0:
+            return "leader epoch disagrees with the batches around it"
+        entry = max(int(np.searchsorted(self._starts, base_offset[number], side="right")) - 1, 0)
+        return f"leader epoch {epoch[number]} disagrees with leader-epoch-checkpoint, which says {self._epochs[entry]}"

@@ -1,0 +1,62 @@
+"""Records as lines of JSON: one object a line, binary content in base64.
+
+`{"offset":0,"timestamp":1700000000000,"timestamp_type":"CreateTime","leader_epoch":0,"key":"aw==","value":null,
+"headers":[["h","eA=="]]}`; a null is null, and so is the leader epoch of a batch that has none.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = ["record_lines"]
+
+_TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
+
+
+def record_lines(records: pa.RecordBatch) -> Iterator[str]:
+    """Yield the line of each record, without its newline.
+
+    Args:
+        records: of `RECORD_SCHEMA`.
+    """
+    numbers = (records.column(name).to_numpy().tolist() for name in records.schema.names[:4])
+    keys, values = _quoted(records.column("key")), _quoted(records.column("value"))
+    headers = _header_lists(records.column("headers"))
+    for offset, timestamp, kind, epoch, key, value, header in zip(*numbers, keys, values, headers, strict=True):
+        yield (
+            f'{{"offset":{offset},"timestamp":{timestamp},"timestamp_type":"{_TIMESTAMP_TYPES[kind]}",'
+            f'"leader_epoch":{"null" if epoch < 0 else epoch},"key":{key},"value":{value},"headers":{header}}}'
+        )
+
+
+def _quoted(column: pa.Array) -> list[str]:
+    """Return each value in base64 and quotes, or `null`; straight from the column's buffers."""
+    if not len(column):
+        return []
+    _, offsets, data = column.buffers()
+    borders = np.frombuffer(offsets, np.int32, count=len(column) + 1, offset=4 * column.offset).tolist()
+    view = memoryview(data if data is not None else b"")
+    encode = binascii.b2a_base64
+    texts = [f'"{encode(view[start:end], newline=False).decode("ascii")}"' for start, end in pairwise(borders)]
+    for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist() if column.null_count else ():
+        texts[row] = "null"
+    return texts
+
+
+def _header_lists(column: pa.ListArray) -> list[str]:
+    if not len(column.flatten()):
+        return ["[]"] * len(column)
+    return [_header_list(each) for each in column.to_pylist()]
+
+
+def _header_list(headers: list[dict[str, Any]]) -> str:
+    values = _quoted(pa.array([each["value"] for each in headers], pa.binary()))
+    keys = (json.dumps(each["key"], ensure_ascii=False) for each in headers)
+    return f"[{','.join(f'[{key},{value}]' for key, value in zip(keys, values, strict=True))}]"

@@ -1,0 +1,46 @@
+import json
+
+import pyarrow as pa
+import pytest
+
+from storage_core.inspect.record_lines import record_lines
+from storage_core.log.log_reader import LogReader
+from storage_core.record.schema import RECORD_SCHEMA
+from tests.golden import GoldenLog, golden_logs
+
+
+@pytest.mark.parametrize("golden", golden_logs())
+def test_record_lines_when_broker_wrote_the_log_then_expected_objects(golden: GoldenLog) -> None:
+    """A line is the object that the golden logs' own consumer wrote, field for field."""
+    reader = LogReader(golden.directory, log_start_offset=golden.expected["log_start_offset"])
+
+    lines = [line for batch in reader.read(reader.log_start_offset) for line in record_lines(batch)]
+
+    assert [json.loads(line) for line in lines] == golden.expected["records"]
+
+
+def test_record_lines_when_batch_is_a_slice_then_only_its_rows() -> None:
+    """A slice's lines are those of its rows; null and empty differ; an absent leader epoch is null."""
+    rows = [
+        {
+            "offset": n,
+            "timestamp": -1,
+            "timestamp_type": 1,
+            "leader_epoch": -1,
+            "key": key,
+            "value": b"v",
+            "headers": [],
+        }
+        for n, key in enumerate([b"skipped", b"", None])
+    ]
+    batch = pa.RecordBatch.from_pylist(rows, RECORD_SCHEMA).slice(1)
+
+    assert list(record_lines(batch)) == [
+        '{"offset":1,"timestamp":-1,"timestamp_type":"LogAppendTime","leader_epoch":null,"key":"","value":"dg==","headers":[]}',
+        '{"offset":2,"timestamp":-1,"timestamp_type":"LogAppendTime","leader_epoch":null,"key":null,"value":"dg==","headers":[]}',
+    ]
+
+
+def test_record_lines_when_no_rows_then_no_lines() -> None:
+    """An empty batch has no lines."""
+    assert list(record_lines(pa.RecordBatch.from_pylist([], RECORD_SCHEMA))) == []
