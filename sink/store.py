@@ -18,6 +18,7 @@ from pathlib import Path
 from sink.ledger import Ledger, LogState
 from storage_core.checkpoint.meta_properties import render_meta_properties
 from storage_core.errors import InvalidConfigError, LedgerDamagedError, UnsupportedFormatError
+from storage_core.fault_points import reach
 from storage_core.storage.local import replace_file, storage_errors, sync_directory
 from storage_core.topic_partition import parse_directory_name
 
@@ -72,6 +73,7 @@ class Store:
             store._check_is_free(log_dirs)
             shutil.rmtree(store.ledger_path, ignore_errors=True)
         Ledger.create(store.ledger_path)
+        reach("open.created")
         with storage_errors(root):
             replace_file(
                 root / "store.properties", f"layout.version={LAYOUT_VERSION}\nstore.id={store.store_id}\n".encode()

@@ -11,6 +11,7 @@ from sink.store import Store, random_id
 from storage_core.checkpoint.leader_epochs import render_leader_epochs
 from storage_core.checkpoint.partition_metadata import render_partition_metadata
 from storage_core.errors import InvalidConfigError
+from storage_core.fault_points import reach
 from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
 from storage_core.storage.local import storage_errors, sync_directories, sync_files
 from storage_core.topic_partition import TopicPartition, topic_names_collide
@@ -46,6 +47,7 @@ def create_topics(store: Store, ledger: Ledger, config: SinkConfig, now_ms: int)
     if not added:
         return
     _make_directories(store, added, config.offsets == "assigned")
+    reach("open.directories")
     ledger.add(added)
     logger.info("Created logs count=%d topics=%s", len(added), ",".join(sorted({state.topic for state in added})))
 

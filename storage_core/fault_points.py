@@ -1,8 +1,9 @@
-"""Named steps at which a test ends the process, as a crash would.
+"""Named steps at which a test ends or stops the process, as a crash would.
 
 Every write path calls `reach` between two steps that touch the disk. With the environment variable
 `SPARKLOG_FAULT_POINT=<name>` the process that gets there is killed; `<name>:<n>` waits for its n-th visit. On an
-executor `SPARKLOG_FAULT_PID` names the driver, which is killed as well. Unset, a visit costs one dictionary lookup.
+executor `SPARKLOG_FAULT_PID` names the driver, which is killed as well. `SPARKLOG_FAULT_SIGNAL=STOP` stops the process
+instead, once, as a machine that is suspended: it goes on when it is told to. Unset, a visit costs one dictionary lookup.
 """
 
 import contextlib
@@ -12,14 +13,18 @@ import signal
 __all__ = ["FAULT_POINTS", "reach"]
 
 FAULT_POINTS = (
+    "open.created",
+    "open.directories",
+    "undo.deleted",
+    "undo.cut",
     "stage.started",
     "stage.written",
     "stage.reported",
     "place.planned",
     "place.created",
     "place.copied",
-    "place.published",
     "place.indexed",
+    "place.published",
     "place.synced",
     "commit.quarantined",
     "commit.written",
@@ -27,13 +32,13 @@ FAULT_POINTS = (
     "clean.derived",
     "clean.staging",
 )
-"""Every step, in the order in which a micro-batch passes them."""
+"""Every step: of a new store, of undoing a crash, and then in the order in which a micro-batch passes them."""
 
 _visits: dict[str, int] = {}
 
 
 def reach(name: str) -> None:
-    """Die here if the environment says so; otherwise do nothing."""
+    """Die or stop here if the environment says so; otherwise do nothing."""
     wanted = os.environ.get("SPARKLOG_FAULT_POINT")
     if wanted is None:
         return
@@ -41,6 +46,10 @@ def reach(name: str) -> None:
     if point != name:
         return
     _visits[name] = _visits.get(name, 0) + 1
+    if os.environ.get("SPARKLOG_FAULT_SIGNAL") == "STOP":
+        if _visits[name] == int(count or 1):
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return
     if _visits[name] < int(count or 1):
         return
     driver = os.environ.get("SPARKLOG_FAULT_PID")

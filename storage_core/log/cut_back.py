@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from storage_core.errors import CorruptFileError
+from storage_core.fault_points import reach
 from storage_core.log.append_state import CommittedEnd, load_append_state
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, parse_base_offset, segment_file_name
 from storage_core.storage.local import storage_errors, sync_directory, write_all
@@ -55,9 +56,11 @@ def cut_back(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]
             for name in names:
                 check_owner()
                 (directory / name).unlink(missing_ok=True)
+                reach("undo.deleted")
         sync_directory(directory)
         if end.size_bytes:
             _cut_file(directory / segment_file_name(end.segment_base, LOG), end.size_bytes, check_owner)
+            reach("undo.cut")
     load_append_state(directory, end, 0, 0)
     logger.info("Cut back an unfinished micro-batch log=%s end_offset=%d", directory.name, end.log_end_offset)
 

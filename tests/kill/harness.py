@@ -1,0 +1,110 @@
+"""Starts the job, lets it die, starts it again."""
+
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+
+from tests.kill.job import run_direct
+
+_ROOT = Path(__file__).resolve().parents[2]
+_TIMEOUT_S = 180.0
+
+
+def fork_server() -> ForkServerContext:
+    """Return a context whose processes start with everything imported and nothing used."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "tests.kill.job"])  # a process imports its parent's main module: pytest
+    return context
+
+
+def start_direct(context: ForkServerContext, folder: Path, **environment: str) -> ForkServerProcess:
+    """Start the job without Spark."""
+    process = context.Process(target=run_direct, args=(folder, environment))
+    process.start()
+    return process
+
+
+def finish_direct(context: ForkServerContext, folder: Path, **environment: str) -> int:
+    """Run the job without Spark until it ends; return its exit code, negative for a signal."""
+    process = start_direct(context, folder, **environment)
+    process.join(_TIMEOUT_S)
+    return exit_code(process)
+
+
+def exit_code(process: ForkServerProcess) -> int:
+    """Return the exit code of a process that has ended; one that has not is killed and an error."""
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+        raise TimeoutError("the job did not end")
+    code = process.exitcode
+    process.close()
+    return code
+
+
+def wait_until_stopped(process: ForkServerProcess) -> None:
+    """Return once the process has stopped itself."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    while (state := _state(process.pid or 0)) != "T":
+        if state in "ZX" or time.monotonic() > deadline:
+            raise TimeoutError("the job did not stop where it should have")
+        time.sleep(0.01)
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "X"
+
+
+class SparkJob:
+    """The job as a Spark stream, in a session of its own: whatever it starts dies with it."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self._log = (folder / "job.log").open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.kill.job", str(folder)],
+            cwd=_ROOT,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def finish(self) -> int:
+        """Wait for the driver to end, kill what it leaves behind, and return its exit code."""
+        try:
+            return self._process.wait(_TIMEOUT_S)
+        finally:
+            self._clean_up()
+
+    def kill_after(self, seconds: float) -> int:
+        """Kill driver, JVM and workers at once after so many seconds, unless the job ends before."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pass
+        self._clean_up()
+        return self._process.wait()
+
+    def _clean_up(self) -> None:
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+        self._log.close()
+
+
+def random_moments(seed: int, rounds: int, longest_s: float) -> list[float]:
+    """Return when to kill, in seconds after the start."""
+    generator = random.Random(seed)
+    return [generator.uniform(0, longest_s) for _ in range(rounds)]

@@ -1,0 +1,97 @@
+"""A job that tests kill: the files of `<folder>/input`, two per micro-batch, into the logs of `<folder>/store`.
+
+Run as a script it is a Spark stream; `run_direct` stages in its own process by the code that executors run, which needs
+no Spark and starts in no time. Both can be started again after any crash. A refusal goes to `<folder>/error.txt`.
+"""
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from sink.config import SinkConfig
+from sink.store_writer import StoreWriter
+from storage_core.clock import SystemClock
+from storage_core.errors import LogStorageError
+from tests.kill.records import FILES_PER_MICRO_BATCH, SPARK_SCHEMA, TOPICS
+from tests.sink_store import in_process
+
+_ROWS_PER_ARROW_BATCH = 60
+
+
+def run_direct(folder: Path, environment: dict[str, str]) -> None:
+    """Run the job in this process, a fresh one."""
+    os.environ.update(environment)
+    os.environ["SPARKLOG_FAULT_PID"] = str(os.getpid())
+    _run_and_exit(folder, _direct)
+
+
+def _direct(folder: Path) -> None:
+    config = SinkConfig.from_options(folder / "store", TOPICS, on_invalid="quarantine")
+    writer = StoreWriter(config, SystemClock())
+    files = sorted((folder / "input").glob("*.parquet"))
+    for number, first in enumerate(range(0, len(files), FILES_PER_MICRO_BATCH)):
+        splits = [
+            pq.read_table(path).to_batches(max_chunksize=_ROWS_PER_ARROW_BATCH)
+            for path in files[first : first + FILES_PER_MICRO_BATCH]
+        ]
+        writer.append("job", number, in_process(*splits))
+    writer.close()
+
+
+def _spark(folder: Path) -> None:
+    from pipeline.session import build_session
+    from sparklog import LogSink
+
+    spark = build_session(
+        {
+            "spark.master": "local[2]",
+            "spark.driver.memory": "600m",
+            "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={folder}",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        }
+    )
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    sink = LogSink(folder / "store", topics=TOPICS, on_invalid="quarantine")
+    frame = (
+        spark.readStream.format("parquet")
+        .schema(SPARK_SCHEMA)
+        .option("maxFilesPerTrigger", FILES_PER_MICRO_BATCH)
+        .load(str(folder / "input"))
+    )
+    query = (
+        frame.writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    except Exception:
+        if sink.last_error is not None:
+            raise sink.last_error from None
+        raise
+    finally:
+        sink.close()
+    spark.stop()
+
+
+def _run_and_exit(folder: Path, run: "object") -> None:
+    error = folder / "error.txt"
+    error.unlink(missing_ok=True)
+    try:
+        run(folder)  # type: ignore[operator]
+    except LogStorageError as refusal:
+        error.write_text(f"{type(refusal).__name__}: {refusal}")
+        os._exit(1)
+    except BaseException:
+        error.write_text(traceback.format_exc())
+        os._exit(3)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    os.environ["SPARKLOG_FAULT_PID"] = str(os.getpid())
+    _run_and_exit(Path(sys.argv[1]), _spark)
