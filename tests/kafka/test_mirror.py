@@ -11,14 +11,15 @@ import yaml
 
 from storage_core.log.log_reader import LogReader
 from tests.kafka.broker import KafkaBroker, TopicSpec
-from tests.kafka.consumed import Consumed, Log, read_with_confluent, read_with_kafka_python
+from tests.kafka.consumed import CREATE_TIME, Consumed, Log, read_with_confluent, read_with_kafka_python
 from tests.kafka.foreign import ForeignTopic, foreign_topics, mount
 from tests.kafka.judge import judge_directory
 from tests.kafka.produced import ProducedRecord, produce_in_transactions, produce_with_confluent
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-_SOURCES = {"gaps.transactions": 2, "gaps.compacted": 2}
+_TRANSACTIONS, _COMPACTED, _APPEND_TIME = "gaps.transactions", "gaps.compacted", "gaps.append-time"
+_SOURCES = dict.fromkeys((_TRANSACTIONS, _COMPACTED, _APPEND_TIME), 2)
 _START_MS = 1_700_000_000_000
 _KEYS = 7
 _SPARK_TIMEOUT_S = 300
@@ -28,7 +29,7 @@ _Logs = Mapping[Log, list[Consumed]]
 
 @pytest.fixture(scope="module")
 def source(broker: KafkaBroker) -> _Logs:
-    """Two topics with gaps: transaction markers and aborted records in one, what compaction removed in the other."""
+    """Topics with gaps: transaction markers and aborted records in two, what compaction removed in the third."""
     compaction = {
         "cleanup.policy": "compact",
         "internal.segment.bytes": 3000,
@@ -36,21 +37,23 @@ def source(broker: KafkaBroker) -> _Logs:
         "retention.ms": -1,
     }
     broker.create_topics(
-        TopicSpec(name="gaps.transactions", partitions=2, config={"retention.ms": -1}),
-        TopicSpec(name="gaps.compacted", partitions=2, config=compaction),
+        TopicSpec(name=_TRANSACTIONS, partitions=2, config={"retention.ms": -1}),
+        TopicSpec(name=_COMPACTED, partitions=2, config=compaction),
+        TopicSpec(name=_APPEND_TIME, partitions=2, config={"message.timestamp.type": "LogAppendTime"}),
     )
     for turn in range(4):
-        committed, aborted = _records("gaps.transactions", turn, 15), _records("gaps.transactions", turn, 9)
-        produce_in_transactions(broker.bootstrap, [(committed, "commit"), (aborted, "abort")])
-        produce_with_confluent(broker.bootstrap, _records("gaps.transactions", turn, 5))
-        produce_with_confluent(broker.bootstrap, _records("gaps.compacted", turn, 80))
+        for topic in (_TRANSACTIONS, _APPEND_TIME):
+            committed, aborted = _records(topic, turn, 15), _records(topic, turn, 9)
+            produce_in_transactions(broker.bootstrap, [(committed, "commit"), (aborted, "abort")])
+        produce_with_confluent(broker.bootstrap, _records(_TRANSACTIONS, turn, 5))
+        produce_with_confluent(broker.bootstrap, _records(_COMPACTED, turn, 80))
     _await_compaction(broker)
     return read_with_confluent(broker.bootstrap, _SOURCES, isolation="read_committed")
 
 
 @pytest.fixture(scope="module")
 def mirror(broker: KafkaBroker, source: _Logs, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log directory of a store that mirrors both topics, in several micro-batches and two runs of the command."""
+    """The log directory of a store that mirrors the topics, in several micro-batches."""
     folder = tmp_path_factory.mktemp("mirror")
     settings = {
         "store": str(folder / "store"),
@@ -64,27 +67,30 @@ def mirror(broker: KafkaBroker, source: _Logs, tmp_path_factory: pytest.TempPath
                 "subscribe": ",".join(_SOURCES),
                 "startingOffsets": "earliest",
                 "includeHeaders": True,
-                "maxOffsetsPerTrigger": 150,
+                "maxOffsetsPerTrigger": 300,
             },
         },
         "trigger": {"available_now": True},
+        "spark": {
+            "spark.master": "local[2]",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
         "topics": {
-            name: {"partitions": partitions, "segment.bytes": 5000, "batch.size": 600, "compression.type": "zstd"}
+            name: {"partitions": partitions, "segment.bytes": 2000, "batch.size": 600, "compression.type": "zstd"}
             for name, partitions in _SOURCES.items()
         },
     }
     path = folder / "mirror.yaml"
     path.write_text(yaml.safe_dump(settings))
-    for _run in range(2):  # the second finds nothing new and must add nothing
-        done = subprocess.run(
-            [sys.executable, "-m", "pipeline.cli", "stream", "--config", str(path)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_SPARK_TIMEOUT_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline", "stream", "--config", str(path)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_SPARK_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return folder / "store" / "logs"
 
 
@@ -99,7 +105,7 @@ def test_log_reader_when_a_topic_was_mirrored_then_reads_the_same_records(source
     """Our reader finds the offsets, timestamps, keys, values and headers that the source's consumer saw."""
     found = {(topic, number): _read_log(mirror / f"{topic}-{number}") for topic, number in source}
 
-    assert found == source
+    assert found == {log: _as_mirrored(records) for log, records in source.items()}
 
 
 def test_broker_when_it_serves_the_mirror_then_clients_read_the_same_records(
@@ -108,7 +114,7 @@ def test_broker_when_it_serves_the_mirror_then_clients_read_the_same_records(
     """A broker that opens the mirror hands out what the source handed out."""
     topics = [ForeignTopic(name=f"mirror.{each.name}", directories=each.directories) for each in foreign_topics(mirror)]
     mount(broker, topics)
-    expected = {(f"mirror.{topic}", number): records for (topic, number), records in source.items()}
+    expected = {(f"mirror.{topic}", number): _as_mirrored(records) for (topic, number), records in source.items()}
     counts = {f"mirror.{topic}": partitions for topic, partitions in _SOURCES.items()}
 
     assert read_with_confluent(broker.bootstrap, counts) == expected
@@ -121,6 +127,11 @@ def test_dump_log_when_a_topic_was_mirrored_then_finds_nothing_but_gaps(broker: 
 
     assert verdict.findings == []
     assert verdict.gaps
+
+
+def _as_mirrored(records: list[Consumed]) -> list[Consumed]:
+    """Return records as a mirror holds them: the times of a LogAppendTime topic stay, as times that a producer gave."""
+    return [each._replace(timestamp_type=CREATE_TIME) for each in records]
 
 
 def _records(topic: str, turn: int, count: int) -> list[ProducedRecord]:
@@ -139,13 +150,13 @@ def _records(topic: str, turn: int, count: int) -> list[ProducedRecord]:
 
 
 def _await_compaction(broker: KafkaBroker) -> None:
-    """Wait until the cleaner has left fewer than half of the records, then for it to come to rest."""
+    """Wait until the log cleaner has left fewer than half of the records, then for it to come to rest."""
     deadline = time.monotonic() + 60
     counts = [10**9]
     while len(counts) < 3 or counts[-1] > 400 or len(set(counts[-3:])) > 1:
         assert time.monotonic() < deadline, f"the cleaner left {counts[-1]} records"
         time.sleep(0.3)
-        logs = read_with_confluent(broker.bootstrap, {"gaps.compacted": 2})
+        logs = read_with_confluent(broker.bootstrap, {_COMPACTED: 2})
         counts.append(sum(map(len, logs.values())))
 
 
