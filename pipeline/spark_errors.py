@@ -1,13 +1,28 @@
 """What Spark says when something fails, cut down to one line for a person."""
 
+import logging
 import re
 
-__all__ = ["explain"]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 
-_PLACE = re.compile(r";?\s*line \d+,? pos \d+[.;]?\s*$")
+__all__ = ["SPARK_ERRORS", "explain", "silence_spark_loggers"]
+
+SPARK_ERRORS = (PySparkException, Py4JError, OSError)
+"""What a call to Spark may raise; the last two when its JVM has gone."""
+
+_PLACE = re.compile(r"(;?\s*line \d+,? pos \d+|\s*\(line \d+, pos \d+\))[.;]?\s*$")
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _WRAPPED = re.compile(r"terminated with exception:\s*(.+)")
 _JAVA_CLASS = re.compile(r"^(?:[a-z]\w*\.)+\w*(?:Exception|Error):\s*")
+
+
+def silence_spark_loggers() -> None:
+    """Keep PySpark from logging every exception with its traces: Sparklog tells them in one line."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 def explain(error: BaseException) -> str:

@@ -1,0 +1,67 @@
+"""Whether Spark's checkpoint and a store belong together.
+
+Spark's checkpoint says up to which micro-batch a query has come, the store's ledger says which one it holds. They are
+written one after the other, so a crash leaves them at most one micro-batch apart. Any other distance means that one of
+them was replaced: a new store under an old checkpoint would silently lack everything before, and an older checkpoint
+over a newer store would skip rows as if they had been committed.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from storage_core.errors import InvalidConfigError
+from storage_core.storage.local import storage_errors
+
+__all__ = ["check_checkpoint"]
+
+
+def check_checkpoint(checkpoint: str, store: str, transaction_version: Callable[[str], int | None]) -> None:
+    """Refuse a checkpoint that is not this store's. One that is not a local folder is not looked at.
+
+    Args:
+        checkpoint: Spark's checkpoint folder, as in the settings.
+        store: the store's folder, for the message.
+        transaction_version: tells the newest micro-batch that the store holds of a query, None if there is none.
+
+    Raises:
+        InvalidConfigError: they do not belong together.
+    """
+    if "://" in checkpoint:
+        return
+    root = Path(checkpoint.removeprefix("file:"))
+    query_id = _query_id(root)
+    if query_id is None:
+        return
+    committed, planned = _newest(root / "commits"), _newest(root / "offsets")
+    held = transaction_version(query_id)
+    held = -1 if held is None else held
+    facts = (
+        f"checkpoint={checkpoint} store={store} committed_batch={committed} planned_batch={planned} held_batch={held}"
+    )
+    if held < committed:
+        raise InvalidConfigError(
+            "the checkpoint has come further than the store: it belongs to another store, or the store is an older"
+            f" copy: {facts}"
+        )
+    if held > planned:
+        raise InvalidConfigError(f"the store has come further than the checkpoint, which is an older copy: {facts}")
+
+
+def _query_id(root: Path) -> str | None:
+    metadata = root / "metadata"
+    with storage_errors(metadata):
+        if not metadata.is_file():
+            return None
+        text = metadata.read_text(encoding="utf-8", errors="replace")
+    try:
+        query_id = json.loads(text)["id"]
+    except (ValueError, KeyError, TypeError):
+        return None  # Spark says what is wrong with its file
+    return query_id if isinstance(query_id, str) else None
+
+
+def _newest(folder: Path) -> int:
+    with storage_errors(folder):
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return max((int(name) for name in names if name.isascii() and name.isdigit()), default=-1)

@@ -1,0 +1,208 @@
+"""`sparklog stream`: from a settings file to a running query and its orderly end."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from pipeline.checkpoint_check import check_checkpoint
+from pipeline.jars import obtain_jars
+from pipeline.progress import ProgressLines
+from pipeline.session import build_session, names_jars, submitted_conf
+from pipeline.settings import Settings, TriggerSettings
+from pipeline.sources import needs_jars, open_source
+from pipeline.spark_errors import SPARK_ERRORS, explain
+from pipeline.stop_request import StopRequest
+from pipeline.transforms import select_records
+from sink.ledger import Ledger
+from sink.log_sink import LogSink
+from sink.store import Store
+from sink.writer_lock import WriterLock
+from storage_core.errors import InvalidConfigError, LogStorageError
+
+__all__ = ["run_stream"]
+
+logger = logging.getLogger(__name__)
+
+_POLL_S = 0.2
+_COMMIT_WAIT_S = 10.0
+
+
+def run_stream(settings: Settings, report: Callable[[str], None], *, take_lock_by_force: bool = False) -> None:
+    """Stream the source into the store until the trigger is done, a signal asks to stop, or something fails.
+
+    Args:
+        settings: the checked settings file.
+        report: gets one line per micro-batch and one at the end.
+        take_lock_by_force: takes the store from a writer that can't be stopped.
+
+    Raises:
+        LogStorageError: it failed; nothing of the failed micro-batch is visible.
+    """
+    if not take_lock_by_force:
+        _refuse_if_locked(settings)
+    with StopRequest(report) as stop, _spark_session(settings) as spark:
+        stop.install()
+        frame = select_records(open_source(spark, settings.source), settings.records)
+        lines = ProgressLines(report)
+        with _open_sink(settings, lines, take_lock_by_force) as sink:
+            gate = _Gate(sink)
+            if not stop.requested:
+                query = _start(frame, gate, settings)
+                _run(query, gate, stop, lines)
+        ending = "stopped" if stop.requested else "done"
+        report(f"{ending}: {lines.records:,} records in {lines.batches:,} micro-batches")
+
+
+class _Gate:
+    """The `foreachBatch` function: lets micro-batches through to the sink, one at a time, until it is closed.
+
+    Stopping a query does not end a Python function that it runs, so the sink may only be closed behind `close`.
+    """
+
+    def __init__(self, sink: LogSink) -> None:
+        self._sink = sink
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self.last_batch_id: int | None = None
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        with self._lock:
+            if self._is_closed:
+                raise _StoppedError  # returning would tell Spark that the rows are written
+            self._sink(frame, batch_id)
+            self.last_batch_id = batch_id
+
+    def close(self) -> None:
+        """Wait for the running micro-batch; let no other one through."""
+        with self._lock:
+            self._is_closed = True
+
+    @property
+    def error(self) -> Exception | None:
+        """What the sink failed with; Spark passes on only its text."""
+        return self._sink.last_error
+
+
+class _StoppedError(Exception):
+    """The query is about to be stopped: this micro-batch runs at the next start."""
+
+
+def _refuse_if_locked(settings: Settings) -> None:
+    """Refuse a store that is being written before Spark is started; opening the sink checks again and for good."""
+    path = Path(settings.store) / "writer.lock"
+    if path.exists():
+        WriterLock.acquire(path).release()
+
+
+@contextmanager
+def _spark_session(settings: Settings) -> Iterator[SparkSession]:
+    submitted = submitted_conf()
+    wants_jars = needs_jars(settings.source) and submitted is None and not names_jars(settings.spark)
+    is_ours = SparkContext._active_spark_context is None
+    try:
+        spark = build_session(settings.spark, submitted, obtain_jars() if wants_jars else ())
+    except SPARK_ERRORS as error:
+        raise LogStorageError(f"Spark can't start: {explain(error)}") from error
+    try:
+        yield spark
+    finally:
+        if is_ours:
+            spark.stop()
+
+
+def _open_sink(settings: Settings, lines: ProgressLines, take_lock_by_force: bool) -> LogSink:
+    is_new = not (Path(settings.store) / "store.properties").exists()
+    if is_new:
+        check_checkpoint(settings.checkpoint, settings.store, lambda _query_id: None)
+    sink = LogSink(
+        settings.store,
+        topics=settings.topics,
+        topic=settings.records.fixed_topic,
+        offsets=settings.offsets,
+        on_invalid=settings.records.on_invalid,
+        quarantine=settings.quarantine,
+        log_dirs=settings.log_dirs,
+        take_lock_by_force=take_lock_by_force,
+        on_commit=lines.add,
+    )
+    try:
+        ledger = Ledger.open(Store.find(Path(settings.store)).ledger_path)
+        check_checkpoint(settings.checkpoint, settings.store, ledger.transaction_version)
+    except BaseException:
+        sink.close()
+        raise
+    return sink
+
+
+def _start(frame: DataFrame, gate: _Gate, settings: Settings) -> StreamingQuery:
+    writer = frame.writeStream.foreachBatch(gate).option("checkpointLocation", settings.checkpoint)
+    try:
+        return writer.trigger(**_trigger(settings.trigger)).start()
+    except SPARK_ERRORS as error:
+        raise InvalidConfigError(f"Spark refuses the query: {explain(error)}") from error
+
+
+def _trigger(trigger: TriggerSettings) -> dict[str, bool | str]:
+    return {"availableNow": True} if trigger.available_now else {"processingTime": trigger.processing_time}
+
+
+def _run(query: StreamingQuery, gate: _Gate, stop: StopRequest, lines: ProgressLines) -> None:
+    """Watch the query to its end."""
+    try:
+        while not query.awaitTermination(_POLL_S) and not stop.requested:
+            if lines.are_waiting:
+                lines.flush(query.recentProgress)
+        if stop.requested:
+            _stop(query, gate)
+    except SPARK_ERRORS as error:
+        if not _is_stopped(error, gate, stop):
+            raise _translate(error, gate) from error
+    finally:
+        gate.close()
+        _flush_rest(lines, query)
+
+
+def _stop(query: StreamingQuery, gate: _Gate) -> None:
+    """Let the running micro-batch finish and Spark note it, then end the query.
+
+    Stopping before Spark has noted a micro-batch would be harmless, as it is in the ledger, but it would run again.
+    """
+    gate.close()
+    deadline = time.monotonic() + _COMMIT_WAIT_S
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        progress = query.lastProgress
+        if gate.last_batch_id is not None and progress is not None and progress.batchId >= gate.last_batch_id:
+            break
+        time.sleep(0.05)
+    query.stop()
+
+
+def _is_stopped(error: Exception, gate: _Gate, stop: StopRequest) -> bool:
+    """Whether the query ended because a micro-batch came to the gate after it was closed."""
+    return stop.requested and gate.error is None and _StoppedError.__name__ in str(error)
+
+
+def _translate(error: Exception, gate: _Gate) -> LogStorageError:
+    cause = gate.error or error
+    if isinstance(cause, LogStorageError):
+        return cause
+    if gate.error is None and not isinstance(error, PySparkException):
+        return LogStorageError(f"Spark has gone: {explain(error)}; what was not committed runs at the next start")
+    return LogStorageError(f"the query failed: {explain(cause)}")
+
+
+def _flush_rest(lines: ProgressLines, query: StreamingQuery) -> None:
+    try:
+        recent = query.recentProgress if lines.are_waiting else []
+    except SPARK_ERRORS as error:
+        logger.debug("Spark can't tell its progress: %s", error)
+        recent = []
+    lines.flush(recent, is_last=True)
