@@ -55,11 +55,11 @@ class EpochCheck:
         column = np.concatenate([np.array(self._before, np.int64), epoch])
         self._before = column[-2:].tolist()
         later = np.flatnonzero(column[1:] < column[:-1]) + 1
+        later = later[later >= known]
         two_before = np.where(later >= 2, column[later - 2], _NO_EPOCH)
         culprit = np.where(column[later] >= two_before, later - 1, later)
-        negative = np.flatnonzero(column < _NO_EPOCH)
-        found = np.unique(np.concatenate([culprit, negative])) - known
-        return found[found >= -1].astype(np.int64)
+        negative = np.flatnonzero(epoch < _NO_EPOCH)
+        return np.unique(np.concatenate([culprit - known, negative])).astype(np.int64)
 
     def _what(self, base_offset: npt.NDArray[np.int64], epoch: npt.NDArray[np.int32], number: int) -> str:
         if not len(self._epochs) or number < 0:

@@ -40,6 +40,7 @@ class IndexCheck:
 
     def __init__(self, reader: SegmentReader, report: LogReport, is_active: bool, is_ours: bool) -> None:
         self._reader, self._report, self._is_active = reader, report, is_active
+        self._beyond: FindingKind = "uncommitted" if is_active and is_ours else "index"
         base = reader.files.base_offset
         offset_data, time_data = self._read_both(is_ours)
         self._offsets = OffsetIndex.from_bytes(offset_data or b"", base)
@@ -136,7 +137,7 @@ class IndexCheck:
             position, offset = int(positions[entry]), int(offsets[entry])
             if self._is_damaged(position):
                 continue
-            kind: FindingKind = "uncommitted" if self._is_active and position >= end else "index"
+            kind: FindingKind = self._beyond if position >= end else "index"
             stop = int(positions[entry + 1]) if entry + 1 < len(positions) else end
             if position >= end:
                 what = f"entry {entry} leads to position {position}, but the log ends at {end}"
@@ -162,7 +163,7 @@ class IndexCheck:
                 what = f"entry {entry} says timestamp {time} at offset {offset}, that batch has {found}"
             else:
                 what = f"entry {entry} says timestamp {time}, but an earlier batch has {self._largest_until[entry]}"
-            kind: FindingKind = "uncommitted" if self._is_active and offset > self._last_offset else "index"
+            kind: FindingKind = self._beyond if offset > self._last_offset else "index"
             if not self._add(kind, name, what, entry * TIME_ENTRY_BYTES):
                 return
         last = int(times[-1]) if len(times) else -1

@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+
+from storage_core.inspect.offset_walk import OffsetWalk
+
+
+def _walk(batches: list[tuple[int, int]], *, start: int = 0, limit: int | None = None, split: int = 99) -> OffsetWalk:
+    """Follow (base, count) batches, in two calls if `split` says so; positions are 10 apart."""
+    walk = OffsetWalk()
+    walk.start_segment("x.log", start)
+    rows = np.array([(10 * n, base, base + count - 1, count) for n, (base, count) in enumerate(batches)], np.int64)
+    for part in (rows[:split], rows[split:]):
+        if len(part):
+            walk.follow(part[:, 0], part[:, 1], part[:, 2], part[:, 3].astype(np.int32))
+    walk.end_segment(limit, 10 * len(batches))
+    return walk
+
+
+def test_offset_walk_when_dense_then_nothing_found() -> None:
+    """Batches that follow each other end where the last one does."""
+    walk = _walk([(0, 3), (3, 2), (5, 1)], limit=6)
+
+    assert (walk.next_offset, walk.faults, walk.inside_gaps, walk.border_gaps) == (6, [], [], [])
+
+
+@pytest.mark.parametrize("split", [1, 2, 3, 99])
+@pytest.mark.parametrize("wrong", [2, 4, 10**6])
+def test_offset_walk_when_one_base_wrong_then_that_batch_only(wrong: int, split: int) -> None:
+    """A base offset that is too low or too high is pinned to its batch, with the offsets it must hold."""
+    walk = _walk([(0, 3), (wrong, 2), (5, 1), (6, 4)], limit=10, split=split)
+
+    assert [(f.position, f.first_offset, f.last_offset) for f in walk.faults] == [(10, 3, 4)]
+    assert (walk.next_offset, walk.inside_gap_count, walk.border_gaps) == (10, 0, [])
+
+
+def test_offset_walk_when_last_base_too_high_then_limit_tells() -> None:
+    """The last batch is wrong if it passes the next segment's start."""
+    walk = _walk([(0, 3), (4, 2)], limit=5)
+
+    assert [(f.position, f.first_offset, f.last_offset) for f in walk.faults] == [(10, 3, 4)]
+
+
+def test_offset_walk_when_last_base_too_high_and_end_unknown_then_a_gap() -> None:
+    """Without a limit a gap before the last batch is all there is to see."""
+    walk = _walk([(0, 3), (4, 2)])
+
+    assert [(f.position, f.first_offset, f.last_offset) for f in walk.inside_gaps] == [(10, 3, 3)]
+
+
+def test_offset_walk_when_gaps_are_legal_then_only_counted() -> None:
+    """Gaps are no faults."""
+    walk = _walk([(5, 1), (9, 1), (20, 1)], limit=30)
+
+    assert (walk.faults, walk.inside_gap_count) == ([], 3)
+    assert [(f.first_offset, f.last_offset) for f in walk.border_gaps] == [(21, 29)]
+
+
+def test_offset_walk_when_segment_reaches_into_the_next_then_fault() -> None:
+    """A segment that passes its limit without a gap inside is wrong as a whole."""
+    assert [f.first_offset for f in _walk([(0, 3), (3, 3)], limit=5).faults] == [5]
+
+
+def test_offset_walk_when_batches_are_sparse_then_counted() -> None:
+    """A batch with fewer records than offsets was cleaned, or its offsets were preserved."""
+    walk = OffsetWalk()
+    walk.start_segment("x.log", 0)
+    walk.follow(np.array([0]), np.array([0]), np.array([4]), np.array([3], np.int32))
+
+    assert walk.sparse_batches == 1
+
+
+@pytest.mark.parametrize(("limit", "last"), [(None, 7), (20, 19)])
+def test_offset_walk_when_bytes_lost_at_the_end_then_up_to_the_limit(limit: int | None, last: int) -> None:
+    """What was lost reaches to the limit, else as far as the damaged header says."""
+    walk = OffsetWalk()
+    walk.start_segment("x.log", 0)
+    walk.follow(np.array([0]), np.array([0]), np.array([4]), np.array([5], np.int32))
+    walk.lose(10, "wrong CRC", 7)
+    walk.end_segment(limit, 20)
+
+    assert [(each.position, each.first_offset, each.last_offset) for each in walk.lost] == [(10, 5, last)]
+
+
+def test_offset_walk_when_bytes_lost_in_the_middle_then_up_to_the_next_batch() -> None:
+    """What was lost reaches to the next sound batch, and is no gap."""
+    walk = OffsetWalk()
+    walk.start_segment("x.log", 0)
+    walk.lose(0, "wrong CRC", 900)
+    walk.lose(5, "wrong CRC", None)
+    walk.follow(np.array([10]), np.array([4]), np.array([6]), np.array([3], np.int32))
+    walk.end_segment(7, 20)
+
+    assert [(each.position, each.first_offset, each.last_offset) for each in walk.lost] == [(0, 0, 3)]
+    assert (walk.inside_gaps, walk.faults, walk.next_offset) == ([], [], 7)

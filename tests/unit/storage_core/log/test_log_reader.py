@@ -1,0 +1,236 @@
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storage_core.errors import CorruptBatchError, CorruptFileError, OffsetOutOfRangeError, StorageError
+from storage_core.log.log_reader import LogReader
+from tests.written_log import Batch, WrittenLog, encode_batch, write_log
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> WrittenLog:
+    """Three segments of six batches of three records; offsets 100 to 153."""
+    segments = [[Batch([s * 1000 + b * 10, 5, s * 1000 + b * 10 + 5]) for b in range(6)] for s in range(3)]
+    return write_log(tmp_path / "orders-0", segments, start_offset=100)
+
+
+def _offsets(reader: LogReader, start: int, max_records: int | None = None) -> list[int]:
+    return [offset for batch in reader.read(start, max_records) for offset in batch.column("offset").to_pylist()]
+
+
+def _change(path: Path, change: Callable[[bytearray], object]) -> None:
+    data = bytearray(path.read_bytes())
+    change(data)
+    path.write_bytes(data)
+
+
+def test_log_reader_when_folder_is_plain_then_range_found_by_itself(log: WrittenLog) -> None:
+    """Without a ledger a log starts at its first segment and ends behind its last batch."""
+    reader = LogReader(log.directory)
+
+    assert (reader.log_start_offset, reader.log_end_offset) == (100, 154)
+
+
+def test_log_reader_when_directory_empty_then_nothing_to_read(tmp_path: Path) -> None:
+    """An empty directory is an empty log."""
+    reader = LogReader(tmp_path)
+
+    assert (reader.log_start_offset, reader.log_end_offset, list(reader.read(0))) == (0, 0, [])
+
+
+def test_log_reader_when_directory_missing_then_storage_error(tmp_path: Path) -> None:
+    """A directory that is not there is the disk's error."""
+    with pytest.raises(StorageError):
+        LogReader(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("start", [99, 155])
+def test_read_when_start_outside_the_log_then_refused_at_once(log: WrittenLog, start: int) -> None:
+    """An offset outside log start and log end is refused before the first record."""
+    with pytest.raises(OffsetOutOfRangeError, match=rf"{start} is outside 100\.\.154"):
+        LogReader(log.directory).read(start)
+
+
+def test_read_when_start_is_the_end_then_nothing(log: WrittenLog) -> None:
+    """The end is a legal place to wait at."""
+    assert _offsets(LogReader(log.directory), 154) == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 1000])
+def test_read_when_records_limited_then_that_many(log: WrittenLog, count: int) -> None:
+    """A limit counts records, over batches and segments."""
+    assert _offsets(LogReader(log.directory), 116, count) == log.offsets[16 : 16 + count]
+
+
+def test_read_when_log_start_inside_a_batch_then_records_before_it_left_out(log: WrittenLog) -> None:
+    """Records below the log start are gone, though their bytes are there."""
+    assert _offsets(LogReader(log.directory, log_start_offset=101), 101) == log.offsets[1:]
+
+
+def test_read_when_end_given_then_nothing_behind_it_is_looked_at(log: WrittenLog) -> None:
+    """Bytes behind the committed end belong to a writer: garbage there does no harm."""
+    path = log.batches[-1][0]
+    _change(path, lambda data: data.extend(encode_batch(Batch([1, 2]), 0) + b"\xff" * 40))
+    (log.directory / "00000000000000000160.log").write_bytes(b"\xff" * 100)
+
+    assert _offsets(LogReader(log.directory, log_start_offset=100, log_end_offset=154), 100) == log.offsets
+
+
+def test_read_when_end_inside_the_log_then_stops_there(log: WrittenLog) -> None:
+    """An older end is a consistent earlier view."""
+    assert _offsets(LogReader(log.directory, log_end_offset=130), 100) == log.offsets[:30]
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "garbage", "behind", "late"])
+def test_read_when_offset_index_useless_then_scanned_instead(log: WrittenLog, damage: str) -> None:
+    """The offset index is a hint: whatever it says, the same records are read."""
+    for segment in {each[0] for each in log.batches}:
+        index = segment.with_suffix(".index")
+        if damage == "missing":
+            index.unlink()
+        else:
+            last_batch = max(each[1] for each in log.batches if each[0] == segment)
+            entry = {"empty": b"", "garbage": b"\0\0\0\1\0\0\0\7" * 5, "behind": struct.pack(">ii", 1, 10**6)}
+            index.write_bytes(entry.get(damage, struct.pack(">ii", 0, last_batch)))
+    reader = LogReader(log.directory)
+
+    assert reader.log_end_offset == 154
+    for start in range(100, 155):
+        assert _offsets(reader, start) == log.offsets[start - 100 :]
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 5, b"\0" * 5000, encode_batch(Batch([1, 2, 3]), 154)[:-1]])
+def test_log_reader_when_tail_torn_then_end_is_the_last_whole_batch(log: WrittenLog, tail: bytes) -> None:
+    """A batch that was cut short, or zeros, at the end of a plain folder are not part of the log."""
+    _change(log.batches[-1][0], lambda data: data.extend(tail))
+    reader = LogReader(log.directory)
+
+    assert reader.log_end_offset == 154
+    assert _offsets(reader, 100) == log.offsets
+
+
+def test_log_reader_when_tail_is_garbage_then_refused(log: WrittenLog) -> None:
+    """Bytes at the end that are neither a batch nor zeros are damage, not an end."""
+    _change(log.batches[-1][0], lambda data: data.extend(b"\xff" * 40))
+
+    with pytest.raises(CorruptBatchError, match=r"00000000000000000136\.log"):
+        LogReader(log.directory)
+
+
+def test_read_when_batch_damaged_then_error_names_it_and_earlier_segments_came(log: WrittenLog) -> None:
+    """A wrong CRC ends the read with file, position and offsets, after the records before its chunk."""
+    path, start, _, base, last = log.batches[8]
+    _change(path, lambda data: data.__setitem__(start + 65, data[start + 65] ^ 1))
+    reader, found = LogReader(log.directory), []
+    offsets = (offset for batch in reader.read(100) for offset in batch.column("offset").to_pylist())
+
+    with pytest.raises(CorruptBatchError, match=rf"offsets={base}\.\.{last} file=.*{path.name} position={start}"):
+        found.extend(offsets)
+    assert found == log.offsets[:18]
+
+
+@pytest.mark.parametrize("value", [0, 101, 10**6])
+def test_read_when_base_offset_changed_then_refused(log: WrittenLog, value: int) -> None:
+    """The CRC does not cover base offsets: one that goes back or lies behind the end is damage."""
+    path, start, _, _, _ = log.batches[8]
+    _change(path, lambda data: data.__setitem__(slice(start, start + 8), struct.pack(">q", value)))
+
+    with pytest.raises(CorruptBatchError, match=f"base_offset={value}"):
+        _offsets(LogReader(log.directory), 100)
+
+
+def test_read_when_closed_segment_is_cut_then_refused(log: WrittenLog) -> None:
+    """A closed segment that ends inside a batch has lost records."""
+    path, start, _, _, _ = log.batches[11]
+    _change(path, lambda data: data.__delitem__(slice(-3, None)))
+
+    with pytest.raises(CorruptBatchError, match=f"closed segment ends inside a batch .* position={start}"):
+        _offsets(LogReader(log.directory), 100)
+
+
+def test_read_when_committed_records_are_gone_then_refused(log: WrittenLog) -> None:
+    """A log that ends before its committed end is damage, never a shorter log."""
+    path, start, _, base, _ = log.batches[-1]
+    _change(path, lambda data: data.__delitem__(slice(start, None)))
+
+    with pytest.raises(CorruptFileError, match=f"ends at offset {base}, its committed end is 154"):
+        _offsets(LogReader(log.directory, log_end_offset=154), 100)
+
+
+def test_read_when_last_batch_before_an_empty_active_segment_was_cleaned_away_then_complete(tmp_path: Path) -> None:
+    """Cleaning may empty the end of a closed segment; the active one then starts at the log's end."""
+    log = write_log(tmp_path / "t-0", [[Batch([1, 2])], []])
+    (log.directory / "00000000000000000002.log").rename(log.directory / "00000000000000000009.log")
+
+    assert _offsets(LogReader(log.directory, log_end_offset=9), 0) == [0, 1]
+
+
+def test_read_when_batch_larger_than_a_chunk_then_read_whole(tmp_path: Path) -> None:
+    """A batch may be larger than what is read at once."""
+    log = write_log(tmp_path / "t-0", [[Batch([1]), Batch([2] * 3, value_bytes=1 << 20), Batch([3])]])
+
+    assert _offsets(LogReader(log.directory), 0) == log.offsets
+
+
+def test_read_when_next_segment_was_merged_into_this_one_meanwhile_then_goes_on(log: WrittenLog) -> None:
+    """A cleaner may merge segments under a reader's feet; every record is still read once."""
+    first, second = (log.directory / f"{base:020d}.log" for base in (100, 118))
+    reading = LogReader(log.directory).read(100)
+    found = next(reading).column("offset").to_pylist()
+
+    merged = first.with_suffix(".swap")
+    merged.write_bytes(first.read_bytes() + second.read_bytes())
+    merged.replace(first)
+    second.unlink()
+    found += [offset for batch in reading for offset in batch.column("offset").to_pylist()]
+
+    assert found == log.offsets
+
+
+def test_offset_for_time_when_timestamps_out_of_order_then_first_in_offset_order(log: WrittenLog) -> None:
+    """The first record not earlier than the time wins, not the one closest to it."""
+    reader = LogReader(log.directory)
+
+    assert reader.offset_for_time(0) == (100, 0)
+    assert reader.offset_for_time(1) == (101, 5)
+    assert reader.offset_for_time(6) == (103, 10)
+    assert reader.offset_for_time(1000) == (118, 1000)
+    assert reader.offset_for_time(2056) is None
+
+
+def test_offset_for_time_when_log_start_passed_the_record_then_next_one(log: WrittenLog) -> None:
+    """A record below the log start is no answer."""
+    assert LogReader(log.directory, log_start_offset=102).offset_for_time(0) == (102, 5)
+
+
+def test_offset_for_time_when_time_index_missing_then_scanned(log: WrittenLog) -> None:
+    """Without a time index the headers are scanned."""
+    for path in log.directory.glob("*.timeindex"):
+        path.unlink()
+
+    assert LogReader(log.directory).offset_for_time(1000) == (118, 1000)
+
+
+def test_offset_for_time_when_batch_damaged_then_refused(log: WrittenLog) -> None:
+    """A lookup that needs a damaged batch says so."""
+    path, start, _, _, _ = log.batches[6]
+    _change(path, lambda data: data.__setitem__(start + 65, data[start + 65] ^ 1))
+
+    with pytest.raises(CorruptBatchError):
+        LogReader(log.directory).offset_for_time(1000)
+
+
+def test_offset_of_max_timestamp_when_several_segments_then_first_record_with_it(log: WrittenLog) -> None:
+    """The largest timestamp of the readable records counts."""
+    assert LogReader(log.directory).offset_of_max_timestamp() == (153, 2055)
+    assert LogReader(log.directory, log_end_offset=153).offset_of_max_timestamp() == (151, 2050)
+    assert LogReader(log.directory, log_end_offset=118).offset_of_max_timestamp() == (117, 55)
+
+
+def test_offset_of_max_timestamp_when_no_timestamps_then_none(tmp_path: Path) -> None:
+    """Records without timestamps have no latest one."""
+    log = write_log(tmp_path / "t-0", [[Batch([-1, -1])]])
+
+    assert LogReader(log.directory).offset_of_max_timestamp() is None
