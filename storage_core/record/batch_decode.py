@@ -174,7 +174,7 @@ def _plain_chunks(source: _Bytes, scan: BatchScan, target_bytes: int) -> Iterato
 def _compressed_chunks(source: _Bytes, scan: BatchScan, options: _Options) -> Iterator[tuple[_Bytes, _Sections]]:
     view = source.data
     parts: list[bytes | memoryview] = []
-    first, total = 0, 0
+    first, total, max_bytes = 0, 0, min(options.max_batch_bytes, INT32_MAX)
     batches = zip(
         scan.position.tolist(), scan.size.tolist(), scan.attributes.tolist(), scan.records_count.tolist(), strict=True
     )
@@ -182,7 +182,7 @@ def _compressed_chunks(source: _Bytes, scan: BatchScan, options: _Options) -> It
         section: bytes | memoryview = view[position + HEADER_BYTES : position + size]
         try:
             if count or section:  # a batch that lost all its records may be left without a stream
-                section = decompress(CODECS[attributes & CODEC_MASK], section, options.max_batch_bytes, position)
+                section = decompress(CODECS[attributes & CODEC_MASK], section, max_bytes, position)
             if count > len(section) // _MIN_RECORD_BYTES:
                 raise CorruptBatchError("records count is above what the bytes can hold", position)
         except CorruptBatchError:
@@ -225,7 +225,7 @@ def _decode(source: _Bytes, sections: _Sections) -> pa.RecordBatch:
     count = int(counts.sum())
     offsets, timestamps = np.empty(count, np.int64), np.empty(count, np.int64)
     key, value, headers = _ranges(count), _ranges(count), _ranges(count)
-    failure, place = parse_records(source, sections.table, (offsets, timestamps, *key, *value, *headers))
+    failure, place = parse_records(source, sections.table, offsets, timestamps, *key, *value, *headers)
     if failure:
         raise CorruptBatchError(FAILURES[failure], int(sections.scan.position[place]))
     append_time = sections.table[:, SectionColumn.FIXED_TIMESTAMP].astype(np.int8)

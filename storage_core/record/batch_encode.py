@@ -26,6 +26,8 @@ from storage_core.record.encode_kernels import (
     Columns,
     PlanColumn,
     PlanFailure,
+    add_field_sizes,
+    add_header_sizes,
     plan_batches,
     write_records,
 )
@@ -35,6 +37,7 @@ __all__ = ["EncodeOptions", "EncodedBatches", "RecordColumns", "encode_batches"]
 
 _CRC_COVERS_FROM = 21
 _CRC_AT = 17
+_ATTRIBUTES_AND_HEADER_COUNT_BYTES = np.int64(2)
 _SEQUENCES = 1 << 31
 
 _Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -124,6 +127,7 @@ def encode_batches(
     starts = np.ascontiguousarray(group_starts, np.int64)
     if not starts.size or starts[0] < 0 or starts[-1] > run.rows.size or (np.diff(starts) < 0).any():
         raise ValueError("group_starts are no borders inside rows")
+    run.measure()
     plan = run.plan(starts, run.limit_bytes)
     if options.codec == "none":
         sizes = plan[:, PlanColumn.SIZE]
@@ -148,15 +152,32 @@ class _Run:
         self.rows = rows
         self.options = options
         self.lengths = np.empty(rows.size, np.int32)
+        self.bodies = np.full(rows.size, _ATTRIBUTES_AND_HEADER_COUNT_BYTES)
         self.refuse_bytes = options.max_message_bytes if options.codec == "none" else MAX_DECOMPRESSED_BYTES
         self.limit_bytes = min(options.batch_size_bytes, self.refuse_bytes)
+
+    def measure(self) -> None:
+        """Fill `bodies`."""
+        keys, values, lists, names, contents, *_ = self.columns
+        for offsets, _, flags in (keys, values):
+            outside = add_field_sizes(offsets, flags, self.rows, self.bodies)
+            if outside >= 0:
+                raise ValueError(f"rows hold a number outside the columns row={self.rows[outside]}")
+        if lists[0].size:
+            fields = (lists[0], lists[2], names[0], names[2], contents[0], contents[2])
+            nameless = add_header_sizes(*fields, self.rows, self.bodies)
+            if nameless >= 0:
+                raise InvalidRecordError(f"a header has no key row={self.rows[nameless]}")
 
     def plan(self, starts: _Int64s, limit_bytes: int) -> _Plan:
         """Return (b, BATCH_COLUMNS): where each batch begins and ends."""
         batches = np.empty((int(starts[-1] - starts[0]), BATCH_COLUMNS), np.int64)
         failed = np.zeros(2, np.int64)
         limits = (limit_bytes, self.refuse_bytes)
-        planned = plan_batches(self.columns, self.rows, starts, limits, self.lengths, batches, failed)
+        timestamps, offsets = self.columns[5:]
+        planned = plan_batches(
+            timestamps, offsets, self.rows, self.bodies, starts, limits, self.lengths, batches, failed
+        )
         if planned < 0:
             raise self._failure(-planned, int(failed[0]), int(failed[1]))
         return batches[:planned]
@@ -168,11 +189,7 @@ class _Run:
             return InvalidRecordError(
                 f"record is too large to compress row={row} size={size} limit={self.refuse_bytes}"
             )
-        if failure == PlanFailure.HEADER_KEY:
-            return InvalidRecordError(f"a header has no key row={row}")
-        if failure == PlanFailure.OFFSET_ORDER:
-            return InvalidRecordError(f"offset is negative, or not above the one before it row={row}")
-        return ValueError(f"rows hold a number outside the columns row={row}")
+        return InvalidRecordError(f"offset is negative, the largest int64, or not above the one before it row={row}")
 
     def _too_large(self, row: int, size: int) -> InvalidRecordError:
         limit = self.options.max_message_bytes
@@ -180,7 +197,9 @@ class _Run:
 
     def write(self, plan: _Plan, starts: _Int64s, out: npt.NDArray[np.uint8]) -> None:
         """Write the records of every batch to their places in `out`."""
-        write_records(self.columns, self.rows, self.lengths, plan, starts, out)
+        keys, values, lists, names, contents, timestamps, offsets = self.columns
+        fields = (*keys, *values, *lists, *names, *contents, timestamps, offsets)
+        write_records(*fields, self.rows, self.lengths, plan, starts, out)
 
     def encode_compressed(self, plan: _Plan) -> EncodedBatches:
         """Compress every section, splitting batches that stay above `max_message_bytes`."""

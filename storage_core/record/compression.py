@@ -175,7 +175,7 @@ def _decompress_gzip(stream: memoryview, max_bytes: int) -> bytes:
 def _decompress_snappy(stream: memoryview, max_bytes: int) -> bytes:
     if bytes(stream[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _decompress_snappy_block(stream, max_bytes)
-    parts, room, start = [], max_bytes, len(_XERIAL_HEADER)
+    parts, total, start = [], 0, len(_XERIAL_HEADER)
     if len(stream) < start:
         raise ValueError("it is cut short")
     while start < len(stream):
@@ -184,14 +184,14 @@ def _decompress_snappy(stream: memoryview, max_bytes: int) -> bytes:
         end = start + _SIZE.size + _SIZE.unpack_from(stream, start)[0]
         if not start + _SIZE.size < end <= len(stream):
             raise ValueError("a block's size lies")
-        parts.append(_decompress_snappy_block(stream[start + _SIZE.size : end], room))
-        room -= len(parts[-1])
+        parts.append(_decompress_snappy_block(stream[start + _SIZE.size : end], max_bytes, total))
+        total += len(parts[-1])
         start = end
     return b"".join(parts)
 
 
-def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytes:
-    _refuse_above(cramjam.snappy.decompress_raw_len(block), max_bytes)
+def _decompress_snappy_block(block: memoryview, max_bytes: int, before_bytes: int = 0) -> bytes:
+    _refuse_above(before_bytes + cramjam.snappy.decompress_raw_len(block), max_bytes)
     return bytes(cramjam.snappy.decompress_raw(block))
 
 

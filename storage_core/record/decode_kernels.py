@@ -1,7 +1,8 @@
 """The compiled half of decoding: one pass that judges every byte of a record section, then copies.
 
 `parse_records` reads untrusted bytes and checks each read against the end of its record; only what it has accepted is
-read again by `locate_headers`. Nothing is allocated here, and nothing outside `source` is read, whatever it holds.
+read again by `locate_headers` and `copy_ranges`. Nothing is allocated here, and nothing outside `source` is read,
+whatever it holds.
 
 Source: Kafka DefaultRecord, DefaultRecordBatch, ByteUtils.
 """
@@ -12,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_core.kernels import kernel
-from storage_core.record.byte_copy import BYTES, INT64S, copy_bytes, inlined
+from storage_core.record.kernel_memory import BYTES, INT64S, address_of, copy_bytes, inlined, load_byte
 
 __all__ = [
     "FAILURES",
     "SECTION_COLUMNS",
-    "ParsedRecords",
     "SectionColumn",
     "copy_ranges",
     "locate_headers",
@@ -27,11 +27,6 @@ __all__ = [
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
 _Int32s: TypeAlias = npt.NDArray[np.int32]
 _Int64s: TypeAlias = npt.NDArray[np.int64]
-
-ParsedRecords: TypeAlias = tuple[_Int64s, _Int64s, _Int64s, _Int32s, _Int64s, _Int32s, _Int64s, _Int32s]
-"""For n records: (n,) offsets, (n,) timestamps; (n,) where each key's bytes start, -1 = null, and (n + 1,) Arrow
-offsets of the keys once they lie back to back; the same of the values; (n,) where each record's headers start and
-(n + 1,) their list offsets."""
 
 
 class SectionColumn:
@@ -68,138 +63,161 @@ _BASE_OFFSET, _BASE_TIMESTAMP = SectionColumn.BASE_OFFSET, SectionColumn.BASE_TI
 _FIXED_TIMESTAMP = SectionColumn.FIXED_TIMESTAMP
 
 _STARTS: Final = "int64[::1], int32[::1]"
-_PARSED: Final = f"Tuple((int64[::1], int64[::1], {_STARTS}, {_STARTS}, {_STARTS}))"
 
 
 @inlined
-def _read_varint(source: _Bytes, position: int, end: int) -> tuple[int, int]:
-    """Return a 32-bit value and the position after it, or position -1 where it is damaged."""
-    if position >= end:
+def _read_varint(address: int, end: int) -> tuple[int, int]:
+    """Return a 32-bit value and the address after it, or address -1 where it is damaged."""
+    if address >= end:
         return 0, -1
-    byte = source[position] & 0xFF
-    position += 1
+    byte = load_byte(address)
+    address += 1
     if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
+        return (byte >> 1) ^ -(byte & 1), address
     raw = byte & 0x7F
     for shift in range(7, 35, 7):
-        if position >= end:
+        if address >= end:
             return 0, -1
-        byte = source[position] & 0xFF
-        position += 1
+        byte = load_byte(address)
+        address += 1
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
             raw &= 0xFFFFFFFF
-            return (raw >> 1) ^ -(raw & 1), position
+            return (raw >> 1) ^ -(raw & 1), address
     return 0, -1
 
 
 @inlined
-def _read_varlong(source: _Bytes, position: int, end: int) -> tuple[int, int]:
-    """Return a 64-bit value and the position after it, or position -1 where it is damaged."""
+def _read_varlong(address: int, end: int) -> tuple[int, int]:
+    """Return a 64-bit value and the address after it, or address -1 where it is damaged."""
     raw = np.uint64(0)
     for shift in range(0, 70, 7):
-        if position >= end:
+        if address >= end:
             return 0, -1
-        byte = source[position]
-        position += 1
+        byte = load_byte(address)
+        address += 1
         raw |= np.uint64(byte & 0x7F) << np.uint64(shift)
         if byte < 0x80:
-            zigzag: int = np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1))  # type: ignore[assignment]
-            return zigzag, position
+            value: int = np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1))  # type: ignore[assignment]
+            return value, address
     return 0, -1
 
 
 @inlined
-def _parse_field(source: _Bytes, position: int, end: int, place: int, starts: _Int64s, offsets: _Int32s) -> int:
-    """Note where a key or value lies; return the position after it, or -1 where its length lies."""
-    size, position = _read_varint(source, position, end)
-    if position < 0 or size > end - position:
-        return -1
-    if size < 0:
-        starts[place] = -1
-        size = 0
-    else:
-        starts[place] = position
-    offsets[place + 1] = offsets[place] + size
-    return position + size
+def _read_field(address: int, end: int) -> tuple[int, int]:
+    """Return a field's size, -1 for null, and where its bytes start, or address -1 where its length lies."""
+    size, address = _read_varint(address, end)
+    if address < 0 or size > end - address:
+        return 0, -1
+    return max(size, -1), address
 
 
 @inlined
-def _skip_headers(source: _Bytes, position: int, end: int, count: int) -> int:
-    """Return the position after `count` headers, or minus a failure."""
+def _skip_headers(address: int, end: int, count: int) -> int:
+    """Return the address after `count` headers, or minus a failure."""
     for _ in range(count):
-        size, position = _read_varint(source, position, end)
-        if position < 0 or size < 0 or size > end - position:
+        size, address = _read_field(address, end)
+        if address < 0 or size < 0:
             return -7
-        size, position = _read_varint(source, position + size, end)
-        if position < 0 or size > end - position:
+        size, address = _read_field(address + size, end)
+        if address < 0:
             return -8
-        position += max(size, 0)
-    return position
+        address += max(size, 0)
+    return address
 
 
 @inlined
-def _parse_record(source: _Bytes, position: int, section_end: int, place: int, parsed: ParsedRecords) -> int:
-    """Note one record's deltas and parts; return the position after it, or minus a failure."""
-    offsets, timestamps, key_starts, key_offsets, value_starts, value_offsets, header_starts, header_offsets = parsed
-    length, position = _read_varint(source, position, section_end)
-    if position < 0 or length < 1 or length > section_end - position:
-        return -1
-    end = position + length
-    timestamps[place], position = _read_varlong(source, position + 1, end)
-    if position < 0:
-        return -2
-    offsets[place], position = _read_varint(source, position, end)
-    if position < 0:
-        return -3
-    position = _parse_field(source, position, end, place, key_starts, key_offsets)
-    if position < 0:
-        return -4
-    position = _parse_field(source, position, end, place, value_starts, value_offsets)
-    if position < 0:
-        return -5
-    count, position = _read_varint(source, position, end)
-    if position < 0 or count < 0 or count > end - position:
-        return -6
-    header_starts[place] = position
-    header_offsets[place + 1] = header_offsets[place] + count
+def _read_head(address: int, section_end: int) -> tuple[int, int, int, int]:
+    """Return a record's end, its timestamp and offset deltas, and the address after these, or minus a failure."""
+    length, address = _read_varint(address, section_end)
+    if address < 0 or length < 1 or length > section_end - address:
+        return 0, 0, 0, -1
+    end = address + length
+    timestamp_delta, address = _read_varlong(address + 1, end)
+    if address < 0:
+        return 0, 0, 0, -2
+    offset_delta, address = _read_varint(address, end)
+    return end, timestamp_delta, offset_delta, address if address >= 0 else -3
+
+
+@inlined
+def _read_header_count(address: int, end: int) -> tuple[int, int, int]:
+    """Return a record's number of headers, where they start, and its end if they fill it, or minus a failure."""
+    count, address = _read_varint(address, end)
+    if address < 0 or count < 0 or count > end - address:
+        return 0, 0, -6
+    after = address
     if count:
-        position = _skip_headers(source, position, end, count)
-    return position if position == end or position < 0 else -9
+        after = _skip_headers(address, end, count)
+    return count, address, after if after == end or after < 0 else -9
 
 
-@kernel(f"UniTuple(int64, 2)({BYTES}, int64[:, ::1], {_PARSED})")
-def parse_records(source: _Bytes, sections: npt.NDArray[np.int64], parsed: ParsedRecords) -> tuple[int, int]:
+@kernel(
+    f"UniTuple(int64, 2)({BYTES}, int64[:, ::1], int64[::1], int64[::1], {_STARTS}, {_STARTS}, {_STARTS})",
+)
+def parse_records(
+    source: _Bytes,
+    sections: npt.NDArray[np.int64],
+    offsets: _Int64s,
+    timestamps: _Int64s,
+    key_starts: _Int64s,
+    key_offsets: _Int32s,
+    value_starts: _Int64s,
+    value_offsets: _Int32s,
+    header_starts: _Int64s,
+    header_offsets: _Int32s,
+) -> tuple[int, int]:
     """Check every record and note where its parts lie.
 
     Args:
         source: the bytes the sections point into.
         sections: (b, SECTION_COLUMNS), each within `source`; the bytes of all together fit int32.
-        parsed: out, for the sum of `COUNT` records.
+        offsets: out, (n,) for the n records that `COUNT` adds up to.
+        timestamps: out, (n,).
+        key_starts: out, (n,) where each key's bytes start, -1 = null.
+        key_offsets: out, (n + 1,) Arrow offsets of the keys once they lie back to back. The same of the values.
+        header_starts: out, (n,) where each record's headers start.
+        header_offsets: out, (n + 1,) Arrow offsets of the header lists.
 
     Returns:
         a place in `FAILURES`, 0 for none, and the place of the section that failed.
     """
-    offsets, timestamps = parsed[0], parsed[1]
-    parsed[3][0] = parsed[5][0] = parsed[7][0] = 0
-    place = 0
+    start = address_of(source)
+    key_offsets[0] = value_offsets[0] = header_offsets[0] = 0
+    key_end = value_end = header_end = place = 0
     for section in range(sections.shape[0]):
-        position, section_end = sections[section, _START], sections[section, _END]
+        address, section_end = start + sections[section, _START], start + sections[section, _END]
         base_offset, base_timestamp = sections[section, _BASE_OFFSET], sections[section, _BASE_TIMESTAMP]
-        fixed = sections[section, _FIXED_TIMESTAMP] != 0
+        fixed = sections[section, _FIXED_TIMESTAMP]
         for _ in range(sections[section, _COUNT]):
-            position = _parse_record(source, position, section_end, place, parsed)
-            if position < 0:
-                return -position, section
-            offsets[place] += base_offset
-            timestamps[place] = base_timestamp + (0 if fixed else timestamps[place])
+            end, timestamp_delta, offset_delta, address = _read_head(address, section_end)
+            if address < 0:
+                return -address, section
+            key_size, address = _read_field(address, end)
+            if address < 0:
+                return 4, section
+            key_starts[place] = address - start if key_size >= 0 else -1
+            key_end += max(key_size, 0)
+            value_size, address = _read_field(address + max(key_size, 0), end)
+            if address < 0:
+                return 5, section
+            value_starts[place] = address - start if value_size >= 0 else -1
+            value_end += max(value_size, 0)
+            header_count, headers_at, address = _read_header_count(address + max(value_size, 0), end)
+            if address < 0:
+                return -address, section
+            header_starts[place] = headers_at - start
+            header_end += header_count
+            offsets[place] = base_offset + offset_delta
+            timestamps[place] = base_timestamp + (0 if fixed else timestamp_delta)
             place += 1
-        if position != section_end:
+            key_offsets[place], value_offsets[place], header_offsets[place] = key_end, value_end, header_end
+        if address != section_end:
             return 10, section
     return 0, 0
 
 
-@kernel(f"void({BYTES}, {INT64S}, int32[::1], int64[::1], int32[::1], int64[::1], int32[::1])")
+@kernel(f"void({BYTES}, {_STARTS}, {_STARTS}, {_STARTS})")
 def locate_headers(
     source: _Bytes,
     header_starts: _Int64s,
@@ -218,13 +236,20 @@ def locate_headers(
         content_starts: out, (h,) the same of the values; -1 = null.
         content_offsets: out, (h + 1,).
     """
-    end = source.size
+    start, end = address_of(source), address_of(source) + source.size
     name_offsets[0] = content_offsets[0] = 0
+    name_end = content_end = 0
     for record in range(header_starts.size):
-        position = header_starts[record]
+        address = start + header_starts[record]
         for header in range(header_offsets[record], header_offsets[record + 1]):
-            position = _parse_field(source, position, end, header, name_starts, name_offsets)
-            position = _parse_field(source, position, end, header, content_starts, content_offsets)
+            size, address = _read_field(address, end)
+            name_starts[header] = address - start
+            name_end += size
+            size, address = _read_field(address + size, end)
+            content_starts[header] = address - start if size >= 0 else -1
+            content_end += max(size, 0)
+            address += max(size, 0)
+            name_offsets[header + 1], content_offsets[header + 1] = name_end, content_end
 
 
 @kernel(f"void({BYTES}, {INT64S}, int32[::1], uint8[::1])")
@@ -236,8 +261,9 @@ def copy_ranges(source: _Bytes, starts: _Int64s, offsets: _Int32s, out: _Bytes) 
         offsets: (n + 1,) where each goes; the differences are the sizes.
         out: of at least `offsets[-1]` bytes.
     """
+    source_start, out_start = address_of(source), address_of(out)
     for place in range(starts.size):
         at = offsets[place]
         size = offsets[place + 1] - at
         if size:
-            copy_bytes(out, at, source, starts[place], size)
+            copy_bytes(out_start + at, source_start + starts[place], size)

@@ -13,9 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_core.kernels import kernel
-from storage_core.record.byte_copy import BYTES, INT64S, copy_bytes, inlined
+from storage_core.record.kernel_memory import BYTES, INT64S, address_of, copy_bytes, inlined, store_byte
 
-__all__ = ["BATCH_COLUMNS", "Column", "Columns", "PlanColumn", "PlanFailure", "plan_batches", "write_records"]
+__all__ = [
+    "BATCH_COLUMNS",
+    "Column",
+    "Columns",
+    "PlanColumn",
+    "PlanFailure",
+    "add_field_sizes",
+    "add_header_sizes",
+    "plan_batches",
+    "write_records",
+]
 
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
 _Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -42,9 +52,7 @@ class PlanFailure:
     """Why a plan stopped: the result is minus one of these."""
 
     TOO_LARGE: Final = 1
-    HEADER_KEY: Final = 2
-    OFFSET_ORDER: Final = 3
-    ROW_RANGE: Final = 4
+    OFFSET_ORDER: Final = 2
 
 
 BATCH_COLUMNS: Final = 6
@@ -52,14 +60,12 @@ BATCH_COLUMNS: Final = 6
 # Kernels see module constants, not class attributes.
 _FIRST, _COUNT, _SIZE = PlanColumn.FIRST, PlanColumn.COUNT, PlanColumn.SIZE
 _GROUP, _LAST_DELTA, _MAX_TIMESTAMP = PlanColumn.GROUP, PlanColumn.LAST_DELTA, PlanColumn.MAX_TIMESTAMP
-_TOO_LARGE, _HEADER_KEY = -PlanFailure.TOO_LARGE, -PlanFailure.HEADER_KEY
-_OFFSET_ORDER, _ROW_RANGE = -PlanFailure.OFFSET_ORDER, -PlanFailure.ROW_RANGE
+_TOO_LARGE, _OFFSET_ORDER = -PlanFailure.TOO_LARGE, -PlanFailure.OFFSET_ORDER
 _HEADER_BYTES: Final = 61
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 
-_COLUMN: Final = f"Tuple(({INT64S}, {BYTES}, {BYTES}))"
-_COLUMNS: Final = f"Tuple(({_COLUMN}, {_COLUMN}, {_COLUMN}, {_COLUMN}, {_COLUMN}, {INT64S}, {INT64S}))"
+_COLUMN: Final = f"{INT64S}, {BYTES}, {BYTES}"
 
 
 @inlined
@@ -73,132 +79,128 @@ def _varint_size(value: int) -> int:
 
 
 @inlined
-def _write_varint(out: _Bytes, position: int, value: int) -> int:
+def _write_varint(address: int, value: int) -> int:
+    """Write one varint and return the address after it."""
     rest = np.uint64((value << 1) ^ (value >> 63))
     while rest > np.uint64(0x7F):
-        out[position] = np.uint8(rest & np.uint64(0x7F) | np.uint64(0x80))
+        store_byte(address, np.int64(rest & np.uint64(0x7F) | np.uint64(0x80)))  # type: ignore[arg-type]
         rest >>= np.uint64(7)
-        position += 1
-    out[position] = np.uint8(rest)
-    return position + 1
+        address += 1
+    store_byte(address, np.int64(rest))  # type: ignore[arg-type]
+    return address + 1
 
 
 @inlined
-def _is_null(column: Column, place: int) -> bool:
-    flags = column[2]
-    return flags.size != 0 and flags[place] == 0
+def _write_field(address: int, source: int, size: int) -> int:
+    """Write a length, -1 for null, and that many bytes; return the address after them."""
+    address = _write_varint(address, size)
+    if size > 0:
+        copy_bytes(address, source, size)
+        address += size
+    return address
 
 
 @inlined
-def _field_size(column: Column, place: int) -> int:
-    if _is_null(column, place):
-        return 1
-    size: int = column[0][place + 1] - column[0][place]
-    return _varint_size(size) + size
+def _size_of(offsets: _Int64s, flags: _Bytes, place: int) -> int:
+    """Return the bytes of one element, -1 for null."""
+    size: int = offsets[place + 1] - offsets[place]
+    return -1 if flags.size != 0 and flags[place] == 0 else size
 
 
 @inlined
-def _write_field(out: _Bytes, position: int, column: Column, place: int) -> int:
-    if _is_null(column, place):
-        out[position] = 1
-        return position + 1
-    start = column[0][place]
-    size: int = column[0][place + 1] - start
-    position = _write_varint(out, position, size)
-    copy_bytes(out, position, column[1], start, size)
-    return position + size
+def _field_size(offsets: _Int64s, flags: _Bytes, place: int) -> int:
+    size = _size_of(offsets, flags, place)
+    return _varint_size(size) + max(size, 0)
 
 
-@inlined
-def _headers_size(columns: Columns, row: int) -> int:
-    """Return the bytes of a record's headers, their count included, or -1 where a header has no key."""
-    lists, names, contents = columns[2], columns[3], columns[4]
-    if lists[0].size == 0 or _is_null(lists, row):
-        return 1
-    first, end = lists[0][row], lists[0][row + 1]
-    size = _varint_size(end - first)
-    for header in range(first, end):
-        if _is_null(names, header):
-            return -1
-        size += _field_size(names, header) + _field_size(contents, header)
-    return size
+@kernel(f"int64({INT64S}, {BYTES}, {INT64S}, int64[::1])")
+def add_field_sizes(offsets: _Int64s, flags: _Bytes, rows: _Int64s, bodies: _Int64s) -> int:
+    """Add to `bodies` what each record's key, or value, takes; return the place of a row outside the column, or -1.
+
+    Args:
+        offsets: (n + 1,) and `flags` (n,) or none, of the column.
+        rows: row numbers.
+        bodies: in and out, by place in `rows`.
+    """
+    for place in range(rows.size):
+        row = rows[place]
+        if row < 0 or row >= offsets.size - 1:
+            return place
+        bodies[place] += _field_size(offsets, flags, row)
+    return -1
 
 
-@inlined
-def _write_headers(out: _Bytes, position: int, columns: Columns, row: int) -> int:
-    lists, names, contents = columns[2], columns[3], columns[4]
-    if lists[0].size == 0 or _is_null(lists, row):
-        out[position] = 0
-        return position + 1
-    first, end = lists[0][row], lists[0][row + 1]
-    position = _write_varint(out, position, end - first)
-    for header in range(first, end):
-        position = _write_field(out, position, names, header)
-        position = _write_field(out, position, contents, header)
-    return position
+@kernel(f"int64({INT64S}, {BYTES}, {INT64S}, {BYTES}, {INT64S}, {BYTES}, {INT64S}, int64[::1])")
+def add_header_sizes(
+    list_offsets: _Int64s,
+    list_flags: _Bytes,
+    name_offsets: _Int64s,
+    name_flags: _Bytes,
+    content_offsets: _Int64s,
+    content_flags: _Bytes,
+    rows: _Int64s,
+    bodies: _Int64s,
+) -> int:
+    """Add to `bodies` what each record's headers take; return the place of a row with a header without key, or -1.
 
-
-@inlined
-def _row_failure(columns: Columns, row: int, previous_offset: int) -> int:
-    """Return why a row can't follow an offset in a log, or 0."""
-    timestamps, offsets = columns[5], columns[6]
-    if row < 0 or row >= timestamps.size:
-        return _ROW_RANGE
-    if offsets.size and (offsets[row] <= previous_offset or offsets[row] == _INT64_MAX):
-        return _OFFSET_ORDER
-    return 0
+    Args:
+        list_offsets: (n + 1,) and `list_flags` (n,) or none, of the header lists; `rows` are inside them.
+        name_offsets: of the header keys, and so on.
+        bodies: in and out, by place in `rows`; a header count of one byte is there already.
+    """
+    for place in range(rows.size):
+        row = rows[place]
+        if list_flags.size != 0 and list_flags[row] == 0:
+            continue
+        bodies[place] += _varint_size(list_offsets[row + 1] - list_offsets[row]) - 1
+        for header in range(list_offsets[row], list_offsets[row + 1]):
+            if name_flags.size != 0 and name_flags[header] == 0:
+                return place
+            bodies[place] += _field_size(name_offsets, name_flags, header)
+            bodies[place] += _field_size(content_offsets, content_flags, header)
+    return -1
 
 
 @inlined
 def _plan_batch(
-    columns: Columns,
     rows: _Int64s,
-    span: tuple[int, int],
-    limits: tuple[int, int],
+    bodies: _Int64s,
+    timestamps: _Int64s,
+    offsets: _Int64s,
+    place: int,
+    end: int,
+    limit_bytes: int,
     lengths: npt.NDArray[np.int32],
-    batch: _Int64s,
-    failed: _Int64s,
-) -> int:
-    """Plan the batch that starts at `span[0]`; return the place after it, or minus a failure."""
-    timestamps, offsets = columns[5], columns[6]
-    first, end = span
-    place, total, delta, previous_offset = first, _HEADER_BYTES, 0, batch[_LAST_DELTA]
-    base_timestamp = max_timestamp = base_offset = 0
+) -> tuple[int, int, int, int]:
+    """Plan the batch that starts at `place`: the place after it, its bytes, last offset delta and max timestamp."""
+    first, total, delta = place, _HEADER_BYTES, 0
+    base_timestamp = max_timestamp = timestamps[rows[first]]
+    base_offset = offsets[rows[first]] if offsets.size else first
+    delta_limit = min(_INT32_MAX, _INT64_MAX - 1 - max(base_offset, 0))
     while place < end:
-        row = failed[0] = rows[place]
-        failure = _row_failure(columns, row, previous_offset)
-        if failure:
-            return failure
-        offset, timestamp = offsets[row] if offsets.size else place, timestamps[row]
-        if place == first:
-            base_timestamp, max_timestamp, base_offset = timestamp, timestamp, offset
-        headers_size = _headers_size(columns, row)
-        if headers_size < 0:
-            return _HEADER_KEY
-        length = 1 + _field_size(columns[0], row) + _field_size(columns[1], row) + headers_size
-        length += _varint_size(timestamp - base_timestamp) + _varint_size(offset - base_offset)
+        row = rows[place]
+        timestamp, next_delta = timestamps[row], (offsets[row] if offsets.size else place) - base_offset
+        length = bodies[place] + _varint_size(timestamp - base_timestamp) + _varint_size(next_delta)
         size = _varint_size(length) + length
-        if place > first and (total + size > limits[0] or offset - base_offset > _INT32_MAX):
-            break
-        if total + size > limits[1]:
-            failed[1] = total + size
-            return _TOO_LARGE
+        if place > first and (total + size > limit_bytes or next_delta > delta_limit or next_delta <= delta):
+            break  # what can't follow here may open the next batch, which judges it
         total += size
-        delta, previous_offset = offset - base_offset, offset
+        delta = next_delta
         max_timestamp = max(max_timestamp, timestamp)
         lengths[place] = length
         place += 1
-    batch[_FIRST], batch[_COUNT], batch[_SIZE] = first, place - first, total
-    batch[_LAST_DELTA], batch[_MAX_TIMESTAMP] = delta, max_timestamp
-    return place
+    return place, total, delta, max_timestamp
 
 
 @kernel(
-    f"int64({_COLUMNS}, {INT64S}, {INT64S}, UniTuple(int64, 2), int32[::1], int64[:, ::1], int64[::1])",
+    f"int64({INT64S}, {INT64S}, {INT64S}, {INT64S}, {INT64S}, UniTuple(int64, 2), int32[::1], int64[:, ::1],"
+    " int64[::1])"
 )
 def plan_batches(
-    columns: Columns,
+    timestamps: _Int64s,
+    offsets: _Int64s,
     rows: _Int64s,
+    bodies: _Int64s,
     group_starts: _Int64s,
     limits: tuple[int, int],
     lengths: npt.NDArray[np.int32],
@@ -208,34 +210,59 @@ def plan_batches(
     """Fill `lengths` and `batches`; return how many batches there are, or minus a `PlanFailure`.
 
     Args:
-        columns: of n rows.
+        timestamps: (n,) and `offsets` (n,), or none where offsets are assigned.
         rows: row numbers, in record order within each group.
+        bodies: bytes of each record without its length and deltas, by place in `rows`.
         group_starts: (g + 1,) borders of the groups in `rows`.
         limits: uncompressed size at which a batch is closed, and the one that no record's batch may pass.
         lengths: out, each record's length field, by its place in `rows`.
-        batches: out, `BATCH_COLUMNS` wide, as long as `rows`.
+        batches: out, `BATCH_COLUMNS` wide, as long as the groups together.
         failed: out, (2,) on failure the row, and its batch's size.
     """
     planned = 0
     for group in range(group_starts.size - 1):
-        place, end = group_starts[group], group_starts[group + 1]
-        previous_offset = -1
+        place, end, next_offset = group_starts[group], group_starts[group + 1], 0
         while place < end:
-            batch = batches[planned]
-            batch[_GROUP] = group
-            batch[_LAST_DELTA] = previous_offset
-            place = _plan_batch(columns, rows, (place, end), limits, lengths, batch, failed)
-            if place < 0:
-                return place
-            if columns[6].size:
-                previous_offset = columns[6][rows[place - 1]]
+            first = place
+            failed[0] = rows[first]
+            if offsets.size and not next_offset <= offsets[rows[first]] < _INT64_MAX:
+                return _OFFSET_ORDER
+            place, total, delta, max_timestamp = _plan_batch(
+                rows, bodies, timestamps, offsets, first, end, limits[0], lengths
+            )
+            if total > limits[1]:
+                failed[1] = total
+                return _TOO_LARGE
+            next_offset = offsets[rows[first]] + delta + 1 if offsets.size else 0
+            batches[planned, _FIRST], batches[planned, _COUNT], batches[planned, _SIZE] = first, place - first, total
+            batches[planned, _GROUP], batches[planned, _LAST_DELTA] = group, delta
+            batches[planned, _MAX_TIMESTAMP] = max_timestamp
             planned += 1
     return planned
 
 
-@kernel(f"void({_COLUMNS}, {INT64S}, int32[::1], int64[:, ::1], {INT64S}, uint8[::1])")
+@kernel(
+    f"void({_COLUMN}, {_COLUMN}, {_COLUMN}, {_COLUMN}, {_COLUMN}, {INT64S}, {INT64S}, {INT64S}, int32[::1],"
+    f" int64[:, ::1], {INT64S}, uint8[::1])"
+)
 def write_records(
-    columns: Columns,
+    key_offsets: _Int64s,
+    key_data: _Bytes,
+    key_flags: _Bytes,
+    value_offsets: _Int64s,
+    value_data: _Bytes,
+    value_flags: _Bytes,
+    list_offsets: _Int64s,
+    _list_data: _Bytes,
+    list_flags: _Bytes,
+    name_offsets: _Int64s,
+    name_data: _Bytes,
+    name_flags: _Bytes,
+    content_offsets: _Int64s,
+    content_data: _Bytes,
+    content_flags: _Bytes,
+    timestamps: _Int64s,
+    offsets: _Int64s,
     rows: _Int64s,
     lengths: npt.NDArray[np.int32],
     batches: npt.NDArray[np.int64],
@@ -244,23 +271,38 @@ def write_records(
 ) -> None:
     """Write each planned batch's records to its place in `out`.
 
+    The columns come one by one, not as tuples: taking an array out of a tuple counts references at every use, which
+    costs more than writing the record.
+
     Args:
-        columns: as `plan_batches` saw them; `rows`, `lengths` and `batches` too.
+        rows: and `lengths`, as the plan saw and left them.
+        batches: (b, BATCH_COLUMNS) of the plan.
         section_starts: (b,) where each batch's first record goes.
         out: with room for every section.
     """
-    timestamps, offsets = columns[5], columns[6]
+    out_start, key_start, value_start = address_of(out), address_of(key_data), address_of(value_data)
+    name_start, content_start = address_of(name_data), address_of(content_data)
     for batch in range(batches.shape[0]):
-        first = batches[batch, _FIRST]
-        position = section_starts[batch]
+        first, address = batches[batch, _FIRST], out_start + section_starts[batch]
         base_timestamp = timestamps[rows[first]]
         base_offset = offsets[rows[first]] if offsets.size else first
         for place in range(first, first + batches[batch, _COUNT]):
             row = rows[place]
-            position = _write_varint(out, position, lengths[place])
-            out[position] = 0
-            position = _write_varint(out, position + 1, timestamps[row] - base_timestamp)
-            position = _write_varint(out, position, (offsets[row] if offsets.size else place) - base_offset)
-            position = _write_field(out, position, columns[0], row)
-            position = _write_field(out, position, columns[1], row)
-            position = _write_headers(out, position, columns, row)
+            address = _write_varint(address, lengths[place])
+            store_byte(address, 0)
+            address = _write_varint(address + 1, timestamps[row] - base_timestamp)
+            address = _write_varint(address, (offsets[row] if offsets.size else place) - base_offset)
+            size = _size_of(key_offsets, key_flags, row)
+            address = _write_field(address, key_start + key_offsets[row], size)
+            size = _size_of(value_offsets, value_flags, row)
+            address = _write_field(address, value_start + value_offsets[row], size)
+            header = header_end = 0
+            if list_offsets.size != 0 and (list_flags.size == 0 or list_flags[row] != 0):
+                header, header_end = list_offsets[row], list_offsets[row + 1]
+            address = _write_varint(address, header_end - header)
+            while header < header_end:
+                size = _size_of(name_offsets, name_flags, header)
+                address = _write_field(address, name_start + name_offsets[header], size)
+                size = _size_of(content_offsets, content_flags, header)
+                address = _write_field(address, content_start + content_offsets[header], size)
+                header += 1

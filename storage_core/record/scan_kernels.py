@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_core.kernels import kernel
-from storage_core.record.byte_copy import BYTES, INT64S, copy_bytes
+from storage_core.record.kernel_memory import BYTES, INT64S, address_of, copy_bytes
 
 __all__ = ["MIN_BATCH_BYTES", "gather_headers", "walk_batches"]
 
@@ -62,9 +62,8 @@ def walk_batches(source: _Bytes, start: int, end: int, positions: _Int64s, stopp
 @kernel(f"void({BYTES}, {INT64S}, uint8[:, ::1])")
 def gather_headers(source: _Bytes, positions: _Int64s, headers: npt.NDArray[np.uint8]) -> None:
     """Copy 61 bytes from each position into a row of `headers`; beyond the end of `source` there are zeros."""
-    flat = headers.reshape(headers.size)
+    start, target = address_of(source), address_of(headers)
     for place in range(positions.size):
-        at = place * _HEADER_BYTES
         size = min(_HEADER_BYTES, source.size - positions[place])
-        copy_bytes(flat, at, source, positions[place], size)
-        flat[at + size : at + _HEADER_BYTES] = 0
+        copy_bytes(target + place * _HEADER_BYTES, start + positions[place], size)
+        headers[place, size:] = 0
