@@ -9,7 +9,7 @@ Source: Kafka UnifiedLog.read, LogSegment.read, LocalLog.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,8 @@ from storage_core.record.batch_scan import BatchScan
 __all__ = ["LogReader"]
 
 _RELISTINGS: Final = 3
+
+_Found = tuple[int, int] | None
 
 
 class LogReader:
@@ -72,6 +74,7 @@ class LogReader:
             OffsetOutOfRangeError: `start_offset` is outside log start and log end.
             CorruptBatchError: while iterating: damage; the records before it were yielded.
             CorruptFileError: while iterating: the files end before `log_end_offset`.
+            OffsetOutOfRangeError: while iterating, too: retention removed what was to be read.
         """
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise OffsetOutOfRangeError(
@@ -86,11 +89,25 @@ class LogReader:
         Timestamps may go back and forth; the record is not always the one closest in time. Transaction markers count,
         as in Kafka. None if every record is earlier.
         """
-        return first_record_at(self._segments(), timestamp_ms, self.log_start_offset, self.log_end_offset)
+        return self._look_up(lambda found: first_record_at(found, timestamp_ms, *self._range))
 
     def offset_of_max_timestamp(self) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the record with the largest timestamp, the first of several, or None."""
-        return latest_record(self._segments(), self.log_start_offset, self.log_end_offset)
+        return self._look_up(lambda found: latest_record(found, *self._range))
+
+    @property
+    def _range(self) -> tuple[int, int]:
+        return self.log_start_offset, self.log_end_offset
+
+    def _look_up(self, look: Callable[[list[SegmentFiles]], _Found]) -> _Found:
+        """Look at the segments; again if a cleaner merged some of them meanwhile."""
+        for _ in range(_RELISTINGS):
+            try:
+                return look(self._segments())
+            except StorageError as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
+        return look(self._segments())
 
     def _segments(self) -> list[SegmentFiles]:
         """The segments that may hold committed records."""
@@ -102,8 +119,7 @@ class LogReader:
         A cleaner may merge a listed segment into the one before it while that one is read. The next segment is then
         gone under its name, and the directory is listed again.
         """
-        segments, relistings = self._segments(), 0
-        number = floor_segment(segments, offset) or 0
+        segments, number, relistings = *self._segments_from(offset), 0
         while offset < self.log_end_offset:
             if number == len(segments):
                 self._check_complete(offset)
@@ -113,14 +129,28 @@ class LogReader:
             except StorageError as error:
                 if not isinstance(error.__cause__, FileNotFoundError) or relistings == _RELISTINGS:
                     raise
-                segments, relistings = self._segments(), relistings + 1
-                number = floor_segment(segments, offset) or 0
+                segments, number, relistings = *self._segments_from(offset), relistings + 1
                 continue
             with reader:
                 segment = _SegmentRecords(reader, offset, self.log_end_offset)
                 yield from segment.read(is_last=number == len(segments) - 1)
                 offset = segment.next_offset
             number += 1
+
+    def _segments_from(self, offset: int) -> tuple[list[SegmentFiles], int]:
+        """Return the segments and the number of the one to start with.
+
+        Raises:
+            OffsetOutOfRangeError: the first segment starts behind the offset: retention removed it, or it was lost.
+        """
+        segments = self._segments()
+        number = floor_segment(segments, offset)
+        if number is None and segments and offset < self.log_end_offset:
+            first = segments[0].base_offset
+            raise OffsetOutOfRangeError(
+                f"offset {offset} is gone, the first segment starts at {first}: log={self.directory}"
+            )
+        return segments, number or 0
 
     def _check_complete(self, next_offset: int) -> None:
         """Refuse an early end, unless a segment follows: cleaning may have emptied the end of the one before it."""

@@ -159,6 +159,15 @@ def test_read_when_committed_records_are_gone_then_refused(log: WrittenLog) -> N
         _offsets(LogReader(log.directory, log_end_offset=154), 100)
 
 
+def test_read_when_first_segment_is_gone_then_refused(log: WrittenLog) -> None:
+    """Records that should be there and are not are never passed over."""
+    reader = LogReader(log.directory)
+    (log.directory / "00000000000000000100.log").unlink()
+
+    with pytest.raises(OffsetOutOfRangeError, match="offset 100 is gone, the first segment starts at 118"):
+        _offsets(reader, 100)
+
+
 def test_read_when_last_batch_before_an_empty_active_segment_was_cleaned_away_then_complete(tmp_path: Path) -> None:
     """Cleaning may empty the end of a closed segment; the active one then starts at the log's end."""
     log = write_log(tmp_path / "t-0", [[Batch([1, 2])], []])
