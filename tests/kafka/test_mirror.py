@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from storage_core.log.log_reader import LogReader
 from tests.kafka.broker import KafkaBroker, TopicSpec
 from tests.kafka.consumed import CREATE_TIME, Consumed, Log, read_with_confluent, read_with_kafka_python
 from tests.kafka.foreign import ForeignTopic, foreign_topics, mount
 from tests.kafka.judge import judge_directory
+from tests.kafka.ours import read_log
 from tests.kafka.produced import ProducedRecord, produce_in_transactions, produce_with_confluent
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 _TRANSACTIONS, _COMPACTED, _APPEND_TIME = "gaps.transactions", "gaps.compacted", "gaps.append-time"
 _SOURCES = dict.fromkeys((_TRANSACTIONS, _COMPACTED, _APPEND_TIME), 2)
+_ROOT = Path(__file__).resolve().parents[2]
 _START_MS = 1_700_000_000_000
 _KEYS = 7
 _SPARK_TIMEOUT_S = 300
@@ -84,6 +85,7 @@ def mirror(broker: KafkaBroker, source: _Logs, tmp_path_factory: pytest.TempPath
     path.write_text(yaml.safe_dump(settings))
     done = subprocess.run(
         [sys.executable, "-m", "pipeline", "stream", "--config", str(path)],
+        cwd=_ROOT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -103,7 +105,7 @@ def test_source_when_it_is_read_then_has_gaps(source: _Logs) -> None:
 
 def test_log_reader_when_a_topic_was_mirrored_then_reads_the_same_records(source: _Logs, mirror: Path) -> None:
     """Our reader finds the offsets, timestamps, keys, values and headers that the source's consumer saw."""
-    found = {(topic, number): _read_log(mirror / f"{topic}-{number}") for topic, number in source}
+    found = {(topic, number): read_log(mirror / f"{topic}-{number}") for topic, number in source}
 
     assert found == {log: _as_mirrored(records) for log, records in source.items()}
 
@@ -158,19 +160,3 @@ def _await_compaction(broker: KafkaBroker) -> None:
         time.sleep(0.3)
         logs = read_with_confluent(broker.bootstrap, {_COMPACTED: 2})
         counts.append(sum(map(len, logs.values())))
-
-
-def _read_log(directory: Path) -> list[Consumed]:
-    reader = LogReader(directory)
-    return [
-        Consumed(
-            row["offset"],
-            row["timestamp"],
-            row["timestamp_type"],
-            row["key"],
-            row["value"],
-            tuple((header["key"], header["value"]) for header in row["headers"]),
-        )
-        for batch in reader.read(reader.log_start_offset)
-        for row in batch.to_pylist()
-    ]
