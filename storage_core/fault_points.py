@@ -3,7 +3,7 @@
 Every write path calls `reach` between two steps that touch the disk. With the environment variable
 `SPARKLOG_FAULT_POINT=<name>` the process that gets there is killed; `<name>:<n>` waits for its n-th visit. On an
 executor `SPARKLOG_FAULT_PID` names the driver, which is killed as well. `SPARKLOG_FAULT_SIGNAL=STOP` stops the process
-instead, once, as a machine that is suspended: it goes on when it is told to. Unset, a visit costs one dictionary lookup.
+instead, once, like a machine that is suspended: it goes on when it is told to. Unset, a visit costs one look-up.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""A store without Spark: splits of Arrow rows staged in this process by the code that executors run, and a look at the files.
+"""A store without Spark: Arrow rows staged in this process by the code that executors run, and a look at the files.
 
 What is read back here is read by the record format alone: neither ledger nor index is trusted with it.
 """

@@ -1,8 +1,8 @@
 """Starts the job, lets it die, starts it again."""
 
+import contextlib
 import multiprocessing
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -68,6 +68,8 @@ class SparkJob:
     """The job as a Spark stream, in a session of its own: whatever it starts dies with it."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
+        self._ready = folder / "ready"
+        self._ready.unlink(missing_ok=True)
         self._log = (folder / "job.log").open("ab")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.kill.job", str(folder)],
@@ -87,24 +89,17 @@ class SparkJob:
             self._clean_up()
 
     def kill_after(self, seconds: float) -> int:
-        """Kill driver, JVM and workers at once after so many seconds, unless the job ends before."""
-        try:
+        """Kill driver, JVM and workers so many seconds after Spark is up, unless the job ends before."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while not self._ready.exists() and self._process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            pass
         self._clean_up()
         return self._process.wait()
 
     def _clean_up(self) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait()
         self._log.close()
-
-
-def random_moments(seed: int, rounds: int, longest_s: float) -> list[float]:
-    """Return when to kill, in seconds after the start."""
-    generator = random.Random(seed)
-    return [generator.uniform(0, longest_s) for _ in range(rounds)]

@@ -1,21 +1,18 @@
 """Killed at a named step and started again, a job leaves exactly its input."""
 
-import os
-import tempfile
-from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
 
 from storage_core.fault_points import FAULT_POINTS
-from tests.kill.harness import SparkJob, finish_direct, fork_server
-from tests.kill.records import problems_of, read_input, write_input
+from tests.kill.harness import finish_direct
+from tests.kill.records import problems_of, read_input
 
 pytestmark = pytest.mark.kill
 
 _UNDO = ("undo.deleted", "undo.cut")
-_STEPS = [point for point in FAULT_POINTS if point not in _UNDO]
+_FIRST = [point for point in FAULT_POINTS if point not in _UNDO]
 _LATER = (
     "stage.started:3",
     "stage.written:4",
@@ -40,33 +37,39 @@ _LATER = (
     "clean.derived:2",
     "clean.staging:3",
 )
-_IS_LONG = bool(os.environ.get("SPARKLOG_KILL_ROUNDS"))
-_SPARK_STEPS = _STEPS if _IS_LONG else ("stage.written:2", "commit.written:2")
 
 
-@pytest.fixture(scope="module")
-def context() -> ForkServerContext:
-    return fork_server()
-
-
-@pytest.fixture
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The job's folder, in memory where that is possible: a killed process leaves what it wrote with or without fsync."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        memory = tmp_path_factory.mktemp("kill")
-    with tempfile.TemporaryDirectory(prefix="sparklog-kill-", dir=memory) as path:
-        write_input(Path(path) / "input")
-        yield Path(path)
-
-
-@pytest.mark.parametrize("point", [*_STEPS, *_LATER])
+@pytest.mark.parametrize("step", [*_FIRST, *_LATER])
 def test_job_when_killed_at_a_step_then_its_second_run_completes_the_log(
-    context: ForkServerContext, folder: Path, point: str
+    context: ForkServerContext, folder: Path, step: str
 ) -> None:
     """Whatever step is the last one, the next start undoes or completes it, and no record is lost or there twice."""
-    assert finish_direct(context, folder, SPARKLOG_FAULT_POINT=point) == -9
+    assert finish_direct(context, folder, SPARKLOG_FAULT_POINT=step) == -9
 
-    assert finish_direct(context, folder) == 0, (folder / "error.txt").read_text()
+    assert finish_direct(context, folder) == 0
+
+    assert problems_of(folder / "store", read_input(folder / "input")) == []
+
+
+@pytest.mark.parametrize("step", [f"{name}:{visit}" for name in _UNDO for visit in (1, 2, 4)])
+def test_job_when_killed_while_it_undoes_a_kill_then_its_third_run_completes_the_log(
+    context: ForkServerContext, folder: Path, step: str
+) -> None:
+    """Undoing can itself be undone: a start that dies half way leaves the next one enough to see."""
+    assert finish_direct(context, folder, SPARKLOG_FAULT_POINT="place.synced:2") == -9
+    assert finish_direct(context, folder, SPARKLOG_FAULT_POINT=step) == -9
+
+    assert finish_direct(context, folder) == 0
+
+    assert problems_of(folder / "store", read_input(folder / "input")) == []
+
+
+def test_job_when_killed_again_and_again_then_still_gets_there(context: ForkServerContext, folder: Path) -> None:
+    """Every run may die at another step: the log grows by what was committed and by nothing else."""
+    steps = ("place.published:3", "commit.written:1", "place.copied:2", "clean.staging:1", "commit.quarantined:1")
+    for step in steps:
+        assert finish_direct(context, folder, SPARKLOG_FAULT_POINT=step) == -9
+
+    assert finish_direct(context, folder) == 0
 
     assert problems_of(folder / "store", read_input(folder / "input")) == []
