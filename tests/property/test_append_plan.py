@@ -68,7 +68,7 @@ _BATCH = st.tuples(st.integers(61, 300), st.integers(0, 50), st.integers(-1, 100
 def test_plan_appends_matches_a_plain_log_segment(
     limits: dict[str, int], batches: list[tuple[int, int, int]], cut: int
 ) -> None:
-    """Offsets, segments, positions and index entries are those of one append after the other, over two micro-batches."""
+    """Offsets, segments, positions and index entries are those of single appends, over two micro-batches."""
     segments = [_Segment(0)]
     expected, next_offset = [], 0
     for size, delta, timestamp in batches:
