@@ -1,0 +1,224 @@
+"""`sparklog stream` as a process of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sink.writer_lock import WriterLock
+from storage_core.log.log_reader import LogReader
+
+pytestmark = pytest.mark.spark
+
+_ROOT = Path(__file__).resolve().parents[2]
+_TIMEOUT_S = 240
+_JVM = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def _settings(folder: Path, **changes: object) -> Path:
+    settings: dict[str, object] = {
+        "store": "store",
+        "checkpoint": "checkpoint",
+        "source": {"format": "text", "path": "data", "options": {"maxFilesPerTrigger": 1}},
+        "records": {"topic": "'t'", "value": "value"},
+        "trigger": {"available_now": True},
+        "topics": {"t": {"partitions": 1}},
+        "spark": _JVM,
+    }
+    path = folder / "settings.yaml"
+    path.write_text(yaml.safe_dump(settings | changes))
+    return path
+
+
+def _environment() -> Mapping[str, str]:
+    scripts = str(Path(sys.executable).parent)
+    return {**os.environ, "PYTHONPATH": str(_ROOT), "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+
+
+def _run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+
+
+def _sparklog(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return _run(folder, sys.executable, "-m", "pipeline", *arguments)
+
+
+def _values(folder: Path) -> list[bytes]:
+    batches = LogReader(folder / "store" / "logs" / "t-0").read(0)
+    return [value for batch in batches for value in batch.column("value").to_pylist()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with two files of three lines each to stream."""
+    (tmp_path / "data").mkdir()
+    for number, name in enumerate(("a", "b")):
+        (tmp_path / "data" / name).write_text("".join(f"{name}{line}\n" for line in range(3)))
+        os.utime(tmp_path / "data" / name, (1_000 + number, 1_000 + number))
+    return tmp_path
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator["_RunningStream"]:
+    """A job over an endless source that has committed its first records."""
+    config = _settings(
+        tmp_path,
+        source={"format": "rate", "options": {"rowsPerSecond": 50}},
+        records={"topic": "'t'", "value": "cast(value as string)"},
+        trigger={"processing_time": "100 milliseconds"},
+    )
+    job = _RunningStream(tmp_path, config)
+    try:
+        job.await_line(r"batch \d+: [1-9]")
+        yield job
+    finally:
+        job.kill()
+
+
+class _RunningStream:
+    def __init__(self, folder: Path, config: Path) -> None:
+        self.folder = folder
+        self.lines: list[str] = []
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "pipeline", "stream", "--config", str(config)],
+            cwd=folder,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._watchdog = threading.Timer(_TIMEOUT_S, self._process.kill)
+        self._watchdog.start()
+
+    def await_line(self, pattern: str) -> str:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self.lines.append(line.rstrip())
+            if re.search(pattern, line):
+                return line
+        raise AssertionError(f"no line {pattern!r} in {self.lines}")
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        assert self._process.stderr is not None
+        self.lines += [line.rstrip() for line in self._process.stderr]
+        return self._process.wait()
+
+    def kill(self) -> None:
+        self._watchdog.cancel()
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stream_when_asked_to_stop_then_finishes_its_micro_batch(
+    running: _RunningStream, number: signal.Signals
+) -> None:
+    """A signal ends the job in good order: exit code 0, no trace, the lock free, staging empty, offsets dense."""
+    running.send(number)
+
+    assert running.wait() == 0
+    output = "\n".join(running.lines)
+    assert f"{number.name}: stopping after the running micro-batch" in output
+    assert re.search(r"^stopped: [1-9][\d,]* records in \d+ micro-batches$", running.lines[-1])
+    assert "Traceback" not in output
+    assert "\tat " not in output
+    WriterLock.acquire(running.folder / "store" / "writer.lock").release()
+    assert not list((running.folder / "store").glob("staging/**/*"))
+    values = [int(value) for value in _values(running.folder)]
+    assert sorted(values) == list(range(len(values)))
+
+
+def test_stream_when_store_is_locked_then_refused_at_once(tmp_path: Path) -> None:
+    """A second writer ends with one line, before it starts Spark."""
+    _settings(tmp_path)
+    (tmp_path / "store").mkdir()
+    lock = WriterLock.acquire(tmp_path / "store" / "writer.lock")
+    try:
+        done = _sparklog(tmp_path, "stream", "--config", "settings.yaml")
+    finally:
+        lock.release()
+
+    assert done.returncode == 1
+    assert re.fullmatch(rf"error: another writer holds the store: .*{os.getpid()}.*\n", done.stderr)
+
+
+def test_stream_when_lock_is_taken_by_force_then_the_first_one_stops(running: _RunningStream) -> None:
+    """A store may be taken from a writer that can't be stopped; it notices and fails."""
+    settings = yaml.safe_load((running.folder / "settings.yaml").read_text())
+    (running.folder / "settings.yaml").write_text(yaml.safe_dump(settings | {"checkpoint": "other"}))
+    done = _sparklog(running.folder, "stream", "--config", "settings.yaml", "--available-now", "--take-lock-by-force")
+
+    assert done.returncode == 0, done.stderr
+    assert running.wait() == 1
+    assert "error: another writer took the store by force" in running.lines[-1]
+
+
+def test_stream_when_run_under_spark_submit_then_same_result(folder: Path) -> None:
+    """The same file runs under plain spark-submit, from any folder, with the master given there."""
+    _settings(folder)
+    submit = ("spark-submit", "--master", "local[1]", "--conf", "spark.ui.enabled=false")
+
+    done = _run(folder, *submit, str(_ROOT / "pipeline" / "__main__.py"), "stream", "--config", "settings.yaml")
+
+    assert done.returncode == 0, done.stderr
+    assert "done: 6 records in 2 micro-batches" in done.stdout  # where spark-submit puts a program's stderr
+    assert _values(folder) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]
+
+
+def test_stream_when_file_has_problems_then_exit_code_2_and_one_line(tmp_path: Path) -> None:
+    """Wrong settings are told in one line without waiting for Spark."""
+    _settings(tmp_path, sorce=1, trigger=5)
+
+    done = _sparklog(tmp_path, "stream", "--config", "settings.yaml", "--set", "topics.t.segment.bytes=1")
+
+    assert done.returncode == 2
+    assert re.fullmatch(r"error: settings\.yaml: .*\n", done.stderr)
+    for part in ("sorce: unknown key", "trigger: 5 is not a mapping", "topics.t: segment.bytes=1 is outside"):
+        assert part in done.stderr
+
+
+def test_stream_when_a_row_is_invalid_then_exit_code_1_and_one_line(folder: Path) -> None:
+    """A failed micro-batch is told in one line, with neither Java's nor Python's trace."""
+    _settings(folder)
+
+    done = _sparklog(folder, "stream", "--config", "settings.yaml", "--set", "records.partition=7")
+
+    assert done.returncode == 1
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("WARNING: Using incubator modules")]
+    assert len(errors) == 1
+    assert errors[0].startswith("error: invalid row: column 'partition'")
+    assert not _values(folder)
+
+
+def test_stream_when_used_wrongly_then_exit_code_2(tmp_path: Path) -> None:
+    """An unknown option, or none where one is required, is wrong use."""
+    assert _sparklog(tmp_path, "stream").returncode == 2
+    assert _sparklog(tmp_path, "stream", "--config", "x", "--what").returncode == 2
+    assert _sparklog(tmp_path, "strem").returncode == 2
