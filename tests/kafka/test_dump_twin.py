@@ -3,6 +3,7 @@
 import io
 import shutil
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -26,13 +27,10 @@ def _theirs(toolbox: KafkaToolbox, files: list[Path], options: dict[str, bool | 
 
 def _without_false_alarm(text: str) -> str:
     """Drop `-1 is followed by N`, which the tool prints for any first record that is not offset 0."""
+    title = "Non-consecutive offsets in "
     lines = [line for line in text.splitlines(keepends=True) if not line.startswith("  -1 is followed by ")]
-    titles = ("Non-consecutive offsets in ",)
-    kept = [
-        line
-        for line, following in zip(lines, [*lines[1:], ""], strict=True)
-        if not line.startswith(titles) or following.startswith("  ")
-    ]
+    followed = pairwise([*lines, ""])
+    kept = [line for line, following in followed if not line.startswith(title) or following.startswith("  ")]
     return "".join(kept)
 
 
@@ -60,7 +58,7 @@ def log(tmp_path: Path) -> Path:
     ],
     ids=lambda options: "-".join(options) or "plain",
 )
-@pytest.mark.parametrize("case", ["v2-segments", "v2-compact-after", "v2-headers", "v2-transactional"])
+@pytest.mark.parametrize("case", ["v2-compact-after", "v2-transactional"])
 def test_dump_log_when_option_given_then_prints_what_kafka_prints(
     toolbox: KafkaToolbox, case: str, options: dict[str, bool | int]
 ) -> None:
@@ -85,6 +83,8 @@ def _tear_tail(log: Path) -> None:
 def _drop_batch(log: Path) -> None:
     data = (log / _LOG).read_bytes()
     (log / _LOG).write_bytes(data[:134] + data[268:])
+    for name in (_INDEX, _TIMES):
+        (log / name).write_bytes(b"")  # Kafka's tool ends with an exception at a position where no batch is
 
 
 def _change_entries(log: Path) -> None:
