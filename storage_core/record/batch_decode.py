@@ -269,7 +269,9 @@ def _headers(source: _Bytes, starts: _Int64s, offsets: _Int32s) -> pa.Array:
 
 def _text(names: pa.Array) -> pa.Array:
     """Return header keys as text; bytes that are not UTF-8 become U+FFFD, as in Kafka's consumer."""
+    text = pa.Array.from_buffers(pa.string(), len(names), names.buffers())
     try:
-        return names.cast(pa.string())
+        text.validate(full=True)
     except pa.ArrowInvalid:
         return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
+    return text

@@ -101,15 +101,8 @@ def _write_field(address: int, source: int, size: int) -> int:
 
 
 @inlined
-def _size_of(offsets: _Int64s, flags: _Bytes, place: int) -> int:
-    """Return the bytes of one element, -1 for null."""
-    size: int = offsets[place + 1] - offsets[place]
-    return -1 if flags.size != 0 and flags[place] == 0 else size
-
-
-@inlined
-def _field_size(offsets: _Int64s, flags: _Bytes, place: int) -> int:
-    size = _size_of(offsets, flags, place)
+def _field_size(size: int) -> int:
+    """Return what a field of `size` bytes takes with its length; -1 is null."""
     return _varint_size(size) + max(size, 0)
 
 
@@ -126,7 +119,10 @@ def add_field_sizes(offsets: _Int64s, flags: _Bytes, rows: _Int64s, bodies: _Int
         row = rows[place]
         if row < 0 or row >= offsets.size - 1:
             return place
-        bodies[place] += _field_size(offsets, flags, row)
+        size = offsets[row + 1] - offsets[row]
+        if flags.size != 0 and flags[row] == 0:
+            size = -1
+        bodies[place] += _field_size(size)
     return -1
 
 
@@ -152,12 +148,17 @@ def add_header_sizes(
         row = rows[place]
         if list_flags.size != 0 and list_flags[row] == 0:
             continue
-        bodies[place] += _varint_size(list_offsets[row + 1] - list_offsets[row]) - 1
-        for header in range(list_offsets[row], list_offsets[row + 1]):
+        first, end = list_offsets[row], list_offsets[row + 1]
+        body = _varint_size(end - first) - 1
+        for header in range(first, end):
             if name_flags.size != 0 and name_flags[header] == 0:
                 return place
-            bodies[place] += _field_size(name_offsets, name_flags, header)
-            bodies[place] += _field_size(content_offsets, content_flags, header)
+            body += _field_size(name_offsets[header + 1] - name_offsets[header])
+            size = content_offsets[header + 1] - content_offsets[header]
+            if content_flags.size != 0 and content_flags[header] == 0:
+                size = -1
+            body += _field_size(size)
+        bodies[place] += body
     return -1
 
 
@@ -257,7 +258,7 @@ def write_records(
     list_flags: _Bytes,
     name_offsets: _Int64s,
     name_data: _Bytes,
-    name_flags: _Bytes,
+    _name_flags: _Bytes,
     content_offsets: _Int64s,
     content_data: _Bytes,
     content_flags: _Bytes,
@@ -292,17 +293,23 @@ def write_records(
             store_byte(address, 0)
             address = _write_varint(address + 1, timestamps[row] - base_timestamp)
             address = _write_varint(address, (offsets[row] if offsets.size else place) - base_offset)
-            size = _size_of(key_offsets, key_flags, row)
+            size = key_offsets[row + 1] - key_offsets[row]
+            if key_flags.size != 0 and key_flags[row] == 0:
+                size = -1
             address = _write_field(address, key_start + key_offsets[row], size)
-            size = _size_of(value_offsets, value_flags, row)
+            size = value_offsets[row + 1] - value_offsets[row]
+            if value_flags.size != 0 and value_flags[row] == 0:
+                size = -1
             address = _write_field(address, value_start + value_offsets[row], size)
             header = header_end = 0
             if list_offsets.size != 0 and (list_flags.size == 0 or list_flags[row] != 0):
                 header, header_end = list_offsets[row], list_offsets[row + 1]
             address = _write_varint(address, header_end - header)
             while header < header_end:
-                size = _size_of(name_offsets, name_flags, header)
+                size = name_offsets[header + 1] - name_offsets[header]
                 address = _write_field(address, name_start + name_offsets[header], size)
-                size = _size_of(content_offsets, content_flags, header)
+                size = content_offsets[header + 1] - content_offsets[header]
+                if content_flags.size != 0 and content_flags[header] == 0:
+                    size = -1
                 address = _write_field(address, content_start + content_offsets[header], size)
                 header += 1

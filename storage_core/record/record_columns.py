@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from storage_core.errors import InvalidRecordError
 from storage_core.record.schema import NO_TIMESTAMP
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RecordColumns", "kernel_columns"]
 
+_TO_MS: Final = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 _NO_BYTES: Final = np.empty(0, np.uint8)
 _NO_INT64S: Final = np.empty(0, np.int64)
 _NO_COLUMN: Final = (_NO_INT64S, _NO_BYTES, _NO_BYTES)
@@ -96,17 +96,23 @@ def _int64s(name: str, array: pa.Array) -> npt.NDArray[np.int64]:
     if array.null_count:
         row = int(np.argmin(_flags(array)))
         raise InvalidRecordError(f"column {name!r} is null row={row}")
-    return np.asarray(array.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
+    if array.type != pa.int64():
+        array = array.cast(pa.int64())  # costs the import of pyarrow.compute
+    return np.asarray(array.to_numpy(zero_copy_only=False), np.int64)
 
 
 def _timestamps(array: pa.Array | pa.ChunkedArray | None, count: int) -> npt.NDArray[np.int64]:
     if array is None or pa.types.is_null(array.type):
         return np.full(count, NO_TIMESTAMP, np.int64)
-    flat = _flat(array)
+    flat, factor, divisor = _flat(array), 1, 1
+    flags = _flags(flat)
     if pa.types.is_timestamp(flat.type):
-        flat = flat.cast(pa.timestamp("ms", flat.type.tz), safe=False)
-    flat = flat.cast(pa.int64())
-    return _int64s("timestamp", pc.fill_null(flat, NO_TIMESTAMP) if flat.null_count else flat)
+        factor, divisor = _TO_MS[flat.type.unit]
+        flat = flat.view(pa.int64())
+    times = _int64s("timestamp", flat.fill_null(0) if flags.size else flat)
+    if (factor, divisor) != (1, 1):
+        times = times * factor // divisor  # rounds down, before 1970 too
+    return np.where(flags == 0, NO_TIMESTAMP, times) if flags.size else times
 
 
 def _flags(array: pa.Array) -> npt.NDArray[np.uint8]:

@@ -83,10 +83,20 @@ def test_columns_when_every_value_is_null_without_type_then_tombstones() -> None
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_columns_when_timestamp_is_arrows_then_milliseconds(unit: str) -> None:
     """A timestamp of any unit becomes ms, rounded down; null becomes -1."""
-    times = pa.array([1_700_000_000, None], pa.timestamp("s", "UTC")).cast(pa.timestamp(unit, "UTC"))
-    columns = RecordColumns.from_arrow({"value": pa.array([b"", b""]), "timestamp": times})
+    times = pa.array([0, 1_700_000_000, None, -7], pa.timestamp("s", "UTC")).cast(pa.timestamp(unit, "UTC")).slice(1)
+    columns = RecordColumns.from_arrow({"value": pa.array([b""] * 3), "timestamp": times})
 
-    assert columns.timestamp.tolist() == [1_700_000_000_000, -1]
+    assert columns.timestamp.tolist() == [1_700_000_000_000, -1, -7000]
+
+
+def test_columns_when_timestamp_has_fractions_then_rounded_down_before_1970_too() -> None:
+    """A microsecond before the epoch is in millisecond -1; int64 is taken as ms, null is -1."""
+    times = pa.array([-1, 1999], pa.timestamp("us"))
+    values = pa.array([b"", b""])
+
+    assert RecordColumns.from_arrow({"value": values, "timestamp": times}).timestamp.tolist() == [-1, 1]
+    plain = pa.chunked_array([pa.array([5]), pa.array([None], pa.int64())])
+    assert RecordColumns.from_arrow({"value": values, "timestamp": plain}).timestamp.tolist() == [5, -1]
 
 
 def test_columns_when_header_keys_are_binary_text_then_text() -> None:
