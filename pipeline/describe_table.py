@@ -1,0 +1,47 @@
+"""The table that `sparklog describe` prints for people."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.tools import iso_time
+
+__all__ = ["print_description"]
+
+_WIDE = 160
+
+
+def print_description(described: Mapping[str, Any], *, with_segments: bool) -> None:
+    """Print one row per log, with its segments below if asked for, and a line of totals."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDE)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("log", no_wrap=True)
+    for name in ("start", "end", "segments", "bytes", "index bytes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("max timestamp", no_wrap=True)
+    for log in described["logs"]:
+        _add(table, log["log"], log["log_start_offset"], log["log_end_offset"], f"{len(log['segments']):,}", log)
+        for each in log["segments"] if with_segments else ():
+            _add(table, f"  {each['base_offset']:020}", each["base_offset"], each["next_offset"], "", each)
+    console.print(table)
+    console.print(_totals(described), highlight=False)
+
+
+def _add(table: Table, name: str, start: int, end: int, segments: str, sizes: Mapping[str, Any]) -> None:
+    latest = sizes["max_timestamp_ms"]
+    numbers = (f"{start:,}", f"{end:,}", segments, f"{sizes['size_bytes']:,}", f"{sizes['index_bytes']:,}")
+    table.add_row(name, *numbers, "-" if latest < 0 else iso_time(latest))
+
+
+def _totals(described: Mapping[str, Any]) -> str:
+    logs = described["logs"]
+    offsets = sum(each["log_end_offset"] - each["log_start_offset"] for each in logs)
+    segments = sum(len(each["segments"]) for each in logs)
+    size = sum(each["size_bytes"] for each in logs)
+    version = described["ledger_version"]
+    ledger = "no ledger" if version is None else f"ledger version {version}"
+    return f"{len(logs):,} logs, {segments:,} segments, {offsets:,} offsets, {size:,} bytes, {ledger}"

@@ -1,0 +1,128 @@
+"""The logs of a store, or of any folder of topic-partition directories, for the tools that read.
+
+A store's ledger says what is committed; in a plain folder each log speaks for itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sink.ledger import Ledger, LogState
+from sink.store import Store
+from storage_core.errors import UnknownTopicError
+from storage_core.inspect.findings import ExpectedLog
+from storage_core.log.log_files import LOG
+from storage_core.log.log_reader import LogReader
+from storage_core.storage.local import storage_errors
+from storage_core.topic_partition import TopicPartition, parse_directory_name
+
+__all__ = ["LogView", "StoreView", "open_logs", "select_logs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogView:
+    """One log.
+
+    Attributes:
+        directory: of the log.
+        expected: what the ledger says of it, None in a plain folder.
+    """
+
+    log: TopicPartition
+    directory: Path
+    expected: ExpectedLog | None = None
+
+    def reader(self) -> LogReader:
+        """Return a reader of the committed records."""
+        expected = self.expected
+        return LogReader(
+            self.directory,
+            log_start_offset=expected.log_start_offset if expected else None,
+            log_end_offset=expected.log_end_offset if expected else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreView:
+    """Every log of a place, by topic and partition.
+
+    Attributes:
+        ledger_version: of the store's ledger; None in a plain folder.
+        unknown: log directories of a store that its ledger does not name.
+    """
+
+    root: Path
+    logs: tuple[LogView, ...]
+    ledger_version: int | None = None
+    unknown: tuple[Path, ...] = ()
+
+
+def open_logs(root: Path) -> StoreView:
+    """Find the logs of a store, of a folder of log directories, or the one log that a folder is itself.
+
+    Raises:
+        LedgerDamagedError: the store's ledger can't be read.
+        UnsupportedFormatError: a newer release wrote the store.
+    """
+    if (root / "store.properties").exists():
+        return _open_store(root)
+    own = parse_directory_name(root.absolute().name)
+    if own and any(root.glob(f"*{LOG}")):
+        return StoreView(root=root, logs=(LogView(log=own, directory=root),))
+    logs = [LogView(log=log, directory=path) for path in _directories(root) if (log := parse_directory_name(path.name))]
+    return StoreView(root=root, logs=tuple(sorted(logs, key=lambda each: each.log)))
+
+
+def select_logs(logs: Sequence[LogView], name: str) -> list[LogView]:
+    """Return the logs that `TOPIC` or `TOPIC:PARTITION` names.
+
+    Raises:
+        UnknownTopicError: there is none.
+    """
+    topic, colon, partition = name.rpartition(":")
+    if not colon:
+        topic, partition = name, ""
+    found = [each for each in logs if each.log.topic == topic and partition in ("", str(each.log.partition))]
+    if not found:
+        topics = ", ".join(sorted({each.log.topic for each in logs})) or "none"
+        raise UnknownTopicError(f"no log of that name: name={name} topics={topics}")
+    return found
+
+
+def _open_store(root: Path) -> StoreView:
+    store = Store.find(root)
+    ledger = Ledger.open(store.ledger_path)
+    states = ledger.states()
+    logs = [
+        LogView(log=log, directory=store.log_path(state), expected=_expected(state)) for log, state in states.items()
+    ]
+    known = {each.directory for each in logs}
+    log_dirs = {store.log_dir(state.log_dir) for state in states.values()}
+    unknown = [
+        path
+        for log_dir in sorted(log_dirs)
+        for path in _directories(log_dir)
+        if path not in known and parse_directory_name(path.name)
+    ]
+    return StoreView(
+        root=root,
+        logs=tuple(sorted(logs, key=lambda each: each.log)),
+        ledger_version=ledger.version,
+        unknown=tuple(unknown),
+    )
+
+
+def _expected(state: LogState) -> ExpectedLog:
+    return ExpectedLog(
+        log_start_offset=state.log_start_offset,
+        log_end_offset=state.log_end_offset,
+        active_base_offset=state.active_base_offset,
+        active_size_bytes=state.active_size_bytes,
+        topic_id=state.topic_id,
+        leader_epoch=state.leader_epoch,
+    )
+
+
+def _directories(folder: Path) -> list[Path]:
+    with storage_errors(folder):
+        return sorted(path for path in folder.iterdir() if path.is_dir())

@@ -1,0 +1,154 @@
+"""What the reading verbs print: describe, offsets, read, verify.
+
+Each takes an open place and a function that prints one line.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.store_view import LogView, StoreView
+from storage_core.errors import InvalidConfigError
+from storage_core.inspect.describe_log import describe_log
+from storage_core.inspect.findings import LogReport
+from storage_core.inspect.record_lines import record_lines
+from storage_core.inspect.verify_log import verify_directory
+
+__all__ = ["describe", "iso_time", "lookup_offsets", "read_records", "record_texts", "to_json", "verify"]
+
+Print = Callable[[str], None]
+
+_SPECIAL_TIMES = {"latest": "latest", "earliest": "earliest", "max-timestamp": "max-timestamp"}
+_SPECIAL_TIMES |= {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def describe(view: StoreView, logs: Sequence[LogView]) -> dict[str, Any]:
+    """Return what logs consist of: offsets, segments, sizes, largest timestamps."""
+    described = [
+        {"topic": each.log.topic, "partition": each.log.partition}
+        | describe_log(each.directory, each.expected).as_dict()
+        for each in logs
+    ]
+    return {"path": str(view.root), "ledger_version": view.ledger_version, "logs": described}
+
+
+def lookup_offsets(logs: Sequence[LogView], time: str) -> Iterator[dict[str, Any]]:
+    """Yield per log the offset at a time, and the timestamp found there.
+
+    Args:
+        logs: to look into.
+        time: ms, or `earliest`, `latest`, `max-timestamp`, also as Kafka's -2, -1 and -3. For ms the answer is the
+            first record, in offset order, that is not earlier; offset and timestamp are None where there is none.
+
+    Raises:
+        InvalidConfigError: `time` is none of these.
+    """
+    special = _SPECIAL_TIMES.get(time)
+    if special is None and not (time.isascii() and time.isdigit()):
+        raise InvalidConfigError(f"--time={time} is not ms since 1970, earliest, latest or max-timestamp")
+    for each in logs:
+        reader = each.reader()
+        found: tuple[int | None, int | None] | None
+        if special == "earliest":
+            found = reader.log_start_offset, None
+        elif special == "latest":
+            found = reader.log_end_offset, None
+        elif special == "max-timestamp":
+            found = reader.offset_of_max_timestamp()
+        else:
+            found = reader.offset_for_time(int(time))
+        offset, timestamp = found or (None, None)
+        yield {"topic": each.log.topic, "partition": each.log.partition, "offset": offset, "timestamp": timestamp}
+
+
+def read_records(
+    logs: Sequence[LogView], start_offset: int | None, start_time: int | None, limit: int | None
+) -> Iterator[tuple[LogView, pa.RecordBatch]]:
+    """Yield the records of logs, log by log, each from its start, an offset, or the first record at a time.
+
+    Raises:
+        InvalidConfigError: an offset is given for several logs.
+        OffsetOutOfRangeError: it is outside the log.
+    """
+    if start_offset is not None and len(logs) > 1:
+        topic = logs[0].log.topic
+        raise InvalidConfigError(f"--from={start_offset} is of one log: name it, {topic}:0 to {topic}:{len(logs) - 1}")
+    for each in logs:
+        reader = each.reader()
+        offset: int | None = reader.log_start_offset if start_offset is None else start_offset
+        if start_time is not None:
+            offset = (reader.offset_for_time(start_time) or (None,))[0]
+        if offset is None:
+            continue
+        for batch in reader.read(offset, limit):
+            yield each, batch
+            limit = None if limit is None else limit - batch.num_rows
+        if limit == 0:
+            return
+
+
+def record_texts(each: LogView, batch: pa.RecordBatch, *, as_json: bool) -> Iterator[str]:
+    """Yield a line per record: JSON, or topic, partition, offset, time, key, value and headers between tabs."""
+    if as_json:
+        yield from record_lines(batch)
+        return
+    for row in batch.to_pylist():
+        headers = ",".join(f"{header['key']}={_text(header['value'])}" for header in row["headers"])
+        place = f"{each.log.topic}:{each.log.partition}:{row['offset']}"
+        fields = [place, iso_time(row["timestamp"]), _text(row["key"]), _text(row["value"])]
+        yield "\t".join([*fields, headers] if headers else fields)
+
+
+def verify(view: StoreView, report: Print, *, deep: bool = False) -> tuple[list[LogReport], bool]:
+    """Check every log of a place; report findings as they are met.
+
+    What lies behind a store's committed end is no damage: a running writer is adding it, or a killed one left it for
+    the next start to cut. An empty log is none either, unless all are.
+
+    Args:
+        view: what to check.
+        report: gets a line per finding.
+        deep: whether every record is decoded, not only its batch's CRC computed.
+
+    Returns:
+        the reports, and whether all is sound.
+    """
+    reports: list[LogReport] = []
+    is_sound = True
+    for each in view.logs:
+        reports.append(verify_directory(each.directory, each.expected, deep=deep))
+        for finding in reports[-1].findings:
+            if finding.kind != "nothing":
+                report(str(finding))
+                is_sound = is_sound and finding.kind == "uncommitted"
+    for path in view.unknown:
+        report(f"uncommitted: {path.name}/ is not in the ledger")
+    if is_sound and not any(each.batches for each in reports):
+        report(f"nothing: {view.root} holds no batch, so there is nothing to check")
+        is_sound = False
+    return reports, is_sound
+
+
+def iso_time(timestamp_ms: int) -> str:
+    """Return a timestamp in UTC, or its number where no calendar reaches."""
+    if timestamp_ms < 0:
+        return str(timestamp_ms)
+    try:
+        return f"{(_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(timespec='milliseconds')[:-6]}Z"
+    except OverflowError:
+        return str(timestamp_ms)
+
+
+def to_json(value: object) -> str:
+    """Return compact JSON."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _text(data: bytes | None) -> str:
+    if data is None:
+        return "null"
+    return data.decode("utf-8", "backslashreplace").replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
