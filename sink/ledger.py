@@ -139,6 +139,8 @@ class Ledger:
         """
         _drop_torn_entry(path)
         ledger = cls.open(path)
+        with storage_errors(path):
+            ledger._make_durable()  # its writer may have died before it did this, and from here on it counts
         ledger._adopt_old_data_files()
         return ledger
 
@@ -263,7 +265,10 @@ class Ledger:
         if len(data) != len(self._rows):
             self._index_rows()
         self._replaced.extend((time.monotonic(), uri) for uri in old_files)
-        self._tidy()
+        try:
+            self._tidy()
+        except (DeltaError, OSError) as error:
+            logger.warning("The ledger was not tidied, a later commit will: path=%s (%s)", self._path, error)
 
     def _raise_unless_absent(self, transaction: tuple[str, int] | None, error: Exception) -> None:
         """The write failed: say for certain that it left no version, or that nobody knows."""

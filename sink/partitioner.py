@@ -98,6 +98,20 @@ class Router:
         log = np.where(reason == 0, first_log[topic] + partition, -1)
         return Routed(log, timestamp, reason)
 
+    def partition_of(self, row: pa.RecordBatch) -> int | None:
+        """Return the partition that one row's `partition` or `key` asks for; None if any will do."""
+        reason = np.zeros(1, np.int8)
+        topic = self._topics(row, reason)
+        names = row.schema.names
+        if "partition" in names and row.column("partition").is_valid()[0].as_py():
+            return int(row.column("partition")[0].as_py())
+        if reason[0] or "key" not in names:
+            return None
+        partition = np.full(1, -1, np.int64)
+        count = np.array([self.topics[int(topic[0])].partitions], np.int64)
+        murmur2_partitions(*binary_layout(row.column("key")), count, partition)
+        return int(partition[0]) if partition[0] >= 0 else None
+
     def _topics(self, batch: pa.RecordBatch, reason: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
         if self.fixed_topic is not None:
             return np.full(batch.num_rows, self.fixed_topic, np.int64)

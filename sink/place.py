@@ -20,6 +20,7 @@ from numba.types import int32, int64, uint8, void
 from sink.ledger import Ledger
 from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
+from storage_core.errors import StorageError
 from storage_core.fault_points import reach
 from storage_core.index.offset_index import pack_offset_entries
 from storage_core.index.time_index import pack_time_entries
@@ -162,9 +163,13 @@ class Placer:
         names = ("active_base_offset", "active_size_bytes", "log_end_offset")
         return CommittedEnd(*(int(self._ledger.column(name)[row]) for name in names))
 
+    def stop(self) -> None:
+        """Wait for the threads to end, and write nothing more."""
+        self._pool.shutdown()
+
     def close(self) -> None:
         """Write the last time entry of every active segment written to, as a broker does when it closes a log."""
-        self._pool.shutdown()
+        self.stop()
         touched = []
         for row in np.flatnonzero(self._is_loaded).tolist():
             state = self._state[row]
@@ -208,7 +213,12 @@ class Placer:
         def patch_file(number: int) -> None:
             mine = order[borders[number] : borders[number + 1]]
             path = staged.files[number]
-            with storage_errors(path), path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
+            wanted = int((staged.position[mine] + staged.size[mine]).max())
+            with storage_errors(path), path.open("r+b") as file:
+                if os.fstat(file.fileno()).st_size < wanted:
+                    raise StorageError(f"staged file is shorter than its task reported: wanted={wanted} path={path}")
+                mapping = mmap.mmap(file.fileno(), wanted)
+            with mapping:
                 data = np.frombuffer(mapping, np.uint8)
                 _patch_headers(data, staged.position[mine], plan.base_offset[mine], epochs[mine])
                 del data

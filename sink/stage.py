@@ -4,11 +4,12 @@ No task needs to know of another, and no file name can be another attempt's. Wha
 `staging/` and nothing else: only the driver writes logs.
 """
 
+import contextlib
 import gc
 import os
 import uuid
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numba.types import int64, void
 
+from sink.group_rows import LogGroups, group_rows
 from sink.partitioner import REASONS, Routed, Router, StageTopic
+from sink.refused_rows import backward_rows, offset_column, payload_sizes, too_large_rows
 from storage_core.errors import RecordTooLargeError
 from storage_core.fault_points import reach
-from storage_core.kernels import READONLY_INT64, kernel
 from storage_core.record.batch_encode import EncodedBatches, RecordColumns, encode_batches
 from storage_core.storage.local import write_all
 
@@ -78,6 +79,8 @@ class StagePlan:
         preserved: whether offsets come from the `offset` column.
         quarantine: whether rows with problems are diverted.
         now_ms: timestamp of rows that bring none, and append time.
+        last_offsets: (logs,) newest preserved offset that each log has.
+        split_floors: by task, by log: the newest preserved offset that earlier tasks bring, where that matters.
     """
 
     directory: str
@@ -87,6 +90,8 @@ class StagePlan:
     quarantine: bool
     now_ms: int
     buffer_bytes: int
+    last_offsets: tuple[int, ...] = ()
+    split_floors: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
 
     @property
     def logs(self) -> int:
@@ -141,7 +146,9 @@ class _StageTask:
         self._held: list[tuple[pa.RecordBatch, Routed, int]] = []
         self._held_bytes = 0
         self._seen_logs = np.zeros(plan.logs, np.bool_)
-        self._last_offset = np.full(plan.logs if plan.preserved else 0, -1, np.int64)
+        self._last_offset = np.array(plan.last_offsets, np.int64)
+        for log, floor in plan.split_floors.get(task, {}).items():
+            self._last_offset[log] = max(self._last_offset[log], floor)
         self._reported: list[pa.RecordBatch] = []
         self._quarantine: pq.ParquetWriter | None = None
         self._quarantined = 0
@@ -158,8 +165,11 @@ class _StageTask:
         if not batch.num_rows:
             return
         routed = self._router.route(batch)
-        if routed.reason.any() and not self._divert(batch, routed, self._rows_seen):
-            return
+        if routed.reason.any():
+            if not self._plan.quarantine:
+                self._stop_at_problem(batch, routed)
+                return
+            self._divert(batch, routed, self._rows_seen)
         self._held.append((batch, routed, self._rows_seen))
         self._rows_seen += batch.num_rows
         self._held_bytes += batch.nbytes
@@ -181,6 +191,9 @@ class _StageTask:
         """Give back what is open; a task that failed leaves no file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
+        if self._quarantine is not None and self.failure:
+            with contextlib.suppress(OSError, pa.ArrowException):
+                self._quarantine.close()
         if self.has_failed or self.failure:
             for path in (self._path, self._quarantine_path):
                 path.unlink(missing_ok=True)
@@ -215,12 +228,20 @@ class _StageTask:
     def _quarantine_path(self) -> Path:
         return Path(self._plan.directory) / f"{self._name}.parquet"
 
-    def _divert(self, batch: pa.RecordBatch, routed: Routed, first_row: int) -> bool:
-        """Divert the rows that have a problem, or note the first of them; return whether to go on."""
+    def _stop_at_problem(self, batch: pa.RecordBatch, routed: Routed) -> None:
+        """Note the first row that has a problem; one before it may turn out to have one when it is encoded."""
+        first = int(np.argmax(routed.reason != 0))
+        before = Routed(routed.log[:first], routed.timestamp[:first], routed.reason[:first])
+        if first:
+            self._held.append((batch.slice(0, first), before, self._rows_seen))
+        if self._held:
+            self._flush()
+        if not self.has_failed:
+            self._note(batch, routed, first, self._rows_seen)
+
+    def _divert(self, batch: pa.RecordBatch, routed: Routed, first_row: int) -> None:
+        """Write the rows that have a problem to the quarantine file."""
         rows = np.flatnonzero(routed.reason)
-        if not self._plan.quarantine:
-            self._note(batch, routed, int(rows[0]), first_row)
-            return False
         reasons = [" ".join(REASONS[code]) for code in routed.reason[rows].tolist()]
         columns = [
             *batch.take(pa.array(rows)).columns,
@@ -234,37 +255,41 @@ class _StageTask:
             self._quarantine = pq.ParquetWriter(self._quarantine_path, table.schema)
         self._quarantine.write_table(table)
         self._quarantined += len(rows)
-        return True
 
     def _note(self, batch: pa.RecordBatch, routed: Routed, row: int, first_row: int) -> None:
         topic = self._plan.topics[self._plan.fixed_topic].name if self._plan.fixed_topic is not None else None
         if topic is None:
             topic = batch.column("topic")[row].as_py()
-        partition = batch.column("partition")[row].as_py() if "partition" in batch.schema.names else None
+        partition = self._partition_of(int(routed.log[row]))
+        if partition is None:
+            partition = self._router.partition_of(batch.slice(row, 1))
         self._problem = _Problem(first_row + row, int(routed.reason[row]), topic, partition)
+
+    def _partition_of(self, log: int) -> int | None:
+        return next((log - each.first_log for each in reversed(self._plan.topics) if 0 <= each.first_log <= log), None)
 
     def _flush(self) -> None:
         """Encode everything held; rows that turn out too large, or out of order, are dropped from it first."""
         batch, routed, first_row = self._combine_held()
         while True:
-            rows, starts, logs = _group(routed.log, self._plan.logs)
-            bad = self._backward_rows(batch, rows, starts, logs)
+            groups = group_rows(routed.log, self._plan.logs)
+            bad, reason = self._backward_rows(batch, groups), 9
             if not len(bad):
                 try:
-                    encoded = self._encode(batch, routed, rows, starts, logs)
+                    encoded = self._encode(batch, routed, groups)
                     break
                 except RecordTooLargeError as error:
-                    bad, reason = np.array([error.row]), 10
-            else:
-                reason = 9
+                    bad, reason = self._too_large_rows(batch, routed, error.row), 10
             routed = Routed(routed.log.copy(), routed.timestamp, np.zeros_like(routed.reason))
             routed.reason[bad] = reason
-            if not self._divert(batch, routed, first_row):
+            if not self._plan.quarantine:
+                self._note(batch, routed, int(bad[0]), first_row)
                 return
+            self._divert(batch, routed, first_row)
             routed.log[bad] = -1
         for each, numbers in encoded:
             self._write(each, numbers)
-        self._remember_offsets(batch, rows, starts, logs)
+        self._remember_offsets(batch, groups)
 
     def _combine_held(self) -> tuple[pa.RecordBatch, Routed, int]:
         held, self._held, self._held_bytes = self._held, [], 0
@@ -274,51 +299,37 @@ class _StageTask:
         routed = Routed(*(np.concatenate([getattr(each, name) for _, each, _ in held]) for name in Routed.__slots__))
         return table.to_batches()[0], routed, held[0][2]
 
-    def _backward_rows(
-        self,
-        batch: pa.RecordBatch,
-        rows: npt.NDArray[np.int64],
-        starts: npt.NDArray[np.int64],
-        logs: npt.NDArray[np.int64],
-    ) -> npt.NDArray[np.int64]:
-        """Return the rows whose preserved offset is not above the one before it in the same log."""
-        if not self._plan.preserved or not len(rows):
-            return rows[:0]
-        offsets = batch.column("offset").fill_null(0).to_numpy(zero_copy_only=False)[rows]
-        before = np.empty_like(offsets)
-        before[1:] = offsets[:-1]
-        before[starts[:-1]] = self._last_offset[logs]
-        bad = np.sort(rows[offsets <= before])
-        return bad[:1] if not self._plan.quarantine else bad
+    def _backward_rows(self, batch: pa.RecordBatch, groups: LogGroups) -> npt.NDArray[np.int64]:
+        if not self._plan.preserved:
+            return groups.rows[:0]
+        return backward_rows(offset_column(batch), groups, self._last_offset)
 
-    def _remember_offsets(
-        self,
-        batch: pa.RecordBatch,
-        rows: npt.NDArray[np.int64],
-        starts: npt.NDArray[np.int64],
-        logs: npt.NDArray[np.int64],
-    ) -> None:
-        if self._plan.preserved and len(rows):
-            self._last_offset[logs] = batch.column("offset").to_numpy(zero_copy_only=False)[rows[starts[1:] - 1]]
+    def _remember_offsets(self, batch: pa.RecordBatch, groups: LogGroups) -> None:
+        if self._plan.preserved:
+            self._last_offset[groups.logs] = offset_column(batch)[groups.rows[groups.starts[1:] - 1]]
+
+    def _too_large_rows(self, batch: pa.RecordBatch, routed: Routed, known: int) -> npt.NDArray[np.int64]:
+        columns = _record_columns(batch, routed.timestamp, self._plan.preserved)
+        sizes, bad = payload_sizes(batch), [np.array([known])]
+        for topic in self._plan.topics:
+            mine = np.flatnonzero((routed.log >= topic.first_log) & (routed.log < topic.first_log + topic.partitions))
+            bad.append(too_large_rows(columns, mine, sizes, topic.options))
+        return np.unique(np.concatenate(bad))
 
     def _encode(
-        self,
-        batch: pa.RecordBatch,
-        routed: Routed,
-        rows: npt.NDArray[np.int64],
-        starts: npt.NDArray[np.int64],
-        logs: npt.NDArray[np.int64],
+        self, batch: pa.RecordBatch, routed: Routed, groups: LogGroups
     ) -> list[tuple[EncodedBatches, npt.NDArray[np.int64]]]:
         """Encode topic by topic: the logs of a topic share their settings, and their rows lie together."""
         columns = _record_columns(batch, routed.timestamp, self._plan.preserved)
         encoded = []
         for topic in self._plan.topics:
-            low, high = np.searchsorted(logs, [topic.first_log, topic.first_log + topic.partitions])
+            low, high = np.searchsorted(groups.logs, [topic.first_log, topic.first_log + topic.partitions])
             if low == high:
                 continue
-            begin, end = starts[low], starts[high]
-            result = encode_batches(columns, rows[begin:end], starts[low : high + 1] - begin, topic.options)
-            encoded.append((result, logs[low:high]))
+            begin, end = groups.starts[low], groups.starts[high]
+            starts = groups.starts[low : high + 1] - begin
+            result = encode_batches(columns, groups.rows[begin:end], starts, topic.options)
+            encoded.append((result, groups.logs[low:high]))
         return encoded
 
     def _write(self, encoded: EncodedBatches, logs: npt.NDArray[np.int64]) -> None:
@@ -355,38 +366,8 @@ def _record_columns(batch: pa.RecordBatch, timestamp: npt.NDArray[np.int64], pre
         value=batch.column("value"),
         timestamp=timestamp,
         headers=batch.column("headers") if "headers" in names else None,
-        offset=batch.column("offset").fill_null(0).to_numpy(zero_copy_only=False) if preserved else None,
+        offset=offset_column(batch) if preserved else None,
     )
-
-
-def _group(
-    log: npt.NDArray[np.int64], logs: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Sort rows by log, keeping their order inside a log, in one counting pass.
-
-    Returns:
-        (r,) row numbers without those of log -1; (g+1,) borders of the groups in them; (g,) id of each group's log.
-    """
-    borders = np.zeros(logs + 2, np.int64)
-    rows = np.empty(int(np.count_nonzero(log >= 0)), np.int64)
-    _sort_rows(log, borders, rows)
-    counts = np.diff(borders[: logs + 1])
-    present = np.flatnonzero(counts)
-    return rows, np.concatenate([[0], np.cumsum(counts[present])]), present
-
-
-@kernel(void(READONLY_INT64, int64[::1], int64[::1]))
-def _sort_rows(log: npt.NDArray[np.int64], borders: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> None:
-    """Counting sort; afterwards `borders[k]` is where log k starts."""
-    for each in log:
-        if each >= 0:
-            borders[each + 2] += 1
-    for k in range(2, len(borders)):
-        borders[k] += borders[k - 1]
-    for row in range(len(log)):
-        if log[row] >= 0:
-            rows[borders[log[row] + 1]] = row
-            borders[log[row] + 1] += 1
 
 
 def _freeze_garbage() -> None:

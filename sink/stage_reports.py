@@ -11,10 +11,12 @@ from sink.partitioner import REASONS
 from sink.place import StagedBatches
 from storage_core.errors import InvalidRecordError, StorageError
 
-__all__ = ["StageReport", "check_reports", "collect_batches"]
+__all__ = ["StageReport", "check_reports", "collect_batches", "split_floors"]
 
 StageReport = dict[str, Any]
 """One row of `stage.REPORT_DDL`, by column."""
+
+_LONGEST_NAME = 249
 
 
 def check_reports(reports: list[StageReport]) -> None:
@@ -56,9 +58,43 @@ def collect_batches(
     return StagedBatches(files=files, row=row[order], file=file, **columns)
 
 
+def split_floors(
+    staged: StagedBatches, reports: list[StageReport], log_rows: npt.NDArray[np.int64]
+) -> dict[int, dict[int, int]]:
+    """Return how far each log got before each split, where a preserved offset goes back from one split to a later one.
+
+    Returns:
+        by task, by log id: the largest offset that earlier tasks bring for the log. Empty if no offset goes back.
+    """
+    last = staged.base_offset + staged.last_offset_delta
+    same_log = staged.row[1:] == staged.row[:-1]
+    if not (same_log & (staged.base_offset[1:] <= last[:-1])).any():
+        return {}
+    tasks = [int(report["task"]) for report in reports if report["file"]]
+    log_of_row = {row: log for log, row in enumerate(log_rows.tolist())}
+    floors: dict[int, dict[int, int]] = {}
+    starts_split = np.ones(len(last), np.bool_)
+    starts_split[1:] = ~same_log | (np.diff(staged.file) != 0)
+    starts = np.flatnonzero(starts_split)
+    reached = -1
+    for start, newest in zip(starts.tolist(), np.maximum.reduceat(last, starts).tolist(), strict=True):
+        if start == 0 or not same_log[start - 1]:
+            reached = -1
+        if reached >= 0:
+            floors.setdefault(tasks[staged.file[start]], {})[log_of_row[int(staged.row[start])]] = reached
+        reached = max(reached, newest)
+    return floors
+
+
 def _describe_invalid(report: StageReport) -> str:
     column, what = REASONS[report["invalid_reason"]]
-    topic = "" if report["invalid_topic"] is None else f" topic={report['invalid_topic']}"
+    topic = "" if report["invalid_topic"] is None else f" topic={_readable(report['invalid_topic'])}"
     partition = "" if report["invalid_partition"] is None else f" partition={report['invalid_partition']}"
     position = f" row={report['invalid_row']} of input split {report['task']}"
     return f"invalid row: column '{column}' {what}:{topic}{partition}{position}"
+
+
+def _readable(topic: str) -> str:
+    """Return a topic name as it is if it is legal, otherwise so that it can't break or flood the message."""
+    is_plain = topic.isascii() and topic.isprintable() and len(topic) <= _LONGEST_NAME
+    return topic if is_plain else ascii(topic)[:_LONGEST_NAME]

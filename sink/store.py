@@ -13,13 +13,14 @@ import base64
 import os
 import shutil
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from sink.ledger import Ledger, LogState
 from storage_core.checkpoint.meta_properties import render_meta_properties
 from storage_core.errors import InvalidConfigError, LedgerDamagedError, UnsupportedFormatError
 from storage_core.fault_points import reach
-from storage_core.storage.local import replace_file, storage_errors, sync_directory
+from storage_core.storage.local import make_directory, replace_file, storage_errors
 from storage_core.topic_partition import parse_directory_name
 
 __all__ = ["LAYOUT_VERSION", "Store"]
@@ -64,13 +65,29 @@ class Store:
         return cls(root, values.get("store.id", ""))
 
     @classmethod
-    def find_or_create(cls, root: Path, log_dirs: tuple[str, ...]) -> "Store":
+    def check_folder(cls, root: Path, log_dirs: tuple[str, ...]) -> None:
+        """Refuse a folder that can't become or be a store of this release, before anything in it is touched.
+
+        Raises:
+            InvalidConfigError: it holds something else.
+            UnsupportedFormatError: a newer release wrote it.
+            LedgerDamagedError: it holds logs, but is no store any more.
+        """
+        with storage_errors(root):
+            if (root / "store.properties").exists():
+                cls.find(root)
+            elif root.exists():
+                _check_is_free(root, log_dirs)
+
+    @classmethod
+    def find_or_create(cls, root: Path, log_dirs: tuple[str, ...], check_owner: Callable[[], None]) -> "Store":
         """Return the store in a folder, making one where the folder is empty. The caller holds the writer lock."""
         if (root / "store.properties").exists():
             return cls.find(root)
         store = cls(root, random_id())
         with storage_errors(root):
-            store._check_is_free(log_dirs)
+            _check_is_free(root, log_dirs)
+            check_owner()
             shutil.rmtree(store.ledger_path, ignore_errors=True)
         Ledger.create(store.ledger_path)
         reach("open.created")
@@ -105,28 +122,29 @@ class Store:
             with storage_errors(root):
                 if (root / "meta.properties").exists():
                     continue
-                root.mkdir(parents=True, exist_ok=True)
-                sync_directory(root.parent)
+                make_directory(root)
                 replace_file(root / "meta.properties", render_meta_properties(self.store_id, _NODE_ID, random_id()))
 
     def sweep_staging(self) -> None:
         """Delete everything staged: no micro-batch of this store is running."""
         shutil.rmtree(self.staging_path, ignore_errors=True)
 
-    def _check_is_free(self, log_dirs: tuple[str, ...]) -> None:
-        own = (*_OWN_NAMES, *(Path(name).parts[0] for name in log_dirs))
-        foreign = [name for name in os.listdir(self.root) if not name.startswith(own)]
-        if foreign:
-            raise InvalidConfigError(
-                f"not a store, and not empty: {self.root} holds {sorted(foreign)[0]!r}; name a new folder"
+
+def _check_is_free(root: Path, log_dirs: tuple[str, ...]) -> None:
+    """Refuse a folder that holds more than what a crash in the middle of `find_or_create` leaves."""
+    own = (*_OWN_NAMES, *(Path(name).parts[0] for name in log_dirs))
+    foreign = [name for name in os.listdir(root) if not name.startswith(own)]
+    if foreign:
+        raise InvalidConfigError(f"not a store, and not empty: {root} holds {sorted(foreign)[0]!r}; name a new folder")
+    if (root / "ledger" / "_delta_log" / f"{1:020}.json").exists():
+        raise LedgerDamagedError(f"store.properties is gone, but {root} holds a ledger: restore the root files")
+    for name in log_dirs:
+        log_dir = root / name
+        logs = [each for each in (os.listdir(log_dir) if log_dir.is_dir() else ()) if parse_directory_name(each)]
+        if logs:
+            raise LedgerDamagedError(
+                f"store.properties is gone, but {log_dir} holds logs ({sorted(logs)[0]}, ...): restore the root files"
             )
-        for name in log_dirs:
-            root = self.log_dir(name)
-            logs = [each for each in (os.listdir(root) if root.is_dir() else ()) if parse_directory_name(each)]
-            if logs:
-                raise LedgerDamagedError(
-                    f"store.properties is gone, but {root} holds logs ({sorted(logs)[0]}, ...): restore the root files"
-                )
 
 
 def random_id() -> str:

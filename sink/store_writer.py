@@ -4,10 +4,13 @@ Opening takes the store's writer lock and undoes what a crash left. A micro-batc
 placed, made durable and committed here; see `docs/architecture.md` for what each step leaves when it is the last one.
 """
 
+import contextlib
 import logging
+import re
 import shutil
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +22,7 @@ from sink.metrics import MicroBatchMetrics
 from sink.place import Placement, Placer, StagedBatches
 from sink.quarantine import publish_quarantine
 from sink.stage import StagePlan
-from sink.stage_reports import StageReport, check_reports, collect_batches
+from sink.stage_reports import StageReport, check_reports, collect_batches, split_floors
 from sink.store import Store
 from sink.topic_settings import number_logs, roll_limits, with_append_time
 from sink.topics import create_topics
@@ -34,17 +37,20 @@ from storage_core.errors import (
     WriterFencedError,
 )
 from storage_core.fault_points import reach
-from storage_core.log.cut_back import has_segment_beyond, needs_cut_back, renew_active_segment
+from storage_core.log.append_state import CommittedEnd
+from storage_core.log.cut_back import has_leftovers, needs_cut_back, renew_active_segment
 from storage_core.log.roll import BackwardOffsetError
-from storage_core.storage.local import storage_errors
+from storage_core.storage.local import make_directory, storage_errors
 
 __all__ = ["StoreWriter"]
 
 logger = logging.getLogger(__name__)
 
+_QUERY_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+
 
 class StoreWriter:
-    """The one writer of a store.
+    """The one writer of a store. Safe to call from several threads: one micro-batch runs at a time.
 
     Args:
         config: the sink's settings.
@@ -59,8 +65,10 @@ class StoreWriter:
     def __init__(self, config: SinkConfig, clock: Clock, *, take_lock_by_force: bool = False) -> None:
         self._config = config
         self._clock = clock
+        self._one_at_a_time = threading.Lock()
+        Store.check_folder(config.store, config.log_dirs)
         with storage_errors(config.store):
-            config.store.mkdir(parents=True, exist_ok=True)
+            make_directory(config.store)
         acquire = WriterLock.take_by_force if take_lock_by_force else WriterLock.acquire
         self._lock: WriterLock | None = acquire(config.store / "writer.lock")
         try:
@@ -74,43 +82,112 @@ class StoreWriter:
     ) -> MicroBatchMetrics:
         """Append one micro-batch, unless it was committed before.
 
+        After an error that leaves the store to somebody else, or to the next start, this writer is closed.
+
         Args:
-            query_id: names the writer of this sequence of micro-batches.
-            batch_id: grows by each micro-batch of the sequence.
+            query_id: names the writer of this sequence of micro-batches; a file name.
+            batch_id: from 0, grows by each micro-batch of the sequence.
             run_stage: stages every input split by `stage`, and returns the reports in the order of the splits.
 
         Raises:
             LogStorageError: it failed as a whole; nothing of it is visible.
         """
-        if self._lock is None:
-            raise InvalidConfigError(f"the sink is closed: store={self._config.store}")
+        if not _QUERY_ID.fullmatch(query_id) or batch_id < 0:
+            raise InvalidConfigError(f"query_id={query_id!r} is no file name, or batch_id={batch_id} is negative")
+        with self._one_at_a_time:
+            lock = self._lock
+            if lock is None:
+                raise InvalidConfigError(
+                    f"the sink is closed, or gave up after an error: make a new one store={self._config.store}"
+                )
+            known = self._ledger.transaction_version(query_id)
+            if known is not None and known >= batch_id:
+                logger.info("Micro-batch was committed before query_id=%s batch_id=%d", query_id, batch_id)
+                return MicroBatchMetrics(query_id=query_id, batch_id=batch_id, replayed=True)
+            directory = self._store.staging_path / query_id / str(batch_id) / lock.token
+            try:
+                return self._append(lock, query_id, batch_id, run_stage, directory)
+            except Exception as error:
+                self._clear_staging(directory)
+                if isinstance(error, WriterFencedError | CommitStateUnknownError):
+                    self._abandon()
+                elif self._is_lost():
+                    raise WriterFencedError(f"another writer took the store by force: {error}") from error
+                raise
+            except BaseException:
+                self._abandon()
+                raise
+
+    def close(self) -> None:
+        """Bring indexes and checkpoint files up to date, and give the store back."""
+        with self._one_at_a_time:
+            if self._lock is None:
+                return
+            try:
+                self._lock.check()
+                self._placer.close()
+                self._derived.write(self._clock.now_ms())
+                self._store.sweep_staging()
+                self._lock.sign_off()
+            except WriterFencedError as error:
+                logger.warning("%s", error)
+            finally:
+                self._abandon()
+
+    def _open(self, lock: WriterLock, by_force: bool) -> None:
+        config = self._config
+        self._store = Store.find_or_create(config.store, config.log_dirs, lock.check)
+        self._ledger = Ledger.open_for_writing(self._store.ledger_path)
+        if by_force:
+            self._ledger.fence()  # from here on the earlier writer can't commit
+        torn = self._find_torn(lock)
+        self._store.sweep_staging()
+        self._store.prepare_log_dirs(config.log_dirs)
+        create_topics(self._store, self._ledger, config, self._clock.now_ms(), lock.check)
+        directories = [self._store.log_path(state) for state in self._ledger.states().values()]
+        limits = roll_limits(config, self._ledger)
+        self._placer = Placer(self._ledger, lock, self._clock, directories, limits, config.offsets == "preserved")
+        if by_force:
+            for row, directory in enumerate(directories):
+                renew_active_segment(directory, self._placer.committed_end(row), lock.token, lock.check)
+        else:
+            self._placer.undo(np.array(torn, np.int64))
+        self._derived = DerivedFiles(self._store, self._ledger)
+        self._derived.write(self._clock.now_ms())
+        self._stage_topics, self._log_rows = number_logs(config, self._ledger)
+
+    def _find_torn(self, lock: WriterLock) -> list[int]:
+        """Return the ledger rows of logs with anything behind their end, having changed nothing so far.
+
+        Raises:
+            CorruptFileError: committed bytes are gone.
+        """
+        torn = []
+        for row, state in enumerate(self._ledger.states().values()):
+            end = CommittedEnd(state.active_base_offset, state.active_size_bytes, state.log_end_offset)
+            directory = self._store.log_path(state)
+            if needs_cut_back(directory, end) or (lock.follows_crash and has_leftovers(directory, end)):
+                torn.append(row)
+        return torn
+
+    def _append(
+        self,
+        lock: WriterLock,
+        query_id: str,
+        batch_id: int,
+        run_stage: Callable[[StagePlan], list[StageReport]],
+        directory: Path,
+    ) -> MicroBatchMetrics:
         started = time.monotonic()
-        known = self._ledger.transaction_version(query_id)
-        if known is not None and known >= batch_id:
-            logger.info("Micro-batch was committed before query_id=%s batch_id=%d", query_id, batch_id)
-            return MicroBatchMetrics(query_id=query_id, batch_id=batch_id, replayed=True)
-        directory = self._store.staging_path / query_id / str(batch_id)
-        try:
-            self._lock.check()
-            shutil.rmtree(directory, ignore_errors=True)
-            reports = run_stage(self._stage_plan(directory))
-            check_reports(reports)
-            staged_at = time.monotonic()
-            staged = collect_batches(reports, directory, self._log_rows)
-            counts = self._commit(staged, reports, directory, query_id, batch_id)
-        except WriterFencedError:
-            raise  # the store is somebody else's: touch nothing
-        except CommitStateUnknownError:
-            self._abandon()
-            raise
-        except Exception:
-            shutil.rmtree(directory, ignore_errors=True)
-            raise
+        lock.check()
+        reports, staged = self._stage(run_stage, directory)
+        staged_at = time.monotonic()
+        counts = self._commit(staged, reports, directory, query_id, batch_id)
+        lock.check()  # the checkpoint files of a store that was lost since are somebody else's
         self._derived.write_if_due(self._clock.now_ms())
         reach("clean.derived")
-        shutil.rmtree(directory, ignore_errors=True)
+        self._clear_staging(directory)
         reach("clean.staging")
-        now = time.monotonic()
         metrics = MicroBatchMetrics(
             query_id=query_id,
             batch_id=batch_id,
@@ -118,7 +195,7 @@ class StoreWriter:
             quarantined=sum(report["quarantined"] for report in reports),
             bytes=int(staged.size.sum()) if staged else 0,
             stage_ms=int((staged_at - started) * 1000),
-            total_ms=int((now - started) * 1000),
+            total_ms=int((time.monotonic() - started) * 1000),
             logs=counts["logs"],
             rolls=counts["rolls"],
             place_ms=counts["place_ms"],
@@ -128,68 +205,47 @@ class StoreWriter:
         logger.info("%s", metrics)
         return metrics
 
-    def close(self) -> None:
-        """Bring indexes and checkpoint files up to date, and give the store back."""
-        if self._lock is None:
-            return
-        try:
-            self._lock.check()
-            self._placer.close()
-            self._derived.write(self._clock.now_ms())
-            self._store.sweep_staging()
-        except WriterFencedError as error:
-            logger.warning("%s", error)
-        finally:
-            self._lock.release()
-            self._lock = None
+    def _stage(
+        self, run_stage: Callable[[StagePlan], list[StageReport]], directory: Path
+    ) -> tuple[list[StageReport], StagedBatches | None]:
+        """Stage every split; once more where a preserved offset goes back from one split to a later one.
 
-    def _open(self, lock: WriterLock, by_force: bool) -> None:
-        config = self._config
-        self._store = Store.find_or_create(config.store, config.log_dirs)
-        self._ledger = Ledger.open_for_writing(self._store.ledger_path)
-        if by_force:
-            self._ledger.fence()  # from here on the earlier writer can't commit
-        self._store.sweep_staging()
-        self._store.prepare_log_dirs(config.log_dirs)
-        create_topics(self._store, self._ledger, config, self._clock.now_ms())
-        directories = [self._store.log_path(state) for state in self._ledger.states().values()]
-        limits = roll_limits(config, self._ledger)
-        self._placer = Placer(self._ledger, lock, self._clock, directories, limits, config.offsets == "preserved")
-        self._undo_crash(directories, by_force)
-        self._derived = DerivedFiles(self._store, self._ledger)
-        self._derived.write(self._clock.now_ms())
-        self._stage_topics, self._log_rows = number_logs(config, self._ledger)
+        No task can see that, so each is told how far the splits before it got, and finds the row.
+        """
+        floors: Mapping[int, Mapping[int, int]] = {}
+        while True:
+            self._clear_staging(directory)
+            reports = run_stage(self._stage_plan(directory, floors))
+            check_reports(reports)
+            staged = collect_batches(reports, directory, self._log_rows)
+            if floors or staged is None or self._config.offsets == "assigned":
+                return reports, staged
+            floors = split_floors(staged, reports, self._log_rows)
+            if not floors:
+                return reports, staged
 
-    def _undo_crash(self, directories: list[Path], by_force: bool) -> None:
-        """Cut every log back to the ledger where anything lies behind its end."""
-        preserved = self._config.offsets == "preserved"
-        torn = []
-        for row, directory in enumerate(directories):
-            end = self._placer.committed_end(row)
-            if by_force:
-                renew_active_segment(directory, end, self._placer.check_owner)
-            elif needs_cut_back(directory, end) or (preserved and has_segment_beyond(directory, end)):
-                torn.append(row)
-        self._placer.undo(np.array(torn, np.int64))
-
-    def _stage_plan(self, directory: Path) -> StagePlan:
+    def _stage_plan(self, directory: Path, floors: Mapping[int, Mapping[int, int]]) -> StagePlan:
         config, now_ms = self._config, self._clock.now_ms()
         names = [topic.name for topic in self._stage_topics]
+        preserved = config.offsets == "preserved"
+        last_offsets = self._ledger.column("log_end_offset")[self._log_rows] - 1 if preserved else np.zeros(0, np.int64)
         return StagePlan(
             directory=str(directory),
             topics=tuple(with_append_time(each, config.topics[each.name].log, now_ms) for each in self._stage_topics),
             fixed_topic=names.index(config.topic) if config.topic is not None else None,
-            preserved=config.offsets == "preserved",
+            preserved=preserved,
             quarantine=config.on_invalid == "quarantine",
             now_ms=now_ms,
             buffer_bytes=config.stage_buffer_bytes,
+            last_offsets=tuple(last_offsets.tolist()),
+            split_floors=floors,
         )
 
     def _commit(
         self, staged: StagedBatches | None, reports: list[StageReport], directory: Path, query_id: str, batch_id: int
     ) -> dict[str, int]:
         """Place what was staged and make it count; a micro-batch without records is recorded all the same."""
-        started = time.monotonic()
+        started = placed = time.monotonic()
         quarantined = [directory / report["quarantine"] for report in reports if report["quarantine"]]
         placement: Placement | None = None
         try:
@@ -197,43 +253,74 @@ class StoreWriter:
                 placement = self._placer.place(staged)
                 placed = time.monotonic()
                 self._placer.sync(placement.written)
-            else:
-                placed = started
             if quarantined:
+                self._placer.check_owner()
                 publish_quarantine(quarantined, self._config.quarantine / query_id / str(batch_id))
             synced = time.monotonic()
-            rows = placement.rows if placement else np.zeros(0, np.int64)
-            self._ledger.update(rows, placement.values if placement else {}, query_id, batch_id)
+            self._update_ledger(placement, query_id, batch_id)
         except BackwardOffsetError as error:
             raise InvalidRecordError(self._describe_backward(staged, error.batch)) from error
-        except (StorageError, OSError):
+        except (WriterFencedError, CommitStateUnknownError):
+            raise  # the store is somebody else's, or the next start's: touch nothing
+        except Exception:
             self._undo(staged)
             raise
         if placement is not None:
             self._placer.install(placement)
         return {
-            "logs": len(rows),
+            "logs": len(placement.rows) if placement else 0,
             "rolls": placement.rolls if placement else 0,
             "place_ms": int((placed - started) * 1000),
             "sync_ms": int((synced - placed) * 1000),
             "commit_ms": int((time.monotonic() - synced) * 1000),
         }
 
+    def _update_ledger(self, placement: Placement | None, query_id: str, batch_id: int) -> None:
+        rows = placement.rows if placement else np.zeros(0, np.int64)
+        try:
+            self._ledger.update(rows, placement.values if placement else {}, query_id, batch_id)
+        except LogStorageError:
+            raise
+        except Exception as error:  # whatever it was, it does not say whether the commit counts
+            raise CommitStateUnknownError(f"the ledger did not answer: {error}", query_id, batch_id) from error
+
+    def _undo(self, staged: StagedBatches | None) -> None:
+        """Cut the touched logs back; where that fails the next start will, and this writer gives up."""
+        if staged is None:
+            return
+        try:
+            self._placer.check_owner()
+            self._placer.undo(np.unique(staged.row))
+        except Exception as error:
+            logger.error("An unfinished micro-batch was not undone, the next start will: %s", error)
+            self._abandon()
+
     def _abandon(self) -> None:
-        """Give the store up as it is: nobody knows what the ledger says, so only a new start may touch the logs."""
+        """Give the lock back without a word about the state of the logs; what was running has ended by then."""
+        self._placer.stop()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
-    def _undo(self, staged: StagedBatches | None) -> None:
-        """Cut the touched logs back, unless the store is somebody else's by now."""
-        if staged is None or self._lock is None:
-            return
+    def _is_lost(self) -> bool:
+        """Whether another writer owns the store by now; then this one is closed."""
+        if self._lock is None:
+            return False
         try:
             self._lock.check()
-            self._placer.undo(np.unique(staged.row))
-        except LogStorageError as error:
-            logger.error("An unfinished micro-batch was not undone, the next start will: %s", error)
+        except WriterFencedError:
+            self._abandon()
+            return True
+        except StorageError:
+            self._abandon()
+        return False
+
+    def _clear_staging(self, directory: Path) -> None:
+        """Remove this writer's staging files of a micro-batch, and the folders above where nobody else has any."""
+        shutil.rmtree(directory, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            directory.parent.rmdir()
+            directory.parent.parent.rmdir()
 
     def _describe_backward(self, staged: StagedBatches | None, batch: int) -> str:
         if staged is None:

@@ -2,7 +2,9 @@
 
 import logging
 import os
+import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from sink.config import SinkConfig, TopicConfig
@@ -13,7 +15,7 @@ from storage_core.checkpoint.partition_metadata import render_partition_metadata
 from storage_core.errors import InvalidConfigError
 from storage_core.fault_points import reach
 from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
-from storage_core.storage.local import storage_errors, sync_directories, sync_files
+from storage_core.storage.local import storage_errors, sync_directories, sync_files, write_all
 from storage_core.topic_partition import TopicPartition, topic_names_collide
 
 __all__ = ["create_topics"]
@@ -21,10 +23,12 @@ __all__ = ["create_topics"]
 logger = logging.getLogger(__name__)
 
 
-def create_topics(store: Store, ledger: Ledger, config: SinkConfig, now_ms: int) -> None:
+def create_topics(
+    store: Store, ledger: Ledger, config: SinkConfig, now_ms: int, check_owner: Callable[[], None]
+) -> None:
     """Add the logs that the settings name and the ledger lacks: directories first, then one ledger commit.
 
-    A crash before the commit leaves empty directories, which the next call takes over.
+    A crash before the commit leaves directories without records, which the next call removes.
 
     Raises:
         InvalidConfigError: a topic has more partitions than the settings say, collides with another one, or a directory
@@ -46,7 +50,8 @@ def create_topics(store: Store, ledger: Ledger, config: SinkConfig, now_ms: int)
             added.append(_new_state(topic.name, partition, log_dir, topic_id, now_ms))
     if not added:
         return
-    _make_directories(store, added, config.offsets == "assigned")
+    _clear_directories(store, added, config.log_dirs, check_owner)
+    _make_directories(store, added, config.offsets == "assigned", check_owner)
     reach("open.directories")
     ledger.add(added)
     logger.info("Created logs count=%d topics=%s", len(added), ",".join(sorted({state.topic for state in added})))
@@ -80,7 +85,27 @@ def _new_state(topic: str, partition: int, log_dir: str, topic_id: str, now_ms: 
     )
 
 
-def _make_directories(store: Store, states: list[LogState], with_segment: bool) -> None:
+def _clear_directories(
+    store: Store, states: list[LogState], log_dirs: tuple[str, ...], check_owner: Callable[[], None]
+) -> None:
+    """Remove what a crash left of logs that the ledger does not name.
+
+    Nothing of it is taken over: a writer that lost the store may still hold descriptors of its files.
+    """
+    for state in states:
+        log = TopicPartition(state.topic, state.partition)
+        for name in log_dirs:
+            directory = store.log_dir(name) / log.directory_name
+            with storage_errors(directory):
+                if directory.exists():
+                    _check_is_empty(directory, log)
+                    check_owner()
+                    shutil.rmtree(directory)
+
+
+def _make_directories(
+    store: Store, states: list[LogState], with_segment: bool, check_owner: Callable[[], None]
+) -> None:
     """Make log directories; where offsets are preserved, the first record's offset will name the first segment."""
     files: list[Path] = []
     directories: list[Path] = []
@@ -88,20 +113,30 @@ def _make_directories(store: Store, states: list[LogState], with_segment: bool) 
         directory = store.log_path(state)
         with storage_errors(directory):
             directory.mkdir(exist_ok=True)
-            _check_is_empty(directory, TopicPartition(state.topic, state.partition))
             contents = {
                 "partition.metadata": render_partition_metadata(state.topic_id),
                 "leader-epoch-checkpoint": render_leader_epochs([(state.leader_epoch, 0)]),
                 **{segment_file_name(0, suffix): b"" for suffix in (LOG, INDEX, TIMEINDEX) if with_segment},
             }
             for name, content in contents.items():
-                (directory / name).write_bytes(content)
+                _write_file(directory / name, content, check_owner)
                 files.append(directory / name)
         directories.append(directory)
     with storage_errors("log directories"):
         sync_files(files)
         sync_directories(directories)
         sync_directories(sorted({directory.parent for directory in directories}))
+
+
+def _write_file(path: Path, content: bytes, check_owner: Callable[[], None]) -> None:
+    """Write a small file, unless the store was lost since: its new owner may have records in it by now."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        check_owner()
+        os.ftruncate(descriptor, 0)
+        write_all(descriptor, content, 0)
+    finally:
+        os.close(descriptor)
 
 
 def _check_is_empty(directory: Path, log: TopicPartition) -> None:

@@ -3,6 +3,9 @@
 The lock is `flock` on `<store>/writer.lock`: it goes with its process, so a crash leaves nothing to clean. Taking it
 by force replaces the file; the earlier owner still holds a lock, but on a file that has lost its name, and sees that at
 its next check.
+
+The file holds its owner's signature, which an owner that ends well takes out again: one that is found there says that
+the owner died, and that the logs need a close look.
 """
 
 import fcntl
@@ -14,9 +17,11 @@ import uuid
 from pathlib import Path
 
 from storage_core.errors import StoreLockedError, WriterFencedError
-from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.storage.local import storage_errors, sync_directory, write_all
 
 __all__ = ["WriterLock"]
+
+_SIGNATURE_BYTES = 4096
 
 
 class WriterLock:
@@ -24,12 +29,14 @@ class WriterLock:
 
     Attributes:
         token: 8 hex digits that no other owner has; names this writer's unpublished files.
+        follows_crash: whether the owner before did not end well.
     """
 
-    def __init__(self, path: Path, descriptor: int, token: str) -> None:
+    def __init__(self, path: Path, descriptor: int, token: str, follows_crash: bool) -> None:
         self._path = path
         self._descriptor = descriptor
         self.token = token
+        self.follows_crash = follows_crash
 
     @classmethod
     def acquire(cls, path: Path) -> "WriterLock":
@@ -38,23 +45,26 @@ class WriterLock:
         Raises:
             StoreLockedError: somebody holds it; the message says who.
         """
-        token = uuid.uuid4().hex[:8]
         with storage_errors(path):
             while True:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    signature = os.pread(descriptor, _SIGNATURE_BYTES, 0)
+                    lock = cls(path, descriptor, uuid.uuid4().hex[:8], follows_crash=bool(signature))
+                    if lock._is_current():
+                        lock._sign()
+                        return lock
                 except BlockingIOError:
-                    owner = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
+                    owner = os.pread(descriptor, _SIGNATURE_BYTES, 0).decode(errors="replace").strip()
                     os.close(descriptor)
                     raise StoreLockedError(
                         f"another writer holds the store: lock={path} owner={owner or 'unknown'}; stop it, or take the"
                         " lock by force if it can't be stopped"
                     ) from None
-                lock = cls(path, descriptor, token)
-                if lock._is_current():
-                    lock._sign()
-                    return lock
+                except BaseException:
+                    os.close(descriptor)
+                    raise
                 os.close(descriptor)
 
     @classmethod
@@ -64,11 +74,16 @@ class WriterLock:
         mine = path.with_name(f"{path.name}.{token}")
         with storage_errors(path):
             descriptor = os.open(mine, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            mine.replace(path)
-            sync_directory(path.parent)
-        lock = cls(path, descriptor, token)
-        lock._sign()
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock = cls(path, descriptor, token, follows_crash=True)
+                lock._sign()
+                mine.replace(path)
+                sync_directory(path.parent)
+            except BaseException:
+                mine.unlink(missing_ok=True)
+                os.close(descriptor)
+                raise
         return lock
 
     def check(self) -> None:
@@ -77,8 +92,15 @@ class WriterLock:
         Raises:
             WriterFencedError: it does not.
         """
-        if not self._is_current():
+        with storage_errors(self._path):
+            is_current = self._is_current()
+        if not is_current:
             raise WriterFencedError(f"another writer took the store by force: lock={self._path}; this one has to stop")
+
+    def sign_off(self) -> None:
+        """Take the signature out: this owner leaves nothing that the next one has to undo."""
+        with storage_errors(self._path):
+            os.ftruncate(self._descriptor, 0)
 
     def release(self) -> None:
         """Give the lock back."""
@@ -94,5 +116,7 @@ class WriterLock:
 
     def _sign(self) -> None:
         owner = {"host": socket.gethostname(), "pid": os.getpid(), "since_ms": time.time_ns() // 1_000_000}
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(owner).encode() + b"\n", 0)
+        signature = json.dumps(owner).encode() + b"\n"
+        write_all(self._descriptor, signature, 0)
+        os.ftruncate(self._descriptor, len(signature))
+        os.fsync(self._descriptor)  # a power cut must not make this owner look like one that ended well

@@ -99,6 +99,8 @@ def _trim_time_index(path: Path, end: CommittedEnd) -> npt.NDArray[np.void]:
     offsets, timestamps = entries["offset"].astype(np.int64), entries["timestamp"].astype(np.int64)
     bad = (offsets >= end.log_end_offset - end.segment_base) | (timestamps < 0)
     bad[1:] |= (np.diff(offsets) < 0) | (timestamps[1:] <= timestamps[:-1])
+    if bad[1:2].all() and not offsets[:1].any() and not timestamps[:1].any():
+        bad[:1] = True  # zeros of a power cut from the first entry on; a real one like that says nothing of use
     return _keep_prefix(path, entries, bad)
 
 

@@ -1,19 +1,26 @@
 """Undoes what was written but not committed, at the start of a writer and after a failed micro-batch."""
 
+import io
 import logging
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
 
 from storage_core.errors import CorruptFileError
 from storage_core.fault_points import reach
 from storage_core.log.append_state import CommittedEnd, load_append_state
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, parse_base_offset, segment_file_name
-from storage_core.storage.local import storage_errors, sync_directory, write_all
+from storage_core.storage.local import copy_range, storage_errors, sync_directory
 
-__all__ = ["cut_back", "has_segment_beyond", "needs_cut_back", "renew_active_segment"]
+__all__ = ["cut_back", "has_leftovers", "needs_cut_back", "renew_active_segment"]
 
 logger = logging.getLogger(__name__)
+
+_BASE_OFFSET_DIGITS = 20
 
 
 def needs_cut_back(directory: Path, end: CommittedEnd) -> bool:
@@ -30,6 +37,8 @@ def needs_cut_back(directory: Path, end: CommittedEnd) -> bool:
             size = (directory / segment_file_name(end.segment_base, LOG)).stat().st_size
         except FileNotFoundError:
             size = 0
+            if not directory.is_dir():
+                raise CorruptFileError(f"the log is gone, the ledger names it: {directory}: restore it") from None
         if size < end.size_bytes:
             raise CorruptFileError(
                 f"committed bytes are gone: segment={segment_file_name(end.segment_base, LOG)} in {directory}"
@@ -39,17 +48,29 @@ def needs_cut_back(directory: Path, end: CommittedEnd) -> bool:
         return size > end.size_bytes or (beyond and (directory / segment_file_name(end.log_end_offset, LOG)).exists())
 
 
-def has_segment_beyond(directory: Path, end: CommittedEnd) -> bool:
-    """Whether files of a later segment lie there: `needs_cut_back` can't tell where preserved offsets have gaps."""
+def has_leftovers(directory: Path, end: CommittedEnd) -> bool:
+    """Whether a crash left something that two `stat` calls don't show, told by a look into the directory.
+
+    That is a segment which was not published yet, one behind a gap of preserved offsets, or index entries that a power
+    cut kept though it took the batches they point to.
+    """
+    active = segment_file_name(end.segment_base, "")
     with storage_errors(directory):
-        return bool(_names_to_delete(directory, end))
+        for name in _names_to_delete(directory, end):
+            is_empty_log = name in (active + LOG, active + INDEX, active + TIMEINDEX)
+            if not is_empty_log or (directory / name).stat().st_size:
+                return True
+        return bool(end.size_bytes) and _has_torn_index(directory, end)
 
 
-def cut_back(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> None:
+def cut_back(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> npt.NDArray[np.void]:
     """Make the log end exactly where the ledger says, durably.
 
     Later segments go first: if the process dies after the active segment was cut, the next start must still see that
     there is something to undo.
+
+    Returns:
+        () the log's `APPEND_STATE`.
     """
     with storage_errors(directory):
         while names := _names_to_delete(directory, end):
@@ -61,8 +82,9 @@ def cut_back(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]
         if end.size_bytes:
             _cut_file(directory / segment_file_name(end.segment_base, LOG), end.size_bytes, check_owner)
             reach("undo.cut")
-    load_append_state(directory, end, 0, 0)
+    state = load_append_state(directory, end, 0, 0)
     logger.info("Cut back an unfinished micro-batch log=%s end_offset=%d", directory.name, end.log_end_offset)
+    return state
 
 
 def _cut_file(path: Path, size_bytes: int, check_owner: Callable[[], None]) -> None:
@@ -85,44 +107,79 @@ def _names_to_delete(directory: Path, end: CommittedEnd) -> list[str]:
 
     Called again until it finds nothing: a writer that lost the store may be renaming a file meanwhile.
     """
-    names = [name for name in os.listdir(directory) if name.endswith(CLEANED) or _is_beyond(name, end)]
-    return sorted(names, key=lambda name: (-(parse_base_offset(name) or 0), name.endswith(LOG)))
+    names = [name for name in os.listdir(directory) if _is_beyond(name, end)]
+    return sorted(names, key=lambda name: (-_base_offset(name), name.endswith(LOG)))
 
 
 def _is_beyond(name: str, end: CommittedEnd) -> bool:
-    base = parse_base_offset(name)
-    if base is None or not name.endswith((LOG, INDEX, TIMEINDEX)):
+    """Whether a file is of an unfinished append; unpublished files of closed segments are somebody else's work."""
+    base = _base_offset(name)
+    if name.endswith(CLEANED):
+        return base >= end.segment_base
+    if parse_base_offset(name) is None or not name.endswith((LOG, INDEX, TIMEINDEX)):
         return False
     if end.size_bytes == 0:  # nothing committed: the first append starts the segment again
         return base >= end.segment_base
     return base > end.segment_base and base >= end.log_end_offset
 
 
-def renew_active_segment(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> None:
+def _base_offset(name: str) -> int:
+    """Return the offset that a file's name starts with, whatever follows; -1 if it starts with none."""
+    digits = name.partition(".")[0]
+    return int(digits) if len(digits) == _BASE_OFFSET_DIGITS and digits.isascii() and digits.isdigit() else -1
+
+
+def _has_torn_index(directory: Path, end: CommittedEnd) -> bool:
+    """Whether the active segment's indexes end in zeros, in part of an entry, or behind the log's end."""
+    relative_end = end.log_end_offset - end.segment_base
+    offset, position = _last_entry(directory / segment_file_name(end.segment_base, INDEX), "ii", (0, 1))
+    timestamp, time_offset = _last_entry(directory / segment_file_name(end.segment_base, TIMEINDEX), "qi", (0, 0))
+    is_offset_index_whole = 0 < position < end.size_bytes and offset < relative_end
+    return not is_offset_index_whole or timestamp < 0 or time_offset >= relative_end
+
+
+def _last_entry(path: Path, fields: str, if_empty: tuple[int, int]) -> tuple[int, int]:
+    """Return the two numbers of an index's last entry; (-1, -1) if it is zeros or a part of one."""
+    entry = struct.Struct(f">{fields}")
+    with path.open("rb") if path.exists() else io.BytesIO() as file:
+        size = file.seek(0, os.SEEK_END)
+        if size == 0:
+            return if_empty
+        if size % entry.size:
+            return -1, -1
+        file.seek(size - entry.size)
+        first, second = entry.unpack(file.read(entry.size))
+    return (first, second) if first or second else (-1, -1)
+
+
+def renew_active_segment(directory: Path, end: CommittedEnd, token: str, check_owner: Callable[[], None]) -> None:
     """Give the active segment's files new inodes that hold exactly the committed bytes.
 
     A writer that lost the store may still hold descriptors of the old files; what it writes there is lost with them.
+    It may write while they are copied, so no more is taken than was committed.
+
+    Args:
+        token: distinguishes this writer's unpublished files.
     """
-    cut_back(directory, end, check_owner)
+    state = cut_back(directory, end, check_owner)
+    sizes = {LOG: end.size_bytes, INDEX: int(state["offset_entries"]) * 8, TIMEINDEX: int(state["time_entries"]) * 12}
     with storage_errors(directory):
-        for suffix in (LOG, INDEX, TIMEINDEX):
+        for suffix, size in sizes.items():
             path = directory / segment_file_name(end.segment_base, suffix)
             if not path.exists():
                 continue
-            copy = path.with_name(path.name + CLEANED)
-            _copy_file(path, copy)
+            copy = path.with_name(f"{path.name}.{token}{CLEANED}")
+            _copy_file(path, copy, size)
+            check_owner()
             copy.replace(path)
         sync_directory(directory)
 
 
-def _copy_file(source: Path, target: Path) -> None:
+def _copy_file(source: Path, target: Path, size_bytes: int) -> None:
     with source.open("rb") as reader:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
-            position = 0
-            while chunk := reader.read(1 << 22):
-                write_all(descriptor, chunk, position)
-                position += len(chunk)
+            copy_range(reader.fileno(), 0, descriptor, 0, size_bytes)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

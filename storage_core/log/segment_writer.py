@@ -12,9 +12,9 @@ every `.cleaned` file and gives every active segment a new inode: an old writer 
 files, or fails to rename.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,7 +103,7 @@ class SegmentWriter:
     def _unpublished(self, base_offset: int, suffix: str) -> Path:
         return self._directory / f"{segment_file_name(base_offset, suffix)}.{self._token}{CLEANED}"
 
-    @contextmanager
+    @contextlib.contextmanager
     def _opened(self, append: SegmentAppend) -> Iterator[dict[str, int]]:
         flags = os.O_WRONLY | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if append.is_new else 0)
         name = self._unpublished if append.is_new else self._path
@@ -120,9 +120,19 @@ class SegmentWriter:
             if append.is_new:
                 reach("place.created")
             yield descriptors
+        except BaseException:
+            if append.is_new:
+                self._discard(append.base_offset)
+            raise
         finally:
             for descriptor in descriptors.values():
                 os.close(descriptor)
+
+    def _discard(self, base_offset: int) -> None:
+        """Remove what was not published: the names are this writer's own, whoever owns the store by now."""
+        for suffix in (LOG, INDEX, TIMEINDEX):
+            with contextlib.suppress(OSError):
+                self._unpublished(base_offset, suffix).unlink()
 
     def _fill(self, append: SegmentAppend, descriptors: dict[str, int]) -> None:
         for each in append.ranges:

@@ -19,6 +19,7 @@ from storage_core.errors import StorageError
 
 __all__ = [
     "copy_range",
+    "make_directory",
     "replace_file",
     "storage_errors",
     "sync_directories",
@@ -66,7 +67,7 @@ def copy_range(source: int, source_position: int, target: int, target_position: 
             os.lseek(target, target_position, os.SEEK_SET)
             copied = os.sendfile(target, source, source_position, size_bytes)
         if copied == 0:
-            raise OSError(errno.EIO, "staged file ends before the bytes its task reported")
+            raise OSError(errno.EIO, "a file ends before the bytes that were to be copied from it")
         source_position, target_position, size_bytes = (
             source_position + copied,
             target_position + copied,
@@ -84,6 +85,15 @@ def replace_file(path: Path, data: bytes) -> None:
     finally:
         os.close(descriptor)
     temporary.replace(path)
+    sync_directory(path.parent)
+
+
+def make_directory(path: Path) -> None:
+    """Make a folder and those above it that are missing, durably."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    path.mkdir(exist_ok=True)
     sync_directory(path.parent)
 
 
