@@ -6,7 +6,6 @@ Imports stand inside the verbs: the tools must not wait for Spark, nor `--help` 
 
 import logging
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -152,7 +151,6 @@ def dump_log(files: tuple[str, ...], **options: Any) -> int:
     """Show what files hold, in the shape and under the options of Kafka's own dump tool."""
     from storage_core.inspect.dump_log import DumpOptions, dump_log
 
-    _end_with_a_closed_pipe()
     paths = [Path(name) for each in files for name in each.split(",") if name]
     given = {name: value for name, value in options.items() if value is not None}
     return _DONE if dump_log(paths, DumpOptions(**given), sys.stdout, sys.stderr) else _FAILED
@@ -169,12 +167,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         _report("interrupted")
         code = _FAILED
-    except InvalidConfigError as error:
-        _report(f"error: {error}")
-        code = _WRONG_USE
     except LogStorageError as error:
-        _report(f"error: {error}")
-        code = _FAILED
+        _report(f"error: {str(error).partition(chr(10))[0]}")  # a library's own words may go on for lines
+        code = _WRONG_USE if isinstance(error, InvalidConfigError) else _FAILED
     sys.exit(code if isinstance(code, int) else _DONE)
 
 
@@ -182,14 +177,8 @@ def _open(store: Path, name: str | None) -> "tuple[StoreView, list[LogView]]":
     """Open a place for a reading verb; without a name all of its logs."""
     from pipeline.store_view import open_logs, select_logs
 
-    _end_with_a_closed_pipe()
     view = open_logs(store)
     return view, list(view.logs) if name is None else select_logs(view.logs, name)
-
-
-def _end_with_a_closed_pipe() -> None:
-    """Let `| head` end the process as it ends any other tool; not for `stream`, which talks through sockets."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def _report(line: str) -> None:

@@ -22,10 +22,10 @@ _JULY_MS = "1372636800000"
 _NEXT = """
 All of it is in {folder}. What next?
   Your own data      copy configs/flights.yaml, change source, records and topics, then
-                     sparklog stream --config yours.yaml     (every key: docs/settings.md)
+                     .venv/bin/sparklog stream --config yours.yaml     (every key: docs/settings.md)
   From a running Kafka
                      set the servers and the topic in configs/mirror.yaml, then
-                     sparklog stream --config configs/mirror.yaml
+                     .venv/bin/sparklog stream --config configs/mirror.yaml
   Into a running Kafka
                      create topic flights with 6 partitions and stop the broker; in each of its flights-N folders
                      keep partition.metadata and replace 0*.log, 0*.index and 0*.timeindex by those of

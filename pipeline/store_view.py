@@ -79,10 +79,8 @@ def select_logs(logs: Sequence[LogView], name: str) -> list[LogView]:
     Raises:
         UnknownTopicError: there is none.
     """
-    topic, colon, partition = name.rpartition(":")
-    if not colon:
-        topic, partition = name, ""
-    found = [each for each in logs if each.log.topic == topic and partition in ("", str(each.log.partition))]
+    topic = name.partition(":")[0]
+    found = [each for each in logs if each.log.topic == topic and name in (topic, f"{topic}:{each.log.partition}")]
     if not found:
         topics = ", ".join(sorted({each.log.topic for each in logs})) or "none"
         raise UnknownTopicError(f"no log of that name: name={name} topics={topics}")

@@ -1,0 +1,67 @@
+"""The delta source, whose jars Maven has to bring."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import yaml
+from deltalake import write_deltalake
+
+from pipeline.jars import obtain_jars
+from storage_core.errors import InvalidConfigError
+from storage_core.log.log_reader import LogReader
+
+pytestmark = pytest.mark.spark
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jars() -> None:
+    """The jars are in the cache; without them nothing here can be judged."""
+    try:
+        obtain_jars()
+    except InvalidConfigError as error:
+        pytest.skip(f"THE DELTA SOURCE WAS NOT TESTED: {error}")
+
+
+def test_stream_when_source_is_a_delta_table_then_its_rows_are_in_the_log(tmp_path: Path) -> None:
+    """Each version of a Delta table is read once, over two runs of the command."""
+    first = [{"id": number, "name": f"n{number}"} for number in range(10)]
+    second = [{"id": number, "name": f"n{number}"} for number in range(10, 15)]
+    for rows in (first, second):
+        write_deltalake(tmp_path / "table", pa.Table.from_pylist(rows), mode="append")
+        done = _stream(tmp_path)
+        assert done.returncode == 0, done.stderr[-4000:]
+        assert f"done: {len(rows)} records" in done.stderr
+
+    batches = LogReader(tmp_path / "store" / "logs" / "t-0").read(0)
+    found = [json.loads(value) for batch in batches for value in batch.column("value").to_pylist()]
+    assert sorted(found, key=lambda row: row["id"]) == first + second
+
+
+def _stream(folder: Path) -> subprocess.CompletedProcess[str]:
+    settings = {
+        "store": "store",
+        "checkpoint": "checkpoint",
+        "source": {"format": "delta", "path": str(folder / "table")},
+        "records": {"topic": "'t'", "value": "to_json(struct(*))"},
+        "trigger": {"available_now": True},
+        "topics": {"t": {"partitions": 1}},
+        "spark": {"spark.master": "local[2]", "spark.driver.memory": "1g"},
+    }
+    (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline", "stream", "--config", "settings.yaml"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
