@@ -285,12 +285,18 @@ class StoreWriter:
             raise CommitStateUnknownError(f"the ledger did not answer: {error}", query_id, batch_id) from error
 
     def _undo(self, staged: StagedBatches | None) -> None:
-        """Cut the touched logs back; where that fails the next start will, and this writer gives up."""
+        """Cut the touched logs back; where that fails the next start will, and this writer gives up.
+
+        Raises:
+            WriterFencedError: the store is somebody else's by now.
+        """
         if staged is None:
             return
+        self._placer.check_owner()
         try:
-            self._placer.check_owner()
             self._placer.undo(np.unique(staged.row))
+        except WriterFencedError:
+            raise
         except Exception as error:
             logger.error("An unfinished micro-batch was not undone, the next start will: %s", error)
             self._abandon()

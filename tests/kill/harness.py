@@ -23,22 +23,25 @@ def fork_server() -> ForkServerContext:
     return context
 
 
-def start_direct(context: ForkServerContext, folder: Path, **environment: str) -> ForkServerProcess:
+def start_direct(
+    context: ForkServerContext, folder: Path, *, take_lock_by_force: bool = False, **environment: str
+) -> ForkServerProcess:
     """Start the job without Spark."""
-    process = context.Process(target=run_direct, args=(folder, environment))
+    process = context.Process(target=run_direct, args=(folder, environment, take_lock_by_force))
     process.start()
     return process
 
 
-def finish_direct(context: ForkServerContext, folder: Path, **environment: str) -> int:
+def finish_direct(
+    context: ForkServerContext, folder: Path, *, take_lock_by_force: bool = False, **environment: str
+) -> int:
     """Run the job without Spark until it ends; return its exit code, negative for a signal."""
-    process = start_direct(context, folder, **environment)
-    process.join(_TIMEOUT_S)
-    return exit_code(process)
+    return exit_code(start_direct(context, folder, take_lock_by_force=take_lock_by_force, **environment))
 
 
 def exit_code(process: ForkServerProcess) -> int:
-    """Return the exit code of a process that has ended; one that has not is killed and an error."""
+    """Wait for a process and return its exit code; one that does not end is killed and an error."""
+    process.join(_TIMEOUT_S)
     if process.exitcode is None:
         process.kill()
         process.join()
@@ -55,6 +58,11 @@ def wait_until_stopped(process: ForkServerProcess) -> None:
         if state in "ZX" or time.monotonic() > deadline:
             raise TimeoutError("the job did not stop where it should have")
         time.sleep(0.01)
+
+
+def wake(process: ForkServerProcess) -> None:
+    """Let a stopped process go on."""
+    os.kill(process.pid or 0, signal.SIGCONT)
 
 
 def _state(pid: int) -> str:

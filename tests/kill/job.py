@@ -7,6 +7,7 @@ no Spark and starts in no time. Both can be started again after any crash. A ref
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -21,16 +22,16 @@ from tests.sink_store import in_process
 _ROWS_PER_ARROW_BATCH = 60
 
 
-def run_direct(folder: Path, environment: dict[str, str]) -> None:
+def run_direct(folder: Path, environment: dict[str, str], take_lock_by_force: bool) -> None:
     """Run the job in this process, a fresh one."""
     os.environ.update(environment)
     os.environ["SPARKLOG_FAULT_PID"] = str(os.getpid())
-    _run_and_exit(folder, _direct)
+    _run_and_exit(folder, lambda: _direct(folder, take_lock_by_force))
 
 
-def _direct(folder: Path) -> None:
+def _direct(folder: Path, take_lock_by_force: bool) -> None:
     config = SinkConfig.from_options(folder / "store", TOPICS, on_invalid="quarantine")
-    writer = StoreWriter(config, SystemClock())
+    writer = StoreWriter(config, SystemClock(), take_lock_by_force=take_lock_by_force)
     files = sorted((folder / "input").glob("*.parquet"))
     for number, first in enumerate(range(0, len(files), FILES_PER_MICRO_BATCH)):
         splits = [
@@ -78,11 +79,11 @@ def _spark(folder: Path) -> None:
     spark.stop()
 
 
-def _run_and_exit(folder: Path, run: "object") -> None:
+def _run_and_exit(folder: Path, run: Callable[[], None]) -> None:
     error = folder / "error.txt"
     error.unlink(missing_ok=True)
     try:
-        run(folder)  # type: ignore[operator]
+        run()
     except LogStorageError as refusal:
         error.write_text(f"{type(refusal).__name__}: {refusal}")
         os._exit(1)
@@ -94,4 +95,4 @@ def _run_and_exit(folder: Path, run: "object") -> None:
 
 if __name__ == "__main__":
     os.environ["SPARKLOG_FAULT_PID"] = str(os.getpid())
-    _run_and_exit(Path(sys.argv[1]), _spark)
+    _run_and_exit(Path(sys.argv[1]), lambda: _spark(Path(sys.argv[1])))
