@@ -52,7 +52,13 @@ def _stream(folder: Path) -> subprocess.CompletedProcess[str]:
         "records": {"topic": "'t'", "value": "to_json(struct(*))"},
         "trigger": {"available_now": True},
         "topics": {"t": {"partitions": 1}},
-        "spark": {"spark.master": "local[2]", "spark.driver.memory": "1g"},
+        "spark": {
+            "spark.master": "local[2]",
+            "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.shuffle.partitions": 2,
+            "spark.databricks.delta.snapshotPartitions": 2,
+        },
     }
     (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
     return subprocess.run(
