@@ -1,6 +1,9 @@
 """Settings of a topic's logs, under Kafka's names, with Kafka's defaults and ranges.
 
-Source: Kafka LogConfig; defaults of 4.3.
+One default differs: `message.timestamp.after.max.ms` is unlimited here, one hour in a broker, because a log that comes
+from elsewhere is to be kept as it is.
+
+Source: Kafka LogConfig 4.3.
 """
 
 from collections.abc import Mapping
