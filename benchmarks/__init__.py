@@ -1,0 +1,1 @@
+"""Baselines and Sparklog in one process and one run; `python -m benchmarks --help`."""

@@ -1,0 +1,47 @@
+"""The Spark session of the benchmarks: that of `sparklog stream`, with two slots."""
+
+import functools
+import logging
+
+from pyspark.sql import SparkSession
+
+from pipeline.jars import obtain_jars
+from pipeline.session import build_session
+from storage_core.errors import LogStorageError
+
+__all__ = ["SESSION_SETTINGS", "kafka_jars", "start_session"]
+
+SESSION_SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "4g",
+    "spark.sql.files.minPartitionNum": "8",
+    "spark.sql.shuffle.partitions": "8",
+}
+"""What is set on top of the settings of `sparklog stream`."""
+
+_NOT_KAFKA = "delta"
+
+
+def start_session(memory: str | None = None) -> SparkSession:
+    """Return a session; it can write to Kafka where the jars for that can be had.
+
+    Args:
+        memory: Spark's driver memory, if it is to be another.
+    """
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    settings = {**SESSION_SETTINGS, "spark.log.level": "ERROR"}
+    if memory:
+        settings["spark.driver.memory"] = memory
+    jars, _ = kafka_jars()
+    if jars:
+        settings["spark.jars"] = ",".join(jars)
+    return build_session(settings)
+
+
+@functools.cache
+def kafka_jars() -> tuple[tuple[str, ...], str]:
+    """Return the jars of Spark's Kafka sink, or none and the reason."""
+    try:
+        return tuple(str(jar) for jar in obtain_jars() if _NOT_KAFKA not in jar.name), ""
+    except LogStorageError as error:
+        return (), str(error)
