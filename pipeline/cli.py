@@ -91,16 +91,12 @@ def offsets(store: Path, name: str, time: str, as_json: bool) -> None:
 @click.option("--from", "start_offset", type=click.IntRange(0), metavar="OFFSET", help="First offset, of one log.")
 @click.option("--from-time", "start_time", type=int, metavar="MS", help="Start at the first record of this time.")
 @click.option("--max", "limit", type=click.IntRange(0), metavar="N", help="Stop after so many records.")
-@click.option("--isolation", type=click.Choice(["read_uncommitted"]), default="read_uncommitted", show_default=True)
+@click.option(
+    "--isolation", type=click.Choice(["read_uncommitted"]), expose_value=False, help="The one level there is."
+)
 @_JSON
 def read(
-    store: Path,
-    name: str,
-    start_offset: int | None,
-    start_time: int | None,
-    limit: int | None,
-    isolation: str,  # noqa: ARG001 - the one level there is
-    as_json: bool,
+    store: Path, name: str, start_offset: int | None, start_time: int | None, limit: int | None, as_json: bool
 ) -> None:
     """Print records, one a line: place, time, key, value and headers between tabs, or a JSON object in base64."""
     from pipeline import tools

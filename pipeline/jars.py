@@ -14,9 +14,9 @@ from pathlib import Path
 from storage_core.errors import InvalidConfigError, StorageError
 from storage_core.storage.local import storage_errors
 
-__all__ = ["cache_folder", "obtain_jars"]
+__all__ = ["POM", "cache_folder", "obtain_jars"]
 
-_POM = Path(__file__).with_name("jars.xml")
+POM = Path(__file__).with_name("jars.xml")
 _SUMS = Path(__file__).with_name("jars.sha256")
 _GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _MAVEN_TIMEOUT_S = 600
@@ -41,7 +41,7 @@ def obtain_jars() -> list[Path]:
         StorageError: the cache can't be written, or a cached jar is not what it must be.
     """
     sums = _expected_sums()
-    name = hashlib.sha256(_POM.read_bytes() + _SUMS.read_bytes()).hexdigest()[:12]
+    name = hashlib.sha256(POM.read_bytes() + _SUMS.read_bytes()).hexdigest()[:12]
     folder = cache_folder() / "jars" / name
     with storage_errors(folder):
         if not folder.is_dir():
@@ -67,14 +67,14 @@ def _check(folder: Path, sums: dict[str, str]) -> None:
 
 def _fetch(folder: Path, sums: dict[str, str]) -> None:
     """Let Maven copy the jars beside the folder, check them, then name the folder: half a copy never passes for one."""
-    advice = _ADVICE.format(pom=_POM, folder=folder)
+    advice = _ADVICE.format(pom=POM, folder=folder)
     maven = shutil.which("mvn")
     if maven is None:
         raise InvalidConfigError(f"the source needs jars that are not in the cache, and there is no mvn: {advice}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.partial-") as building:
         target = Path(building) / "jars"
-        _run_maven([maven, "-q", "-B", "-ntp", "-f", str(_POM), _GOAL, f"-DoutputDirectory={target}"], advice)
+        _run_maven([maven, "-q", "-B", "-ntp", "-f", str(POM), _GOAL, f"-DoutputDirectory={target}"], advice)
         _check(target, sums)
         try:
             target.rename(folder)

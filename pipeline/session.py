@@ -12,8 +12,6 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from storage_core.errors import InvalidConfigError
-
 __all__ = ["build_session", "names_jars", "session_conf", "submitted_conf"]
 
 _CONF = {
@@ -57,7 +55,7 @@ def session_conf(
     Args:
         configured: the settings file's `spark` section.
         submitted: what `spark-submit` was given; None without it.
-        jars: to load before anything starts; with Delta's among them, its extension is switched on.
+        jars: to load with the JVM, so not under `spark-submit`; Delta's extension is switched on with them.
     """
     given = {**configured, **(submitted or {})}
     master = given.get("spark.master", "local[*]")
@@ -84,14 +82,8 @@ def names_jars(conf: Mapping[str, str], word: str = "") -> bool:
 def build_session(
     configured: Mapping[str, str], submitted: Mapping[str, str] | None = None, jars: Sequence[Path] = ()
 ) -> SparkSession:
-    """Start Spark, or join the session that the platform has started.
-
-    Raises:
-        InvalidConfigError: jars are needed, but `spark-submit` has started without them.
-    """
+    """Start Spark, or join the session that the platform has started; arguments as of `session_conf`."""
     conf = session_conf(configured, submitted, jars)
-    if submitted is not None and jars:
-        raise InvalidConfigError(f"spark-submit has to be given the source's jars: --jars {conf['spark.jars']}")
     if conf["spark.master"].startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -5,6 +5,7 @@ import logging
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.jars import POM
 from pipeline.settings import SourceSettings
 from pipeline.spark_errors import explain
 from storage_core.errors import InvalidConfigError
@@ -39,7 +40,11 @@ def open_source(spark: SparkSession, source: SourceSettings) -> DataFrame:
             reader = reader.schema(source.schema or _infer_schema(spark, source))
         return reader.load(source.path) if source.path else reader.load()
     except PySparkException as error:
-        raise InvalidConfigError(f"source: {explain(error)}") from error
+        raise InvalidConfigError(f"source: {explain(error)}{_advice(source)}") from error
+
+
+def _advice(source: SourceSettings) -> str:
+    return f" (under spark-submit its jars are named by --jars; {POM} lists them)" if needs_jars(source) else ""
 
 
 def _options(source: SourceSettings) -> dict[str, str]:

@@ -14,8 +14,15 @@ SPARK_ERRORS = (PySparkException, Py4JError, OSError)
 
 _PLACE = re.compile(r"(;?\s*line \d+,? pos \d+|\s*\(line \d+, pos \d+\))[.;]?\s*$")
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
-_WRAPPED = re.compile(r"terminated with exception:\s*(.+)")
-_JAVA_CLASS = re.compile(r"^(?:[a-z]\w*\.)+\w*(?:Exception|Error):\s*")
+_TRACE = "Traceback (most recent call last):"
+_WRAPPINGS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"^.*terminated with exception:\s*",
+        r"^.*most recent failure: Lost task .*?\):\s*",
+        r"^(?:[a-z]\w*\.)+\w*(?:Exception|Error):\s*",
+    )
+)
 
 
 def silence_spark_loggers() -> None:
@@ -26,12 +33,15 @@ def silence_spark_loggers() -> None:
 
 
 def explain(error: BaseException) -> str:
-    """Return the first line of what went wrong, without a stack trace, a query plan, or Spark's own wrapping."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """Return in one line what went wrong, without a stack trace, a query plan, or Spark's own wrapping."""
+    text = str(error)
+    _, trace, raised = text.rpartition(_TRACE)
+    candidates = [line for line in raised.splitlines()[1:] if line and not line[0].isspace()] if trace else []
+    lines = candidates or [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
     line = lines[0]
-    if wrapped := _WRAPPED.search(line):
-        line = wrapped[1]
-    line = _PLACE.sub("", _STATE.sub("", _JAVA_CLASS.sub("", line)))
+    for wrapping in _WRAPPINGS:
+        line = wrapping.sub("", line)
+    line = _PLACE.sub("", _STATE.sub("", line))
     return line.strip().rstrip(";:") or type(error).__name__

@@ -115,7 +115,14 @@ def _spark_session(settings: Settings) -> Iterator[SparkSession]:
         yield spark
     finally:
         if is_ours:
-            spark.stop()
+            _end(spark)
+
+
+def _end(spark: SparkSession) -> None:
+    try:
+        spark.stop()
+    except SPARK_ERRORS as error:
+        logger.debug("Spark has gone before it was stopped: %s", error)
 
 
 def _open_sink(settings: Settings, lines: ProgressLines, take_lock_by_force: bool) -> LogSink:

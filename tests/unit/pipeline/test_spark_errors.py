@@ -11,6 +11,16 @@ from pipeline.spark_errors import explain
         ("[STREAM_FAILED] Query [id = 1] terminated with exception: [X] gone SQLSTATE: 1\n=== Streaming", "[X] gone"),
         ("java.lang.IllegalArgumentException: bad interval\n\tat org.apache", "bad interval"),
         ("", "ValueError"),
+        (
+            "Job aborted: Task 0 in stage 2.0 failed 4 times, most recent failure: Lost task 0.3 in"
+            " stage 2.0 (TID 2) (localhost executor driver): org.apache.spark.SparkException: [Y] broken\n\tat org",
+            "[Y] broken",
+        ),
+        (
+            "\n  An exception was thrown from the Python worker.\nTraceback (most recent call last):\n"
+            '  File "a.py", line 1, in run\n    go()\npackage.errors.OwnError: what it was\n\n\tat org.apache',
+            "what it was",
+        ),
     ],
 )
 def test_explain_when_text_is_long_then_first_line_only(text: str, line: str | None) -> None:
