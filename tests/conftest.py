@@ -1,6 +1,9 @@
 """What tests of several folders share."""
 
+import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,3 +30,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def memory_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: for tests of what files hold, not of what a power cut leaves of them."""
+    memory = Path("/dev/shm")
+    root = memory if os.access(memory, os.W_OK) else tmp_path
+    with tempfile.TemporaryDirectory(prefix="sparklog-test-", dir=root) as folder:
+        yield Path(folder)

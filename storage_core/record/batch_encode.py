@@ -16,7 +16,7 @@ import crc32c
 import numpy as np
 import numpy.typing as npt
 
-from storage_core.errors import InvalidConfigError, InvalidRecordError
+from storage_core.errors import InvalidConfigError, InvalidRecordError, RecordTooLargeError
 from storage_core.log_config import INT32_MAX
 from storage_core.record.attributes import pack_attributes
 from storage_core.record.batch_header import HEADER_BYTES, HEADER_DTYPE, LOG_OVERHEAD_BYTES, MAGIC_V2
@@ -183,17 +183,9 @@ class _Run:
         return batches[:planned]
 
     def _failure(self, failure: int, row: int, size: int) -> Exception:
-        if failure == PlanFailure.TOO_LARGE and self.options.codec == "none":
-            return self._too_large(row, size)
         if failure == PlanFailure.TOO_LARGE:
-            return InvalidRecordError(
-                f"record is too large to compress row={row} size={size} limit={self.refuse_bytes}"
-            )
+            return RecordTooLargeError(row, size, self.refuse_bytes)
         return InvalidRecordError(f"offset is negative, the largest int64, or not above the one before it row={row}")
-
-    def _too_large(self, row: int, size: int) -> InvalidRecordError:
-        limit = self.options.max_message_bytes
-        return InvalidRecordError(f"record is too large row={row} size={size} max.message.bytes={limit}")
 
     def write(self, plan: _Plan, starts: _Int64s, out: npt.NDArray[np.uint8]) -> None:
         """Write the records of every batch to their places in `out`."""
@@ -231,7 +223,7 @@ class _Run:
     def _split(self, batch: _Int64s, size: int) -> Iterator[tuple[_Int64s, bytes | memoryview]]:
         first, count = int(batch[PlanColumn.FIRST]), int(batch[PlanColumn.COUNT])
         if count == 1:
-            raise self._too_large(int(self.rows[first]), size)
+            raise RecordTooLargeError(int(self.rows[first]), size, self.options.max_message_bytes)
         smaller = self.plan(np.array([first, first + count]), int(batch[PlanColumn.SIZE]) // 2)
         smaller[:, PlanColumn.GROUP] = batch[PlanColumn.GROUP]
         yield from self._sections(smaller)

@@ -130,7 +130,7 @@ def test_encode_when_a_record_is_above_what_a_reader_expands_then_invalid_record
     """No compressed batch is made that decoding with its default bound would refuse."""
     monkeypatch.setattr(batch_encode, "MAX_DECOMPRESSED_BYTES", 1000)
 
-    with pytest.raises(InvalidRecordError, match="too large to compress row=0"):
+    with pytest.raises(InvalidRecordError, match="too large: row=0"):
         encode(_plain(1, 2000), EncodeOptions(codec="gzip"))
     assert encode(_plain(100), EncodeOptions(codec="gzip", batch_size_bytes=1 << 20)).records_count.max() == 46
 
@@ -243,6 +243,18 @@ def test_encode_when_a_header_has_no_key_then_invalid_record_names_its_row() -> 
         with pytest.raises(InvalidRecordError, match="row=1"):
             encode_batches(columns, np.array([0, 1]), np.array([0, 2]), EncodeOptions())
         assert encode_batches(columns, np.array([0]), np.array([0, 1]), EncodeOptions()).size.size == 1
+
+
+def test_encode_when_a_pair_is_null_and_another_has_no_key_then_both_are_refused() -> None:
+    """Nulls of pairs and nulls of keys are both looked at; a row with neither passes."""
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([[{"key": "a", "value": None}], [{"key": None, "value": None}], [None]], kind)
+    columns = RecordColumns.from_arrow({"value": pa.array([b"1", b"2", b"3"]), "headers": headers})
+
+    for row in (1, 2):
+        with pytest.raises(InvalidRecordError, match=f"row={row}"):
+            encode_batches(columns, np.array([row]), np.array([0, 1]), EncodeOptions())
+    assert encode_batches(columns, np.array([0]), np.array([0, 1]), EncodeOptions()).size.size == 1
 
 
 def test_encode_when_headers_are_many_then_counts_and_lengths_take_more_bytes() -> None:
