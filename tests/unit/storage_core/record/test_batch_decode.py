@@ -14,7 +14,7 @@ from storage_core.record.batch_encode import EncodeOptions
 from storage_core.record.batch_header import HEADER_BYTES, BatchHeader, pack_header, unpack_header
 from storage_core.record.batch_scan import scan_batches
 from storage_core.record.compression import compress
-from storage_core.record.scalar import Record
+from storage_core.record.scalar import Record, decode_records
 from storage_core.record.schema import RECORD_SCHEMA
 from storage_core.record.varint import pack_varint
 from tests.record_cases import SPECIMENS, encode, records_of
@@ -72,6 +72,8 @@ _DAMAGED: dict[str, tuple[bytes, int]] = {
     "length cut short": (b"\x80" * 7, 1),
     "length one too long": (pack_varint(len(_GOOD)) + _GOOD[1:] + b"\0", 1),
     "length one too short": (pack_varint(len(_GOOD) - 2) + _GOOD[1:], 1),
+    "length in six bytes": (bytes.fromhex("9c8080808000") + _GOOD[1:], 1),
+    "length that hides the next record": (pack_varint(len(_GOOD) * 2 - 1) + _GOOD[1:] + _GOOD, 2),
     "length ends inside the key": (_record(bytes.fromhex("00 00 00 06 6b65")) + bytes(7), 1),
     "timestamp delta that never ends": (_record(b"\0" + b"\xff" * 12), 1),
     "offset delta that never ends": (_record(b"\0\0" + b"\xff" * 12), 1),
@@ -130,6 +132,15 @@ def test_decode_when_there_are_nulls_then_bitmaps_tell_them_from_empties() -> No
     assert records_of(decoded) == SPECIMENS
     assert decoded.column("key").null_count == 1
     assert decoded.column("value").null_count == 2
+
+
+def test_decode_when_a_varint_is_longer_than_needed_then_bits_above_the_32nd_are_dropped() -> None:
+    """Five bytes may hold any 32-bit value, ten any 64-bit one; what is above is shifted out, as in Kafka."""
+    record = _record(bytes.fromhex("00 85808080808080808002 8280808010 8680808070 6b6579 8180808070 00"))
+    data = _batch(record, 1, base_offset=5, base_timestamp=10)
+
+    assert records_of(decode_batches(data)) == decode_records(data)
+    assert records_of(decode_batches(data)) == [Record(offset=6, timestamp=7, key=b"key", value=None)]
 
 
 def test_decode_when_data_is_empty_or_torn_then_no_records() -> None:
