@@ -22,7 +22,6 @@ from storage_core.record.attributes import pack_attributes
 from storage_core.record.batch_header import HEADER_BYTES, HEADER_DTYPE, LOG_OVERHEAD_BYTES, MAGIC_V2
 from storage_core.record.compression import MAX_DECOMPRESSED_BYTES, check_level, compress
 from storage_core.record.encode_kernels import (
-    BATCH_COLUMNS,
     Columns,
     PlanColumn,
     PlanFailure,
@@ -42,7 +41,7 @@ _SEQUENCES = 1 << 31
 
 _Int64s: TypeAlias = npt.NDArray[np.int64]
 _Plan: TypeAlias = npt.NDArray[np.int64]
-"""(b, BATCH_COLUMNS), see `PlanColumn`."""
+"""(b, WIDTH), see `PlanColumn`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +169,8 @@ class _Run:
                 raise InvalidRecordError(f"a header has no key row={self.rows[nameless]}")
 
     def plan(self, starts: _Int64s, limit_bytes: int) -> _Plan:
-        """Return (b, BATCH_COLUMNS): where each batch begins and ends."""
-        batches = np.empty((int(starts[-1] - starts[0]), BATCH_COLUMNS), np.int64)
+        """Return (b, WIDTH): where each batch begins and ends."""
+        batches = np.empty((int(starts[-1] - starts[0]), PlanColumn.WIDTH), np.int64)
         failed = np.zeros(2, np.int64)
         limits = (limit_bytes, self.refuse_bytes)
         timestamps, offsets = self.columns[5:]
@@ -202,7 +201,7 @@ class _Run:
             plans.append(each)
             parts += (bytes(HEADER_BYTES), section)
             sizes.append(HEADER_BYTES + len(section))
-        done = np.array(plans, np.int64).reshape(len(plans), BATCH_COLUMNS)
+        done = np.array(plans, np.int64).reshape(len(plans), PlanColumn.WIDTH)
         data = np.frombuffer(bytearray().join(parts), np.uint8)
         size_column = np.array(sizes, np.int64)
         return self.seal(done, data, _starts(size_column), size_column)

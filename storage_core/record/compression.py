@@ -96,7 +96,7 @@ def decompress(codec: str, stream: bytes | memoryview, max_bytes: int, position:
     Args:
         codec: one of `CODECS`.
         stream: everything after the batch's header.
-        max_bytes: most bytes the section may have; no more memory than that and one block is taken.
+        max_bytes: most bytes the section may have; about twice that is the most memory taken on the way.
         position: of the batch, for the error.
 
     Raises:

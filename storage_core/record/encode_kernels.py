@@ -16,7 +16,6 @@ from storage_core.kernels import kernel
 from storage_core.record.kernel_memory import BYTES, INT64S, address_of, copy_bytes, inlined, store_byte
 
 __all__ = [
-    "BATCH_COLUMNS",
     "Column",
     "Columns",
     "PlanColumn",
@@ -46,6 +45,7 @@ class PlanColumn:
     GROUP: Final = 3
     LAST_DELTA: Final = 4  # last offset delta
     MAX_TIMESTAMP: Final = 5
+    WIDTH: Final = 6
 
 
 class PlanFailure:
@@ -54,8 +54,6 @@ class PlanFailure:
     TOO_LARGE: Final = 1
     OFFSET_ORDER: Final = 2
 
-
-BATCH_COLUMNS: Final = 6
 
 # Kernels see module constants, not class attributes.
 _FIRST, _COUNT, _SIZE = PlanColumn.FIRST, PlanColumn.COUNT, PlanColumn.SIZE
@@ -217,7 +215,7 @@ def plan_batches(
         group_starts: (g + 1,) borders of the groups in `rows`.
         limits: uncompressed size at which a batch is closed, and the one that no record's batch may pass.
         lengths: out, each record's length field, by its place in `rows`.
-        batches: out, `BATCH_COLUMNS` wide, as long as the groups together.
+        batches: out, `PlanColumn.WIDTH` wide, as long as the groups together.
         failed: out, (2,) on failure the row, and its batch's size.
     """
     planned = 0
@@ -277,7 +275,7 @@ def write_records(
 
     Args:
         rows: and `lengths`, as the plan saw and left them.
-        batches: (b, BATCH_COLUMNS) of the plan.
+        batches: (b, WIDTH) of the plan.
         section_starts: (b,) where each batch's first record goes.
         out: with room for every section.
     """
