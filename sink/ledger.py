@@ -12,6 +12,7 @@ damage is refused.
 import json
 import logging
 import os
+import re
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -64,6 +65,7 @@ _CONFIGURATION = {
 }
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _NO_RETRY_COUNT = 0
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +129,7 @@ class Ledger:
             return cls(path, DeltaTable(path))
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise LedgerDamagedError(
-                f"the ledger can't be read, restore it from a copy: path={path} ({error})"
+                f"the ledger can't be read, restore it from a copy: path={path} ({_one_line(error)})"
             ) from error
 
     @classmethod
@@ -277,8 +279,9 @@ class Ledger:
         except (DeltaError, OSError):
             newest = None
         if newest == self.version:
-            raise StorageError(f"the ledger can't be written: path={self._path} ({error})") from error
-        raise CommitStateUnknownError(f"the ledger did not answer: {error}", *(transaction or ("", -1))) from error
+            raise StorageError(f"the ledger can't be written: path={self._path} ({_one_line(error)})") from error
+        query_id, batch_id = transaction or ("", -1)
+        raise CommitStateUnknownError(f"the ledger did not answer: {_one_line(error)}", query_id, batch_id) from error
 
     def _make_durable(self) -> None:
         log = self._path / "_delta_log"
@@ -341,3 +344,8 @@ def _entry_is_whole(entry: Path, table: Path) -> bool:
     except (ValueError, KeyError, TypeError, OSError, pa.ArrowException):
         return False
     return True
+
+
+def _one_line(error: Exception) -> str:
+    """Return a library's message without its line breaks and colours."""
+    return " ".join(_COLOUR.sub("", str(error)).split())

@@ -113,3 +113,22 @@ def contents(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, bytes]
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name not in without
     }
+
+
+def numbers(first: int, last: int) -> pa.RecordBatch:
+    """Return rows whose values are the numbers of a range."""
+    return rows(key=[f"key-{n % 7}" for n in range(first, last)], value=[str(n) for n in range(first, last)])
+
+
+def stored_numbers(store: Path) -> list[int]:
+    """Return the numbers of all logs, sorted."""
+    return sorted(int(record.value or b"-1") for log in read_store(store).values() for record in log)
+
+
+EVENTS: Mapping[str, Mapping[str, object]] = {"events": {"partitions": 2, "segment.bytes": 600, "batch.size": 200}}
+"""A topic whose segments roll every few dozen numbers."""
+
+
+def open_events(store: Path, **options: Any) -> StoreWriter:
+    """Open a store of the topic `events`, where all rows go."""
+    return open_store(store, EVENTS, topic="events", **options)

@@ -1,0 +1,122 @@
+"""Disks that fill up, may not grow, or can't be written at all."""
+
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sink.stage import StagePlan
+from sink.stage_reports import StageReport
+from storage_core.errors import (
+    LogStorageError,
+    StorageError,
+)
+from tests.sink_store import (
+    contents,
+    in_process,
+    numbers,
+    open_events,
+    open_store,
+    read_log,
+    read_store,
+    rows,
+    stored_numbers,
+)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem of 4 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("mounting a small tmpfs needs root")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def _fill(folder: Path) -> None:
+    with (folder / "filler").open("wb", buffering=0) as file:
+        for size in (1 << 16, 1):
+            try:
+                while file.write(bytes(size)) == size:
+                    pass
+            except OSError:
+                continue
+
+
+_BIG = [rows(key=[f"key-{n}" for n in range(100)], value=[bytes(1000) for _ in range(100)]) for _ in range(60)]
+
+
+@pytest.mark.parametrize("where", ["staging", "logs", "ledger"])
+def test_append_when_the_disk_fills_up_then_says_so_and_nothing_is_visible(
+    small_disk: Path, memory_path: Path, where: str
+) -> None:
+    """Staging, placing and committing each give up cleanly; with room again the same writer goes on."""
+    store = (memory_path if where == "logs" else small_disk) / "store"
+    log_dir = str((small_disk if where == "logs" else memory_path) / "logs")
+
+    def run_stage(plan: StagePlan) -> list[StageReport]:
+        reports = in_process(_BIG[: 5 if where == "ledger" else 60])(plan)
+        if where == "ledger":
+            _fill(small_disk)
+        return reports
+
+    with closing(open_store(store, {"big": {"partitions": 2}}, topic="big", log_dirs=(log_dir,))) as writer:
+        writer.append("query", 0, in_process(numbers(0, 10)))
+        before, committed = contents(Path(log_dir)), read_store(store)
+
+        with pytest.raises(StorageError, match=r"(?i)no space left") as refusal:
+            writer.append("query", 1, run_stage)
+
+        assert "\n" not in str(refusal.value)
+        (small_disk / "filler").unlink(missing_ok=True)
+        assert (contents(Path(log_dir)), read_store(store)) == (before, committed)
+        assert contents(store / "staging") == {}
+        assert writer.append("query", 1, in_process(numbers(10, 20))).records == 10
+    assert stored_numbers(store) == list(range(20))
+
+
+def test_open_when_the_disk_is_full_then_says_so_and_works_once_there_is_room(small_disk: Path) -> None:
+    """A store that could not be made is no obstacle to making it later."""
+    _fill(small_disk)
+    with pytest.raises(LogStorageError, match=r"(?i)no space left"):
+        open_events(small_disk / "store")
+    (small_disk / "filler").unlink()
+
+    with closing(open_events(small_disk / "store")) as writer:
+        writer.append("query", 0, in_process(numbers(0, 10)))
+    assert stored_numbers(small_disk / "store") == list(range(10))
+
+
+def test_append_when_files_may_not_grow_then_fails_as_on_a_full_disk(memory_path: Path) -> None:
+    """The first sign of a limit is a short write; needs no leave to mount anything."""
+    with closing(open_store(memory_path / "store", {"big": {"partitions": 1}}, topic="big")) as writer:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+        try:
+            with pytest.raises(StorageError, match=r"File too large"):
+                writer.append("query", 0, in_process(_BIG[:5]))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        writer.append("query", 0, in_process(_BIG[:5]))
+
+    assert len(read_log(memory_path / "store" / "logs" / "big-0")) == 500
+
+
+def test_open_when_the_folder_is_read_only_then_says_so(small_disk: Path) -> None:
+    """Nothing can be written, so nothing is."""
+    with closing(open_events(small_disk / "store")) as writer:
+        writer.append("query", 0, in_process(numbers(0, 10)))
+    before = contents(small_disk)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+
+    with pytest.raises(StorageError, match=r"Read-only file system: path=.*writer.lock"):
+        open_events(small_disk / "store")
+
+    assert contents(small_disk) == before
