@@ -46,8 +46,7 @@ def run_stream(settings: Settings, report: Callable[[str], None], *, take_lock_b
     Raises:
         LogStorageError: it failed; nothing of the failed micro-batch is visible.
     """
-    if not take_lock_by_force:
-        _refuse_if_locked(settings)
+    _look_at_store(settings, take_lock_by_force)
     with StopRequest(report) as stop, _spark_session(settings) as spark:
         stop.install()
         frame = select_records(open_source(spark, settings.source), settings.records)
@@ -95,11 +94,16 @@ class _StoppedError(Exception):
     """The query is about to be stopped: this micro-batch runs at the next start."""
 
 
-def _refuse_if_locked(settings: Settings) -> None:
-    """Refuse a store that is being written before Spark is started; opening the sink checks again and for good."""
-    path = Path(settings.store) / "writer.lock"
-    if path.exists():
-        WriterLock.acquire(path).release()
+def _look_at_store(settings: Settings, take_lock_by_force: bool) -> None:
+    """Refuse a store that is being written, or is a newer release's, before Spark is started.
+
+    Opening the sink checks again, and for good.
+    """
+    root = Path(settings.store)
+    if (root / "store.properties").exists():
+        Store.find(root)
+    if not take_lock_by_force and (root / "writer.lock").exists():
+        WriterLock.acquire(root / "writer.lock").release()
 
 
 @contextmanager
