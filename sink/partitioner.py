@@ -76,13 +76,14 @@ class Router:
         topics: every topic of the sink.
         fixed_topic: index of the topic of all rows, None where a column names it.
         now_ms: timestamp of rows that bring none.
-        task: number of the task: where keyless rows start, so that tasks do not all start at partition 0.
+        first_turn: where keyless rows start: another partition for each task and micro-batch, or small micro-batches
+            would fill the first partitions only.
     """
 
     topics: tuple[StageTopic, ...]
     fixed_topic: int | None
     now_ms: int
-    task: int
+    first_turn: int
     _keyless_bytes: dict[int, int] = field(default_factory=dict)
 
     def route(self, batch: pa.RecordBatch) -> Routed:
@@ -194,7 +195,7 @@ class Router:
                 number, 0
             )
             self._keyless_bytes[number] = int(passed[-1])
-            chosen[mine] = (self.task + passed // each.options.batch_size_bytes) % each.partitions
+            chosen[mine] = (self.first_turn + passed // each.options.batch_size_bytes) % each.partitions
         return chosen
 
 

@@ -9,7 +9,6 @@ import mmap
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -128,10 +127,8 @@ class Placer:
         plan = self._plan(staged, rows, log)
         reach("place.planned")
         self._patch(staged, plan)
-        with self._opened(staged.files) as descriptors:
-            parts = self._split(staged, log, plan, before, descriptors)
-            written = WrittenFiles([], [], [])
-            self._write(rows, before, parts, written)
+        written = WrittenFiles([], [], [])
+        self._write(rows, before, self._split(staged, log, plan, before), written)
         return Placement(rows, self._new_values(staged, rows, plan), plan.rolls, plan.state, written)
 
     def sync(self, written: WrittenFiles) -> None:
@@ -225,24 +222,12 @@ class Placer:
 
         self._run_all(patch_file, len(staged.files))
 
-    @contextmanager
-    def _opened(self, files: list[Path]) -> Iterator[list[int]]:
-        descriptors: list[int] = []
-        try:
-            with storage_errors("staging"):
-                descriptors.extend(os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in files)
-            yield descriptors
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
-
     def _split(
         self,
         staged: StagedBatches,
         log: npt.NDArray[np.int64],
         plan: AppendPlan,
         before: npt.NDArray[np.void],
-        descriptors: list[int],
     ) -> list[dict[int, _SegmentParts]]:
         """Sort ranges and index entries by log and segment; batches that lie together travel together."""
         parts: list[dict[int, _SegmentParts]] = [{} for _ in before]
@@ -266,7 +251,7 @@ class Placer:
         )
         for each, segment, file, position, target, size in zip(*(column.tolist() for column in columns), strict=True):
             parts[each].setdefault(segment, _SegmentParts()).ranges.append(
-                StagedRange(descriptors[file], position, target, size)
+                StagedRange(staged.files[file], position, target, size)
             )
         for each, segment, entries in _by_segment(plan.offset_entries):
             known = int(before[each]["offset_entries"]) if segment == before[each]["segment_base"] else 0

@@ -79,6 +79,7 @@ class StagePlan:
         preserved: whether offsets come from the `offset` column.
         quarantine: whether rows with problems are diverted.
         now_ms: timestamp of rows that bring none, and append time.
+        first_turn: added to the task's number, see `Router`.
         last_offsets: (logs,) newest preserved offset that each log has.
         split_floors: by task, by log: the newest preserved offset that earlier tasks bring, where that matters.
     """
@@ -90,6 +91,7 @@ class StagePlan:
     quarantine: bool
     now_ms: int
     buffer_bytes: int
+    first_turn: int = 0
     last_offsets: tuple[int, ...] = ()
     split_floors: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
 
@@ -137,7 +139,7 @@ class _StageTask:
     def __init__(self, plan: StagePlan, task: int) -> None:
         self._plan = plan
         self._task = task
-        self._router = Router(plan.topics, plan.fixed_topic, plan.now_ms, task)
+        self._router = Router(plan.topics, plan.fixed_topic, plan.now_ms, plan.first_turn + task)
         self._name = f"{task:05}-{uuid.uuid4().hex}"
         self._descriptor = -1
         self._position = 0

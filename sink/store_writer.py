@@ -180,11 +180,11 @@ class StoreWriter:
     ) -> MicroBatchMetrics:
         started = time.monotonic()
         lock.check()
-        reports, staged = self._stage(run_stage, directory)
+        reports, staged = self._stage(run_stage, directory, batch_id)
         staged_at = time.monotonic()
         counts = self._commit(staged, reports, directory, query_id, batch_id)
         lock.check()  # the checkpoint files of a store that was lost since are somebody else's
-        self._derived.write_if_due(self._clock.now_ms())
+        self._write_derived()
         reach("clean.derived")
         self._clear_staging(directory)
         reach("clean.staging")
@@ -205,8 +205,15 @@ class StoreWriter:
         logger.info("%s", metrics)
         return metrics
 
+    def _write_derived(self) -> None:
+        """Write the checkpoint files; the micro-batch is committed, so that a failure here is not one of it."""
+        try:
+            self._derived.write_if_due(self._clock.now_ms())
+        except StorageError as error:
+            logger.warning("Checkpoint files were not written, a later micro-batch will: %s", error)
+
     def _stage(
-        self, run_stage: Callable[[StagePlan], list[StageReport]], directory: Path
+        self, run_stage: Callable[[StagePlan], list[StageReport]], directory: Path, batch_id: int
     ) -> tuple[list[StageReport], StagedBatches | None]:
         """Stage every split; once more where a preserved offset goes back from one split to a later one.
 
@@ -215,7 +222,7 @@ class StoreWriter:
         floors: Mapping[int, Mapping[int, int]] = {}
         while True:
             self._clear_staging(directory)
-            reports = run_stage(self._stage_plan(directory, floors))
+            reports = run_stage(self._stage_plan(directory, batch_id, floors))
             check_reports(reports)
             staged = collect_batches(reports, directory, self._log_rows)
             if floors or staged is None or self._config.offsets == "assigned":
@@ -224,7 +231,7 @@ class StoreWriter:
             if not floors:
                 return reports, staged
 
-    def _stage_plan(self, directory: Path, floors: Mapping[int, Mapping[int, int]]) -> StagePlan:
+    def _stage_plan(self, directory: Path, batch_id: int, floors: Mapping[int, Mapping[int, int]]) -> StagePlan:
         config, now_ms = self._config, self._clock.now_ms()
         names = [topic.name for topic in self._stage_topics]
         preserved = config.offsets == "preserved"
@@ -237,6 +244,7 @@ class StoreWriter:
             quarantine=config.on_invalid == "quarantine",
             now_ms=now_ms,
             buffer_bytes=config.stage_buffer_bytes,
+            first_turn=batch_id,
             last_offsets=tuple(last_offsets.tolist()),
             split_floors=floors,
         )

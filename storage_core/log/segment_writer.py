@@ -13,6 +13,7 @@ files, or fails to rename.
 """
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,9 +28,12 @@ __all__ = ["SegmentAppend", "SegmentWriter", "StagedRange", "WrittenFiles"]
 
 @dataclass(frozen=True, slots=True)
 class StagedRange:
-    """Bytes of a staging file and where they go in the segment's `.log`."""
+    """Bytes of a staging file and where they go in the segment's `.log`.
 
-    source: int
+    A path, not a descriptor: a micro-batch may have more staging files than a process may open.
+    """
+
+    source: Path
     source_position: int
     position: int
     size_bytes: int
@@ -135,8 +139,13 @@ class SegmentWriter:
                 self._unpublished(base_offset, suffix).unlink()
 
     def _fill(self, append: SegmentAppend, descriptors: dict[str, int]) -> None:
-        for each in append.ranges:
-            copy_range(each.source, each.source_position, descriptors[LOG], each.position, each.size_bytes)
+        for path, ranges in itertools.groupby(append.ranges, key=lambda each: each.source):
+            source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                for each in ranges:
+                    copy_range(source, each.source_position, descriptors[LOG], each.position, each.size_bytes)
+            finally:
+                os.close(source)
         reach("place.copied")
         for suffix, (entries, position) in ((INDEX, append.offset_entries), (TIMEINDEX, append.time_entries)):
             if entries:
