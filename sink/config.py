@@ -1,5 +1,7 @@
 """What a sink is told: the store, its topics, and what to do with rows that can't become records."""
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +14,10 @@ __all__ = ["SinkConfig", "TopicConfig"]
 
 _OFFSETS = ("assigned", "preserved")
 _ON_INVALID = ("fail", "quarantine")
+_OWN_FOLDERS = ("ledger", "staging", "control")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_UNUSABLE = re.compile(r"[\[\]\\^|%\x00-\x1f\x7f]")
+"""Characters in a path that the ledger's library takes for others."""
 _INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
 
 
@@ -75,15 +81,15 @@ class SinkConfig:
     stage_buffer_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
-        problems = []
+        problems = self._place_problems()
+        if not self.topics:
+            problems.append("topics is empty")
         if self.topic is not None and self.topic not in self.topics:
             problems.append(f"topic={self.topic!r} is not among topics: {', '.join(sorted(self.topics)) or 'none'}")
         if self.offsets not in _OFFSETS:
             problems.append(f"offsets={self.offsets!r} is none of {', '.join(_OFFSETS)}")
         if self.on_invalid not in _ON_INVALID:
             problems.append(f"on_invalid={self.on_invalid!r} is none of {', '.join(_ON_INVALID)}")
-        if not self.log_dirs or len(set(self.log_dirs)) != len(self.log_dirs):
-            problems.append(f"log_dirs={list(self.log_dirs)!r} is empty or names a folder twice")
         names = sorted(self.topics)
         problems += [
             f"topics {first!r} and {second!r} collide: Kafka's metric names do not tell '.' from '_'"
@@ -93,6 +99,28 @@ class SinkConfig:
         ]
         if problems:
             raise InvalidConfigError("; ".join(problems))
+
+    def _place_problems(self) -> list[str]:
+        """Refuse folders that would swallow each other: what lies in `staging` is deleted at every start."""
+        problems = []
+        if _UNUSABLE.search(str(self.store)):
+            problems.append(f"store={str(self.store)!r} holds one of [ ] \\ ^ | % or a control character")
+        roots = [Path(os.path.normpath(self.store / name)) for name in self.log_dirs]
+        if not roots or len(set(roots)) != len(roots):
+            problems.append(f"log_dirs={list(self.log_dirs)!r} is empty or names a folder twice")
+        store = Path(os.path.normpath(self.store))
+        own = [store / name for name in _OWN_FOLDERS]
+        for name, root in zip(self.log_dirs, roots, strict=True):
+            if store.is_relative_to(root) or any(root.is_relative_to(each) for each in own):
+                problems.append(
+                    f"log_dirs={name!r} is the store, a folder above it, or one that the store needs itself"
+                )
+        quarantine = Path(os.path.normpath(self.quarantine))
+        if quarantine == store or any(quarantine.is_relative_to(each) for each in (*own, *roots)):
+            problems.append(
+                f"quarantine={str(self.quarantine)!r} is the store, or lies in a folder that it needs itself"
+            )
+        return problems
 
     @classmethod
     def from_options(
@@ -111,7 +139,14 @@ class SinkConfig:
         Raises:
             InvalidConfigError: with every problem.
         """
-        problems, built = [], {}
+        places = {"store": (store,), "quarantine": (quarantine,), "log_dirs": log_dirs}
+        problems = [
+            f"{name}={str(place)!r} is no folder of this machine: a store lies on a local or mounted filesystem"
+            for name, each in places.items()
+            for place in each
+            if place is not None and _URI.match(str(place))
+        ]
+        built = {}
         for name, properties in topics.items():
             try:
                 built[name] = TopicConfig.from_properties(name, properties)

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from storage_core.fault_points import reach
-from storage_core.storage.local import storage_errors, sync_directory, sync_files
+from storage_core.storage.local import make_directory, storage_errors, sync_directory, sync_files
 
 __all__ = ["publish_quarantine"]
 
@@ -19,7 +19,8 @@ def publish_quarantine(files: list[Path], directory: Path) -> None:
     with storage_errors(directory):
         building = directory.with_name(directory.name + ".tmp")
         shutil.rmtree(building, ignore_errors=True)
-        building.mkdir(parents=True)
+        make_directory(directory.parent)  # durably: the ledger is about to say that these rows are dealt with
+        building.mkdir()
         for number, file in enumerate(files):
             shutil.move(file, building / f"part-{number:05}.parquet")
         sync_files([building / name for name in os.listdir(building)])

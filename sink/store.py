@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sink.ledger import Ledger, LogState
-from storage_core.checkpoint.meta_properties import render_meta_properties
+from storage_core.checkpoint.meta_properties import parse_meta_properties, render_meta_properties
 from storage_core.errors import InvalidConfigError, LedgerDamagedError, UnsupportedFormatError
 from storage_core.fault_points import reach
 from storage_core.storage.local import make_directory, replace_file, storage_errors
@@ -116,14 +116,28 @@ class Store:
         return self.log_dir(state.log_dir) / f"{state.topic}-{state.partition}"
 
     def prepare_log_dirs(self, log_dirs: tuple[str, ...]) -> None:
-        """Make the roots of `log_dirs`, each with its `meta.properties`."""
+        """Make the roots of `log_dirs`, each with its `meta.properties`.
+
+        Raises:
+            InvalidConfigError: one is the root of another store, or of a broker.
+        """
         for name in log_dirs:
             root = self.log_dir(name)
             with storage_errors(root):
                 if (root / "meta.properties").exists():
+                    self._check_is_ours(root / "meta.properties")
                     continue
                 make_directory(root)
                 replace_file(root / "meta.properties", render_meta_properties(self.store_id, _NODE_ID, random_id()))
+
+    def _check_is_ours(self, path: Path) -> None:
+        """Refuse a root with another owner: empty logs of that one would be taken for what a crash left of ours."""
+        owner = parse_meta_properties(path.read_bytes())["cluster.id"]
+        if owner != self.store_id:
+            raise InvalidConfigError(
+                f"log_dirs: {path.parent} belongs to another store or broker: cluster.id={owner}"
+                f" store.id={self.store_id}; name another folder"
+            )
 
     def sweep_staging(self) -> None:
         """Delete everything staged: no micro-batch of this store is running."""
@@ -136,7 +150,7 @@ def _check_is_free(root: Path, log_dirs: tuple[str, ...]) -> None:
     foreign = [name for name in os.listdir(root) if not name.startswith(own)]
     if foreign:
         raise InvalidConfigError(f"not a store, and not empty: {root} holds {sorted(foreign)[0]!r}; name a new folder")
-    if (root / "ledger" / "_delta_log" / f"{1:020}.json").exists():
+    if _has_history(root / "ledger" / "_delta_log"):
         raise LedgerDamagedError(f"store.properties is gone, but {root} holds a ledger: restore the root files")
     for name in log_dirs:
         log_dir = root / name
@@ -145,6 +159,15 @@ def _check_is_free(root: Path, log_dirs: tuple[str, ...]) -> None:
             raise LedgerDamagedError(
                 f"store.properties is gone, but {log_dir} holds logs ({sorted(logs)[0]}, ...): restore the root files"
             )
+
+
+def _has_history(delta_log: Path) -> bool:
+    """Whether a ledger has more than the empty version that a crash in the middle of `find_or_create` leaves.
+
+    Not the second version alone tells: it goes with the first checkpoint.
+    """
+    names = os.listdir(delta_log) if delta_log.is_dir() else []
+    return any(name[:20].isdigit() and int(name[:20]) > 0 for name in names)
 
 
 def random_id() -> str:

@@ -1,0 +1,51 @@
+"""What a sink is told: folders that can't be, or that would swallow each other."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sink.config import SinkConfig
+from storage_core.errors import InvalidConfigError
+
+_TOPICS = {"orders": {"partitions": 1}}
+
+
+def _refusal(store: str | Path, **options: Any) -> str:
+    with pytest.raises(InvalidConfigError) as error:
+        SinkConfig.from_options(store, options.pop("topics", _TOPICS), **options)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("store", ["s3://bucket/store", "hdfs://host/store", "file:/tmp/store", "dbfs:/store"])
+def test_config_when_the_store_is_a_uri_then_refused(store: str) -> None:
+    """A store is a folder: a URI would otherwise become a local folder of that name."""
+    assert f"store='{store}' is no folder of this machine" in _refusal(store)
+
+
+@pytest.mark.parametrize("name", ["50%", "a[1]", "a^b", "a|b", "a\\b", "a\nb"])
+def test_config_when_the_ledger_could_not_lie_there_then_refused(tmp_path: Path, name: str) -> None:
+    """Characters that the ledger's library mistakes are refused before anything is made."""
+    assert "holds one of [ ] \\ ^ | % or a control character" in _refusal(tmp_path / name)
+
+
+@pytest.mark.parametrize("log_dir", [".", "..", "staging", "ledger/logs", "./staging/../staging"])
+def test_config_when_a_log_dir_is_a_folder_of_the_store_then_refused(tmp_path: Path, log_dir: str) -> None:
+    """Staging is emptied at every start, and the store's own folders are no logs."""
+    assert f"log_dirs={log_dir!r} is the store" in _refusal(tmp_path, log_dirs=("logs", log_dir))
+
+
+def test_config_when_two_log_dirs_are_one_folder_then_refused(tmp_path: Path) -> None:
+    """One folder under two spellings is one folder."""
+    assert "names a folder twice" in _refusal(tmp_path, log_dirs=("logs", f"{tmp_path}/x/../logs/"))
+
+
+@pytest.mark.parametrize("folder", [".", "staging/bad", "logs", "logs/bad", "ledger"])
+def test_config_when_quarantine_lies_in_a_folder_of_the_store_then_refused(tmp_path: Path, folder: str) -> None:
+    """Diverted rows must not lie where they are deleted, nor where a broker expects logs."""
+    assert "quarantine=" in _refusal(tmp_path, quarantine=tmp_path / folder)
+
+
+def test_config_when_there_is_no_topic_then_refused(tmp_path: Path) -> None:
+    """Without a topic no row could ever become a record."""
+    assert _refusal(tmp_path, topics={}) == "topics is empty"
