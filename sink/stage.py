@@ -198,7 +198,8 @@ class _StageTask:
                 self._quarantine.close()
         if self.has_failed or self.failure:
             for path in (self._path, self._quarantine_path):
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # the driver removes the folder anyway
+                    path.unlink(missing_ok=True)
 
     def report(self) -> pa.RecordBatch:
         """Return the task's one row."""

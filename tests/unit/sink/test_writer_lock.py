@@ -1,0 +1,90 @@
+"""One writer per store, and how a lost lock is noticed."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sink.writer_lock import WriterLock
+from storage_core.errors import StorageError, StoreLockedError, WriterFencedError
+
+
+def test_acquire_when_held_then_refused_and_the_holder_stays(tmp_path: Path) -> None:
+    """Also by the same process; the message names host and process."""
+    holder = WriterLock.acquire(tmp_path / "lock")
+
+    with pytest.raises(StoreLockedError, match=rf'owner={{"host": ".+", "pid": {os.getpid()}, "since_ms": \d+}}'):
+        WriterLock.acquire(tmp_path / "lock")
+
+    holder.check()
+    holder.release()
+
+
+def test_acquire_when_released_then_taken_at_once(tmp_path: Path) -> None:
+    """Tokens differ from owner to owner."""
+    first = WriterLock.acquire(tmp_path / "lock")
+    first.release()
+    second = WriterLock.acquire(tmp_path / "lock")
+
+    second.check()
+    assert second.token != first.token
+    second.release()
+
+
+@pytest.mark.parametrize("signs_off", [True, False])
+def test_acquire_tells_whether_the_owner_before_ended_well(tmp_path: Path, signs_off: bool) -> None:
+    """A signature that is still there is that of an owner that died."""
+    first = WriterLock.acquire(tmp_path / "lock")
+    if signs_off:
+        first.sign_off()
+    first.release()
+    second = WriterLock.acquire(tmp_path / "lock")
+
+    assert not first.follows_crash
+    assert second.follows_crash is not signs_off
+    second.release()
+
+
+def test_take_by_force_when_held_then_the_holder_is_fenced(tmp_path: Path) -> None:
+    """It still holds a lock, but on a file that has lost its name."""
+    holder = WriterLock.acquire(tmp_path / "lock")
+    taker = WriterLock.take_by_force(tmp_path / "lock")
+
+    taker.check()
+    with pytest.raises(WriterFencedError, match=f"took the store by force: lock={tmp_path}/lock"):
+        holder.check()
+    with pytest.raises(StoreLockedError):
+        WriterLock.acquire(tmp_path / "lock")
+    holder.release()
+    taker.check()
+    assert os.listdir(tmp_path) == ["lock"]
+    taker.release()
+
+
+def test_take_by_force_when_taken_twice_then_the_last_one_owns_it(tmp_path: Path) -> None:
+    """Each taker fences the one before."""
+    first, second = (WriterLock.take_by_force(tmp_path / "lock") for _ in range(2))
+
+    second.check()
+    with pytest.raises(WriterFencedError):
+        first.check()
+    first.release()
+    second.release()
+
+
+def test_check_when_the_file_is_gone_then_fenced(tmp_path: Path) -> None:
+    """Somebody removed the lock: nobody can tell who owns the store."""
+    lock = WriterLock.acquire(tmp_path / "lock")
+    (tmp_path / "lock").unlink()
+
+    with pytest.raises(WriterFencedError):
+        lock.check()
+    lock.release()
+
+
+def test_acquire_when_the_folder_is_gone_then_storage_error(tmp_path: Path) -> None:
+    """The message names the path."""
+    with pytest.raises(StorageError, match=r"No such file or directory: path=.*/gone/lock"):
+        WriterLock.acquire(tmp_path / "gone" / "lock")
+    with pytest.raises(StorageError, match=r"No such file or directory: path=.*/gone/lock"):
+        WriterLock.take_by_force(tmp_path / "gone" / "lock")
