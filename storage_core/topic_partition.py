@@ -41,7 +41,9 @@ def check_topic_name(topic: str) -> None:
         InvalidConfigError: the name is illegal.
     """
     if not _LEGAL_NAME.fullmatch(topic) or topic in (".", ".."):
-        raise InvalidConfigError(f"topic name {topic!r} is illegal: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', not '.' or '..'")
+        raise InvalidConfigError(
+            f"topic name {topic!r} is illegal: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', not '.' or '..'"
+        )
 
 
 def topic_names_collide(first: str, second: str) -> bool:
