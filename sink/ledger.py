@@ -9,9 +9,7 @@ newest log entry, or the data file it names, torn; nobody was told that this ver
 damage is refused.
 """
 
-import json
 import logging
-import os
 import re
 import time
 from collections import deque
@@ -22,10 +20,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from sink.torn_ledger import TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_entry
 from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
 from storage_core.fault_points import reach
 from storage_core.storage.local import storage_errors, sync_directory, sync_files
@@ -102,7 +100,7 @@ class Ledger:
     def __init__(self, path: Path, table: DeltaTable) -> None:
         self._path = path
         self._table = table
-        self._replaced: deque[tuple[float, str]] = deque()
+        self._replaced: deque[tuple[float, Path]] = deque()
         self._load()
 
     @classmethod
@@ -110,8 +108,8 @@ class Ledger:
         """Create an empty ledger."""
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_deltalake(path, LEDGER_SCHEMA.empty_table(), mode="error", configuration=_CONFIGURATION)
-            ledger = cls(path, DeltaTable(path))
+            write_deltalake(_uri(path), LEDGER_SCHEMA.empty_table(), mode="error", configuration=_CONFIGURATION)
+            ledger = cls(path, _open_table(path))
             ledger._make_durable()
             sync_directory(path.parent)
         return ledger
@@ -126,7 +124,7 @@ class Ledger:
         if not (path / "_delta_log").is_dir():
             raise LedgerDamagedError(f"no ledger: path={path}")
         try:
-            return cls(path, DeltaTable(path))
+            return cls(path, _open_table(path))
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise LedgerDamagedError(
                 f"the ledger can't be read, restore it from a copy: path={path} ({_one_line(error)})"
@@ -139,7 +137,8 @@ class Ledger:
         Raises:
             LedgerDamagedError: an older entry is damaged; nothing was changed.
         """
-        _drop_torn_entry(path)
+        drop_torn_checkpoint(path)
+        drop_torn_entry(path)
         ledger = cls.open(path)
         with storage_errors(path):
             ledger._make_durable()  # its writer may have died before it did this, and from here on it counts
@@ -214,7 +213,7 @@ class Ledger:
                 self._commit(self._text, self._integers, None)
                 return
             except WriterFencedError:
-                self._table = DeltaTable(self._path)
+                self._table = _open_table(self._path)
                 self._load()
 
     def _load(self) -> None:
@@ -240,13 +239,17 @@ class Ledger:
         columns: dict[str, object] = {**text, **integers}
         data = pa.table([pa.array(columns[field.name], field.type) for field in LEDGER_SCHEMA], schema=LEDGER_SCHEMA)
         transactions = [Transaction(*transaction)] if transaction else None
-        old_files = self._table.file_uris()
+        old_files = self._data_files()
         try:
             write_deltalake(
                 self._table,
                 data,
                 mode="overwrite",
-                commit_properties=CommitProperties(max_commit_retries=_NO_RETRY_COUNT, app_transactions=transactions),
+                commit_properties=CommitProperties(
+                    max_commit_retries=_NO_RETRY_COUNT,
+                    app_transactions=transactions,
+                    custom_metadata={TRANSACTION_COUNT: str(len(transactions or ()))},
+                ),
                 post_commithook_properties=_NO_HOOKS,
             )
         except CommitFailedError as error:
@@ -266,7 +269,7 @@ class Ledger:
         self._text, self._integers = text, integers
         if len(data) != len(self._rows):
             self._index_rows()
-        self._replaced.extend((time.monotonic(), uri) for uri in old_files)
+        self._replaced.extend((time.monotonic(), file) for file in old_files)
         try:
             self._tidy()
         except (DeltaError, OSError) as error:
@@ -275,7 +278,7 @@ class Ledger:
     def _raise_unless_absent(self, transaction: tuple[str, int] | None, error: Exception) -> None:
         """The write failed: say for certain that it left no version, or that nobody knows."""
         try:
-            newest = DeltaTable(self._path).version()
+            newest = _open_table(self._path).version()
         except (DeltaError, OSError):
             newest = None
         if newest == self.version:
@@ -283,9 +286,13 @@ class Ledger:
         query_id, batch_id = transaction or ("", -1)
         raise CommitStateUnknownError(f"the ledger did not answer: {_one_line(error)}", query_id, batch_id) from error
 
+    def _data_files(self) -> list[Path]:
+        """Return the files of this version; they lie side by side, and only their names are taken from their URIs."""
+        return [self._path / uri.rpartition("/")[2] for uri in self._table.file_uris()]
+
     def _make_durable(self) -> None:
         log = self._path / "_delta_log"
-        sync_files([Path(uri.removeprefix("file://")) for uri in self._table.file_uris()])
+        sync_files(self._data_files())
         sync_files([log / f"{self.version:020}.json"])
         sync_directory(self._path)
         sync_directory(log)
@@ -302,48 +309,23 @@ class Ledger:
             sync_directory(log)
             self._table.cleanup_metadata()
         while self._replaced and time.monotonic() - self._replaced[0][0] > _DATA_FILE_AGE_S:
-            Path(self._replaced.popleft()[1].removeprefix("file://")).unlink(missing_ok=True)
+            self._replaced.popleft()[1].unlink(missing_ok=True)
 
     def _adopt_old_data_files(self) -> None:
         """Queue the data files that earlier writers left, so that the folder stays bounded."""
-        current = {Path(uri.removeprefix("file://")).name for uri in self._table.file_uris()}
+        current = self._data_files()
         for file in self._path.glob("*.parquet"):
-            if file.name not in current:
-                self._replaced.append((time.monotonic(), str(file)))
+            if file not in current:
+                self._replaced.append((time.monotonic(), file))
 
 
-def _drop_torn_entry(path: Path) -> None:
-    log = path / "_delta_log"
-    entries = sorted(name for name in os.listdir(log) if name.endswith(".json")) if log.is_dir() else []
-    if not entries:
-        return
-    newest = log / entries[-1]
-    if _entry_is_whole(newest, path):
-        return
-    has_predecessor = len(entries) > 1 or any(name.endswith(".checkpoint.parquet") for name in os.listdir(log))
-    if not has_predecessor:
-        raise LedgerDamagedError(f"the only entry of the ledger is damaged, restore it from a copy: path={newest}")
-    with storage_errors(newest):
-        newest.unlink()
-        sync_directory(log)
-    logger.warning("Dropped the newest ledger entry, torn by a power cut before it counted path=%s", newest)
+def _uri(path: Path) -> str:
+    """Return the folder as a URI: `deltalake` takes a plain path for an encoded one."""
+    return path.absolute().as_uri()
 
 
-def _entry_is_whole(entry: Path, table: Path) -> bool:
-    """Whether a log entry parses, and the data files it adds are there in full."""
-    try:
-        actions = [json.loads(line) for line in entry.read_text().splitlines()]
-        added = [action["add"] for action in actions if "add" in action]
-        if not any("commitInfo" in action for action in actions):
-            return False
-        for add in added:
-            file = table / add["path"]
-            if file.stat().st_size != add["size"]:
-                return False
-            pq.read_table(file)
-    except (ValueError, KeyError, TypeError, OSError, pa.ArrowException):
-        return False
-    return True
+def _open_table(path: Path) -> DeltaTable:
+    return DeltaTable(_uri(path))
 
 
 def _one_line(error: Exception) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from deltalake import DeltaTable
 
 from sink.ledger import Ledger, LogState
 from storage_core.errors import LedgerDamagedError, WriterFencedError
@@ -84,6 +85,74 @@ def test_open_when_newest_entry_is_torn_then_drops_it(path: Path, torn: bytes) -
     assert reopened.transaction_version("query") == 0
     _advance(reopened, 0, 9, 1)
     assert Ledger.open(path).column("log_end_offset").tolist() == [9, 0]
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3])
+def test_open_when_newest_entry_ends_at_a_line_then_drops_it(path: Path, lines: int) -> None:
+    """Whole lines are no whole entry: rows without their transaction would be written a second time."""
+    ledger = Ledger.open_for_writing(path)
+    _advance(ledger, 0, 5, 0)
+    _advance(ledger, 0, 9, 1)
+    entry = path / "_delta_log" / f"{ledger.version:020}.json"
+    whole = entry.read_text().splitlines(keepends=True)
+    assert len(whole) == 4
+    entry.write_text("".join(whole[:lines]))
+
+    reopened = Ledger.open_for_writing(path)
+
+    assert reopened.column("log_end_offset").tolist() == [5, 0]
+    assert reopened.transaction_version("query") == 0
+
+
+@pytest.mark.parametrize("damage", ["empty", "zeros", "absent"])
+def test_open_when_newest_checkpoint_is_torn_then_reads_the_entries(
+    path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut before the checkpoint was durable: the entries that it sums up have not gone yet."""
+    monkeypatch.setattr(DeltaTable, "cleanup_metadata", lambda _table: None)
+    ledger = Ledger.open_for_writing(path)
+    for batch_id in range(100):
+        _advance(ledger, 0, batch_id + 1, batch_id)
+    (checkpoint,) = (path / "_delta_log").glob("*.checkpoint.parquet")
+    if damage == "absent":
+        checkpoint.unlink()
+    else:
+        checkpoint.write_bytes(b"\0" * (checkpoint.stat().st_size if damage == "zeros" else 0))
+
+    reopened = Ledger.open_for_writing(path)
+
+    assert reopened.column("log_end_offset").tolist() == [100, 0]
+    assert reopened.transaction_version("query") == 99
+    assert Ledger.open(path).version == reopened.version
+
+
+def test_open_when_the_only_checkpoint_is_damaged_then_refuses_and_changes_nothing(path: Path) -> None:
+    """Without the entries before it a damaged checkpoint is not a crash's."""
+    ledger = Ledger.open_for_writing(path)
+    for batch_id in range(100):
+        _advance(ledger, 0, batch_id + 1, batch_id)
+    (checkpoint,) = (path / "_delta_log").glob("*.checkpoint.parquet")
+    checkpoint.write_bytes(b"")
+    names = sorted(os.listdir(path / "_delta_log"))
+
+    with pytest.raises(LedgerDamagedError):
+        Ledger.open_for_writing(path)
+
+    assert sorted(os.listdir(path / "_delta_log")) == names
+
+
+@pytest.mark.parametrize("name", ["with space", "\u00fc", "a#b?c", "{x}*'y"])
+def test_update_when_the_folder_has_an_odd_name_then_works_and_stays_small(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path is a path, whatever its characters mean in a URI."""
+    monkeypatch.setattr("sink.ledger._DATA_FILE_AGE_S", -1.0)
+    ledger = Ledger.create(tmp_path / name / "ledger")
+    ledger.add([_state(0), _state(1)])
+    _advance(ledger, 0, 5, 0)
+
+    assert Ledger.open_for_writing(tmp_path / name / "ledger").column("log_end_offset").tolist() == [5, 0]
+    assert len(list((tmp_path / name / "ledger").glob("*.parquet"))) == 1
 
 
 def test_open_when_newest_data_file_is_torn_then_drops_its_entry(path: Path) -> None:
