@@ -27,9 +27,10 @@ def check_checkpoint(checkpoint: str, store: str, transaction_version: Callable[
     Raises:
         InvalidConfigError: they do not belong together.
     """
-    if "://" in checkpoint:
+    local = checkpoint.removeprefix("file://") if checkpoint.startswith("file:///") else checkpoint
+    if "://" in local:
         return
-    root = Path(checkpoint.removeprefix("file:"))
+    root = Path(local.removeprefix("file:"))
     query_id = _query_id(root)
     if query_id is None:
         return

@@ -192,7 +192,9 @@ class Placer:
         for row in rows[~self._is_loaded[rows]].tolist():
             most = int(self._limits[row]["max_jitter_ms"])
             jitter_ms = int(self._random.integers(most)) if most else 0
-            self._state[row] = load_append_state(self._directories[row], self.committed_end(row), now_ms, jitter_ms)
+            self._state[row] = load_append_state(
+                self._directories[row], self.committed_end(row), now_ms, jitter_ms, self.check_owner
+            )
             self._is_loaded[row] = True
 
     def _plan(self, staged: StagedBatches, rows: npt.NDArray[np.int64], log: npt.NDArray[np.int64]) -> AppendPlan:

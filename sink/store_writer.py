@@ -255,15 +255,16 @@ class StoreWriter:
         """Place what was staged and make it count; a micro-batch without records is recorded all the same."""
         started = placed = time.monotonic()
         quarantined = [directory / report["quarantine"] for report in reports if report["quarantine"]]
+        folder = self._config.quarantine / query_id / str(batch_id)
         placement: Placement | None = None
         try:
             if staged is not None:
                 placement = self._placer.place(staged)
                 placed = time.monotonic()
                 self._placer.sync(placement.written)
-            if quarantined:
+            if quarantined or folder.exists():
                 self._placer.check_owner()
-                publish_quarantine(quarantined, self._config.quarantine / query_id / str(batch_id))
+                publish_quarantine(quarantined, folder)
             synced = time.monotonic()
             self._update_ledger(placement, query_id, batch_id)
         except BackwardOffsetError as error:

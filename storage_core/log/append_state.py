@@ -5,6 +5,7 @@ Source: Kafka LogSegment (rollingBasedTimestamp, maxTimestampAndOffsetSoFar), Ab
 
 import mmap
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +40,9 @@ class CommittedEnd:
     log_end_offset: int
 
 
-def load_append_state(directory: Path, end: CommittedEnd, now_ms: int, jitter_ms: int) -> npt.NDArray[np.void]:
+def load_append_state(
+    directory: Path, end: CommittedEnd, now_ms: int, jitter_ms: int, check_owner: Callable[[], None]
+) -> npt.NDArray[np.void]:
     """Read the active segment's state, and cut from its indexes what lies beyond the committed end.
 
     Entries beyond the end are what a crash leaves: zeros, or entries of batches that were cut. As in Kafka, the byte
@@ -52,6 +55,7 @@ def load_append_state(directory: Path, end: CommittedEnd, now_ms: int, jitter_ms
 
     Raises:
         CorruptFileError: the segment's `.log` is missing or shorter than committed.
+        WriterFencedError: `check_owner` says that another writer owns the store.
     """
     log_path, index_path, time_path = (
         directory / segment_file_name(end.segment_base, suffix) for suffix in (LOG, INDEX, TIMEINDEX)
@@ -66,8 +70,8 @@ def load_append_state(directory: Path, end: CommittedEnd, now_ms: int, jitter_ms
         return state
     with storage_errors(directory):
         _check_log(log_path, end)
-        offsets = _trim_offset_index(index_path, end)
-        times = _trim_time_index(time_path, end)
+        offsets = _trim_offset_index(index_path, end, check_owner)
+        times = _trim_time_index(time_path, end, check_owner)
     state["offset_entries"], state["time_entries"] = len(offsets), len(times)
     if len(times):
         state["last_entry_timestamp"] = state["max_timestamp"] = times["timestamp"][-1]
@@ -86,22 +90,22 @@ def _check_log(path: Path, end: CommittedEnd) -> None:
         )
 
 
-def _trim_offset_index(path: Path, end: CommittedEnd) -> npt.NDArray[np.void]:
+def _trim_offset_index(path: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> npt.NDArray[np.void]:
     entries = _read_entries(path, _OFFSET_ENTRY)
     offsets, positions = entries["offset"].astype(np.int64), entries["position"].astype(np.int64)
     bad = (offsets >= end.log_end_offset - end.segment_base) | (positions >= end.size_bytes) | (positions <= 0)
     bad[1:] |= (np.diff(offsets) <= 0) | (np.diff(positions) <= 0)
-    return _keep_prefix(path, entries, bad)
+    return _keep_prefix(path, entries, bad, check_owner)
 
 
-def _trim_time_index(path: Path, end: CommittedEnd) -> npt.NDArray[np.void]:
+def _trim_time_index(path: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> npt.NDArray[np.void]:
     entries = _read_entries(path, _TIME_ENTRY)
     offsets, timestamps = entries["offset"].astype(np.int64), entries["timestamp"].astype(np.int64)
     bad = (offsets >= end.log_end_offset - end.segment_base) | (timestamps < 0)
     bad[1:] |= (np.diff(offsets) < 0) | (timestamps[1:] <= timestamps[:-1])
     if bad[1:2].all() and not offsets[:1].any() and not timestamps[:1].any():
         bad[:1] = True  # zeros of a power cut from the first entry on; a real one like that says nothing of use
-    return _keep_prefix(path, entries, bad)
+    return _keep_prefix(path, entries, bad, check_owner)
 
 
 def _read_entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
@@ -109,12 +113,19 @@ def _read_entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
     return np.frombuffer(data, entry, count=len(data) // entry.itemsize)
 
 
-def _keep_prefix(path: Path, entries: npt.NDArray[np.void], bad: npt.NDArray[np.bool_]) -> npt.NDArray[np.void]:
-    """Cut the file behind its last good entry; fsynced, or the cut tail could come back under new entries."""
+def _keep_prefix(
+    path: Path, entries: npt.NDArray[np.void], bad: npt.NDArray[np.bool_], check_owner: Callable[[], None]
+) -> npt.NDArray[np.void]:
+    """Cut the file behind its last good entry; fsynced, or the cut tail could come back under new entries.
+
+    The owner is checked behind the opening: a writer that lost the store since it read the entries must not cut those
+    that the new owner has added.
+    """
     kept = entries[: int(np.argmax(bad))] if bad.any() else entries
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         if os.fstat(descriptor).st_size != kept.nbytes:
+            check_owner()
             os.ftruncate(descriptor, kept.nbytes)
             os.fsync(descriptor)
     finally:

@@ -82,7 +82,7 @@ def cut_back(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]
         if end.size_bytes:
             _cut_file(directory / segment_file_name(end.segment_base, LOG), end.size_bytes, check_owner)
             reach("undo.cut")
-    state = load_append_state(directory, end, 0, 0)
+    state = load_append_state(directory, end, 0, 0, check_owner)
     logger.info("Cut back an unfinished micro-batch log=%s end_offset=%d", directory.name, end.log_end_offset)
     return state
 

@@ -37,6 +37,13 @@ def test_check_checkpoint_when_store_is_behind_then_refused(tmp_path: Path, held
         check_checkpoint(_checkpoint(tmp_path, planned=11, committed=10), "s", {"q": held}.get)
 
 
+@pytest.mark.parametrize("scheme", ["file:", "file://"])
+def test_check_checkpoint_when_named_by_a_local_uri_then_checked(tmp_path: Path, scheme: str) -> None:
+    """A local folder is looked at under each of its names."""
+    with pytest.raises(InvalidConfigError, match="the checkpoint has come further"):
+        check_checkpoint(scheme + _checkpoint(tmp_path, planned=11, committed=10), "s", {"q": 9}.get)
+
+
 def test_check_checkpoint_when_store_is_ahead_then_refused(tmp_path: Path) -> None:
     """A checkpoint that has not planned what the store holds would have its next rows skipped as replays."""
     with pytest.raises(InvalidConfigError, match="the store has come further than the checkpoint"):

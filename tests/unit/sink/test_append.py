@@ -59,3 +59,16 @@ def test_append_when_checkpoint_files_cannot_be_written_then_the_micro_batch_cou
     assert len(read_store(tmp_path / "store")["orders-0"]) == 1
     (tmp_path / "store" / "logs" / "replication-offset-checkpoint.tmp").rmdir()
     writer.close()
+
+
+def test_append_when_rows_diverted_before_a_crash_become_records_then_their_folder_goes(tmp_path: Path) -> None:
+    """A micro-batch that runs again under other settings leaves no row both in a log and in quarantine."""
+    earlier = tmp_path / "store" / "quarantine" / "query" / "0"
+    writer = open_store(tmp_path / "store", {"orders": {"partitions": 1}}, topic="orders", on_invalid="quarantine")
+    earlier.mkdir(parents=True)
+    (earlier / "part-00000.parquet").write_bytes(b"of an attempt that was not committed")
+
+    writer.append("query", 0, in_process(rows(value=[b"x"])))
+    writer.close()
+
+    assert not earlier.exists()
