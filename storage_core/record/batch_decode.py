@@ -38,6 +38,7 @@ DECODE_TARGET_BYTES: Final = 32 << 20
 """Record bytes after which `iter_decoded` yields."""
 
 _MIN_RECORD_BYTES: Final = 7
+_TEXT_PIECE: Final = 1 << 16
 
 _Bytes = npt.NDArray[np.uint8]
 _Int32s = npt.NDArray[np.int32]
@@ -273,5 +274,11 @@ def _text(names: pa.Array) -> pa.Array:
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
+        # A piece at a time: a small compressed batch may hold tens of millions of keys, and each costs an object.
+        pieces = (names.slice(start, _TEXT_PIECE) for start in range(0, len(names), _TEXT_PIECE))
+        return pa.concat_arrays([_replaced(piece) for piece in pieces])
     return text
+
+
+def _replaced(names: pa.Array) -> pa.Array:
+    return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())

@@ -1,4 +1,5 @@
 import struct
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,12 +11,12 @@ import pytest
 from storage_core.errors import CorruptBatchError, UnsupportedFormatError
 from storage_core.log_config import CODECS
 from storage_core.record.batch_decode import decode_batches, iter_decoded
-from storage_core.record.batch_encode import EncodeOptions
+from storage_core.record.batch_encode import EncodeOptions, RecordColumns, encode_batches
 from storage_core.record.batch_header import HEADER_BYTES, BatchHeader, pack_header, unpack_header
 from storage_core.record.batch_scan import scan_batches
 from storage_core.record.compression import compress
 from storage_core.record.scalar import Record, decode_records
-from storage_core.record.schema import RECORD_SCHEMA
+from storage_core.record.schema import HEADERS_TYPE, RECORD_SCHEMA
 from storage_core.record.varint import pack_varint
 from tests.record_cases import SPECIMENS, encode, records_of
 
@@ -294,3 +295,21 @@ def test_decode_when_many_small_batches_then_columns_are_flat() -> None:
 
     assert decoded.column("offset").to_pylist() == list(range(1000))
     assert len(np.frombuffer(decoded.column("value").buffers()[2], np.uint8)) == 5000
+
+
+def test_decode_when_many_header_keys_are_not_utf8_then_each_is_replaced() -> None:
+    """Keys are replaced a piece at a time, so that memory stays near their bytes; none is lost between pieces."""
+    count = (5 << 16) + 3
+    headers = pa.array([[{"key": "ab", "value": None}] * count], HEADERS_TYPE)
+    columns = RecordColumns.from_arrow({"value": pa.array([b"v"]), "headers": headers})
+    options = EncodeOptions(max_message_bytes=1 << 24)
+    data = encode_batches(columns, np.arange(1), np.array([0, 1]), options).data.tobytes()
+
+    tracemalloc.start()
+    decoded = decode_batches(data.replace(b"\x04ab\x01", b"\x04\xffb\x01"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    names = decoded.column("headers").values.field("key")
+    assert (len(names), names.unique().to_pylist()) == (count, ["�b"])
+    assert peak < 80 * count
