@@ -21,7 +21,7 @@ from storage_core.inspect.findings import ExpectedLog, Finding, FindingKind, Log
 from storage_core.inspect.offset_walk import OffsetWalk
 from storage_core.inspect.verify_indexes import IndexCheck
 from storage_core.inspect.verify_segment import LogChecks, SegmentCheck
-from storage_core.log.log_files import CLEANED, LOG, SWAP, segment_file_name
+from storage_core.log.log_files import CLEANED, INDEX, LOG, SWAP, TIMEINDEX, parse_base_offset, segment_file_name
 from storage_core.log.segment_reader import SegmentReader
 from storage_core.log.segments import SegmentFiles, list_segments
 from storage_core.storage.local import storage_errors
@@ -59,7 +59,11 @@ def verify_directory(directory: Path, expected: ExpectedLog | None = None, *, de
     try:
         _LogCheck(report, expected, deep).run()
     except StorageError as error:
-        report.add("missing", report.log, str(error))
+        first, last = (expected.log_start_offset, expected.log_end_offset - 1) if expected else (None, None)
+        finding = Finding(
+            log=report.log, file=report.log, kind="missing", what=str(error), first_offset=first, last_offset=last
+        )
+        report.findings.append(finding)
     if expected is None and not report.batches and not report.findings:
         report.add("nothing", report.log, "no batch was found: nothing to check")
     return report
@@ -73,7 +77,7 @@ class _LogCheck:
 
     def run(self) -> None:
         segments = self._committed(list_segments(self.report.directory))
-        self._check_leftovers()
+        self._check_leftovers({each.base_offset for each in segments})
         self._check_metadata()
         epochs = self._check_epoch_file()
         walk = OffsetWalk()
@@ -87,9 +91,8 @@ class _LogCheck:
             self._check_segment(segment, checks, limit)
         self.report.log_end_offset = walk.next_offset
         self._report_offsets(walk)
-        if epochs and segments and epochs[-1][1] > walk.next_offset:
-            what = f"epoch {epochs[-1][0]} starts at {epochs[-1][1]}, behind the log's end {walk.next_offset}"
-            self.report.add("checkpoint", _EPOCH_FILE, what)
+        if epochs is not None and segments:
+            self._check_epoch_range(epochs, walk.next_offset)
 
     def _committed(self, segments: list[SegmentFiles]) -> list[SegmentFiles]:
         """Return the segments that the ledger covers; report those behind it, and what is not there."""
@@ -160,7 +163,21 @@ class _LogCheck:
             what = f"log ends at offset {walk.next_offset}, the ledger says {expected.log_end_offset}"
             self._missing(name, None, walk.next_offset, expected.log_end_offset - 1, what)
 
-    def _check_leftovers(self) -> None:
+    def _check_epoch_range(self, epochs: list[tuple[int, int]], end: int) -> None:
+        """Epochs start inside the log; where a ledger names it, every batch has one, so the first covers its start."""
+        if epochs and epochs[-1][1] > end:
+            what = f"epoch {epochs[-1][0]} starts at {epochs[-1][1]}, behind the log's end {end}"
+            self.report.add("checkpoint", _EPOCH_FILE, what)
+        if self.expected is None or not self.report.batches:
+            return
+        start = max(self.expected.log_start_offset, self.report.log_start_offset or 0)
+        if not epochs:
+            self.report.add("checkpoint", _EPOCH_FILE, f"names no epoch for offsets from {start} on")
+        elif start < epochs[0][1] < end:
+            self.report.add("checkpoint", _EPOCH_FILE, f"names no epoch for offsets {start}..{epochs[0][1] - 1}")
+
+    def _check_leftovers(self, bases: set[int]) -> None:
+        """Report files that belong to no segment; `bases` are those of the segments."""
         with storage_errors(self.report.directory):
             names = sorted(path.name for path in self.report.directory.iterdir())
         for name in names:
@@ -168,6 +185,9 @@ class _LogCheck:
                 self.report.add("damage", name, "replacement of segments was not finished; opening the log does")
             elif name.endswith(CLEANED):
                 self.report.add("uncommitted", name, "segment that was not published")
+            elif name.endswith((INDEX, TIMEINDEX)) and (base := parse_base_offset(name)) not in bases:
+                is_beyond = self.expected is not None and (base or 0) > self.expected.active_base_offset
+                self.report.add("uncommitted" if is_beyond else "index", name, "index without its .log")
 
     def _check_metadata(self) -> None:
         data = self._read(_METADATA_FILE)
