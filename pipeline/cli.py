@@ -148,6 +148,8 @@ def dump_log(files: tuple[str, ...], **options: Any) -> int:
     from storage_core.inspect.dump_log import DumpOptions, dump_log
 
     paths = [Path(name) for each in files for name in each.split(",") if name]
+    if not paths:
+        raise click.UsageError("--files names no file")
     given = {name: value for name, value in options.items() if value is not None}
     return _DONE if dump_log(paths, DumpOptions(**given), sys.stdout, sys.stderr) else _FAILED
 

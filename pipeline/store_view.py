@@ -99,7 +99,7 @@ def _open_store(root: Path) -> StoreView:
     unknown = [
         path
         for log_dir in sorted(log_dirs)
-        for path in _directories(log_dir)
+        for path in (_directories(log_dir) if log_dir.is_dir() else ())  # a lost disk: each of its logs says so
         if path not in known and parse_directory_name(path.name)
     ]
     return StoreView(

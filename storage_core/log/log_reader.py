@@ -221,5 +221,5 @@ def _scan_end(segment: SegmentFiles) -> int:
 
 def _limit(batches: Iterator[pa.RecordBatch], max_records: int) -> Iterator[pa.RecordBatch]:
     while max_records > 0 and (batch := next(batches, None)) is not None:
-        yield batch.slice(0, max_records)
+        yield batch.slice(0, min(max_records, batch.num_rows))
         max_records -= batch.num_rows

@@ -299,3 +299,34 @@ def test_command_when_asked_for_help_then_neither_spark_nor_kernels_are_loaded(
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_dump_log_when_no_file_is_named_then_wrong_use(sparklog: Sparklog) -> None:
+    """Commas alone name nothing, and nothing dumped is no success."""
+    assert sparklog("dump-log", "--files", ",").code == 2
+
+
+def test_read_when_max_passes_int64_then_all_records(sparklog: Sparklog, written: Path) -> None:
+    """Any number of records may be asked for."""
+    ran = sparklog("read", written, "t:1", "--max", 10**24)
+
+    assert (ran.code, len(ran.out.splitlines())) == (0, 3)
+
+
+def test_tools_when_a_log_dir_is_gone_then_verify_names_its_logs_and_others_are_read(
+    sparklog: Sparklog, tmp_path: Path
+) -> None:
+    """A lost disk takes its own logs along, not the others."""
+    disks = (tmp_path / "a", tmp_path / "b")
+    writer = open_store(
+        tmp_path / "s", {"t": {"partitions": 2}}, topic="t", log_dirs=tuple(str(disk) for disk in disks)
+    )
+    writer.append("q", 0, in_process(rows(partition=[0, 1], value=["x", "y"], timestamp=[1, 2])))
+    writer.close()
+    lost = next(path.name for path in disks[1].iterdir() if path.is_dir())
+    shutil.rmtree(disks[1])
+
+    verified, read = sparklog("verify", tmp_path / "s"), sparklog("read", tmp_path / "s", f"t:{1 - int(lost[-1])}")
+
+    assert (verified.code, read.code, len(read.out.splitlines())) == (1, 0, 1)
+    assert f"missing: {lost}/{lost} offsets=0..0" in verified.out
