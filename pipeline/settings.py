@@ -328,11 +328,14 @@ def _check_records(
 
 
 def _check_places(root: SettingsSection, store: str, checkpoint: str, quarantine: str | None) -> None:
-    logs = PurePosixPath(store) / "logs"
+    folder = PurePosixPath(store)
     for name, place in (("checkpoint", checkpoint), ("quarantine", quarantine)):
         if place is None:
             continue
         if PurePosixPath(place) == PurePosixPath(store):
             root.note(name, "is the store itself; give it a folder of its own")
-        if PurePosixPath(place).is_relative_to(logs):
+        if PurePosixPath(place).is_relative_to(folder / "logs"):
             root.note(name, "lies in the store's logs folder, where a broker accepts nothing but logs")
+        for own in ("ledger", "staging"):
+            if PurePosixPath(place).is_relative_to(folder / own):
+                root.note(name, f"lies in the store's {own} folder, which is emptied or kept small by the sink")

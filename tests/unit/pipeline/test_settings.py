@@ -207,3 +207,19 @@ def test_load_settings_when_file_is_not_utf8_then_named(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidConfigError, match="is not UTF-8"):
         load_settings(path)
+
+
+@pytest.mark.parametrize("own", ["ledger", "staging"])
+@pytest.mark.parametrize("key", ["checkpoint", "quarantine"])
+def test_load_settings_when_a_folder_lies_where_the_sink_deletes_then_refused(
+    tmp_path: Path, key: str, own: str
+) -> None:
+    """A checkpoint that goes at each start would bring every record again."""
+    file = tmp_path / "settings.yaml"
+    file.write_text(
+        "store: ./s\ncheckpoint: ./c\nsource: {format: rate}\n"
+        "records: {topic: \"'o'\", value: cast(value as string), on_invalid: quarantine}\ntopics: {o: {}}\n"
+    )
+
+    with pytest.raises(InvalidConfigError, match=f"{key}: lies in the store's {own} folder"):
+        load_settings(file, [f"{key}=s/{own}/below"])
