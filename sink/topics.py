@@ -92,15 +92,19 @@ def _clear_directories(
 
     Nothing of it is taken over: a writer that lost the store may still hold descriptors of its files.
     """
-    for state in states:
-        log = TopicPartition(state.topic, state.partition)
-        for name in log_dirs:
-            directory = store.log_dir(name) / log.directory_name
-            with storage_errors(directory):
-                if directory.exists():
-                    _check_is_empty(directory, log)
-                    check_owner()
-                    shutil.rmtree(directory)
+    logs = [TopicPartition(state.topic, state.partition) for state in states]
+    left = [(log, directory) for log in logs for directory in _directories_of(store, log, log_dirs)]
+    for log, directory in left:
+        _check_is_empty(directory, log)
+    for _, directory in left:
+        with storage_errors(directory):
+            check_owner()
+            shutil.rmtree(directory)
+
+
+def _directories_of(store: Store, log: TopicPartition, log_dirs: tuple[str, ...]) -> list[Path]:
+    directories = [store.log_dir(name) / log.directory_name for name in log_dirs]
+    return [directory for directory in directories if directory.exists()]
 
 
 def _make_directories(
@@ -140,8 +144,9 @@ def _write_file(path: Path, content: bytes, check_owner: Callable[[], None]) -> 
 
 
 def _check_is_empty(directory: Path, log: TopicPartition) -> None:
-    for entry in os.scandir(directory):
-        if entry.name.endswith(LOG) and entry.stat().st_size:
-            raise InvalidConfigError(
-                f"log={log} is not in the ledger, but {directory} holds records: name another store, or move it away"
-            )
+    with storage_errors(directory):
+        has_records = any(path.stat().st_size for path in directory.iterdir() if path.name.endswith(LOG))
+    if has_records:
+        raise InvalidConfigError(
+            f"log={log} is not in the ledger, but {directory} holds records: name another store, or move it away"
+        )
