@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -217,7 +218,9 @@ class Ledger:
                 self._load()
 
     def _load(self) -> None:
-        table = self._table.to_pyarrow_table().select(LEDGER_SCHEMA.names)
+        # Not `to_pyarrow_table`: its I/O threads may outlive a short command and abort the interpreter as it ends.
+        parts = [pq.ParquetFile(file).read(LEDGER_SCHEMA.names, use_threads=False) for file in self._data_files()]
+        table = pa.concat_tables([LEDGER_SCHEMA.empty_table(), *(part.cast(LEDGER_SCHEMA) for part in parts)])
         self._text: dict[str, list[str]] = {name: table.column(name).to_pylist() for name in _TEXT}
         self._integers: dict[str, npt.NDArray[np.int64]] = {
             field.name: table.column(field.name).to_numpy().astype(np.int64)

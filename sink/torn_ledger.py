@@ -93,7 +93,7 @@ def _hinted_version(hint: Path) -> set[int]:
 
 def _is_readable(file: Path) -> bool:
     try:
-        pq.read_table(file)
+        pq.ParquetFile(file).read(use_threads=False)
     except (OSError, pa.ArrowException):
         return False
     return True
@@ -110,7 +110,7 @@ def _entry_is_whole(entry: Path, table: Path) -> bool:
             file = table / add["path"]
             if file.stat().st_size != add["size"]:
                 return False
-            pq.read_table(file)
+            pq.ParquetFile(file).read(use_threads=False)
     except (ValueError, KeyError, TypeError, OSError, pa.ArrowException):
         return False
     return True
