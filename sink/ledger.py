@@ -128,7 +128,8 @@ class Ledger:
             return cls(path, _open_table(path))
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise LedgerDamagedError(
-                f"the ledger can't be read, restore it from a copy: path={path} ({_one_line(error)})"
+                f"the ledger can't be read: path={path}; opening it for writing drops an entry that a power cut tore,"
+                f" any other damage means: restore it from a copy ({_one_line(error)})"
             ) from error
 
     @classmethod

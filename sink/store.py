@@ -55,7 +55,7 @@ class Store:
         with storage_errors(path):
             if not path.exists():
                 raise InvalidConfigError(f"no store here: {root} has no store.properties")
-            lines = path.read_text().splitlines()
+            lines = path.read_text(errors="replace").splitlines()
         values = dict(line.split("=", 1) for line in lines if "=" in line)
         if values.get("layout.version") != str(LAYOUT_VERSION):
             raise UnsupportedFormatError(

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.errors import InvalidConfigError, LedgerDamagedError
+from sink.store import Store
+from storage_core.errors import InvalidConfigError, LedgerDamagedError, UnsupportedFormatError
 from tests.sink_store import contents, in_process, open_store, rows
 
 _TOPICS = {"orders": {"partitions": 1}}
@@ -37,3 +38,11 @@ def test_open_when_properties_are_gone_from_an_old_store_then_its_ledger_stays(t
         open_store(store, _TOPICS)
 
     assert contents(store / "ledger") == before
+
+
+def test_find_when_properties_are_not_text_then_says_so_in_one_line(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 are a layout this release does not know, not a traceback."""
+    (tmp_path / "store.properties").write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(UnsupportedFormatError, match=r"layout\.version"):
+        Store.find(tmp_path)
