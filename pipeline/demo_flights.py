@@ -27,7 +27,8 @@ All of it is in {folder}. What next?
                      set the servers and the topic in configs/mirror.yaml, then
                      .venv/bin/sparklog stream --config configs/mirror.yaml
   Into a running Kafka
-                     create topic flights with 6 partitions and stop the broker; in each of its flights-N folders
+                     create topic flights with 6 partitions and retention.ms=-1 (the flights are of 2013), wait until
+                     each of its flights-N folders has a partition.metadata, and stop the broker; in each folder
                      keep partition.metadata and replace 0*.log, 0*.index and 0*.timeindex by those of
                      {folder}/store/logs/flights-N; remove .kafka_cleanshutdown and start it.
 """

@@ -1,7 +1,7 @@
 """Settings of a topic's logs, under Kafka's names, with Kafka's defaults and ranges.
 
-One default differs: `message.timestamp.after.max.ms` is unlimited here, one hour in a broker, because a log that comes
-from elsewhere is to be kept as it is.
+What differs: `message.timestamp.after.max.ms` is unlimited here, one hour in a broker, because a log that comes from
+elsewhere is to be kept as it is; `segment.bytes` may be small; `segment.index.bytes` holds one time entry at least.
 
 Source: Kafka LogConfig 4.3.
 """

@@ -1,1 +1,1 @@
-"""The only code that touches filesystems."""
+"""Local files: what is durable when, and what an operating system error means."""
