@@ -49,3 +49,50 @@ def test_config_when_quarantine_lies_in_a_folder_of_the_store_then_refused(tmp_p
 def test_config_when_there_is_no_topic_then_refused(tmp_path: Path) -> None:
     """Without a topic no row could ever become a record."""
     assert _refusal(tmp_path, topics={}) == "topics is empty"
+
+
+def test_config_when_several_settings_are_wrong_then_names_them_all(tmp_path: Path) -> None:
+    """One try shows every problem, each with its key."""
+    message = _refusal(
+        tmp_path,
+        topics={
+            "a.b": {"partitions": 0, "segment.bytes": 1},
+            "a_b": {"partitions": "many"},
+            "bad name": {},
+            "__consumer_offsets": {"retention": 1},
+        },
+        topic="c",
+        offsets="mine",
+        on_invalid="ignore",
+        log_dirs=("logs", "logs"),
+    )
+
+    assert len(message.split("; ")) == 11
+    for problem in (
+        "topics.a.b: partitions=0 is not an integer from 1",
+        "topics.a.b: segment.bytes=1 is outside",
+        "topics.a_b: partitions='many' is not an integer from 1",
+        "topics.bad name: topic name 'bad name' is illegal",
+        "topics.__consumer_offsets: topic name '__consumer_offsets' is internal to Kafka",
+        "topics.__consumer_offsets: unknown property 'retention'",
+        "topic='c' is not among topics",
+        "offsets='mine' is none of assigned, preserved",
+        "on_invalid='ignore' is none of fail, quarantine",
+        "log_dirs=['logs', 'logs'] is empty or names a folder twice",
+        "topics 'a.b' and 'a_b' collide",
+    ):
+        assert problem in message
+
+
+@pytest.mark.parametrize("partitions", [True, 1.5, -1, 2**31, None])
+def test_topic_when_partitions_are_no_count_then_refused(tmp_path: Path, partitions: object) -> None:
+    """Kafka's partition numbers are int32."""
+    assert "topics.a: partitions=" in _refusal(tmp_path, topics={"a": {"partitions": partitions}})
+
+
+def test_config_fills_in_what_is_not_given(tmp_path: Path) -> None:
+    """One log directory and one partition; diverted rows lie in the store."""
+    config = SinkConfig.from_options(str(tmp_path / "store"), {"a": {}})
+
+    assert (config.log_dirs, config.topics["a"].partitions) == (("logs",), 1)
+    assert config.quarantine == tmp_path / "store" / "quarantine"
