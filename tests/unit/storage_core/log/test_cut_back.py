@@ -176,6 +176,24 @@ def test_renew_active_segment_gives_new_inodes_with_the_committed_bytes(
     assert contents(directory) == before
 
 
+def test_renew_active_segment_when_the_old_writer_goes_on_meanwhile_then_copies_nothing_of_it(
+    log: tuple[Path, CommittedEnd],
+) -> None:
+    """It may wake up between the cut and the copy."""
+    directory, end = log
+    before = contents(directory)
+    _append_and_index(directory)
+    descriptor = os.open(directory / f"{20:020}.log", os.O_WRONLY)
+
+    def go_on() -> None:  # asked for the last time before the copy when the index is cut, behind the log
+        os.pwrite(descriptor, b"late", end.size_bytes)
+
+    renew_active_segment(directory, end, "0badcafe", go_on)
+    os.close(descriptor)
+
+    assert contents(directory) == before
+
+
 def test_renew_active_segment_when_lost_again_then_changes_nothing(log: tuple[Path, CommittedEnd]) -> None:
     """A second taker by force fences the first one."""
     directory, end = log
