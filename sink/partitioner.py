@@ -17,7 +17,7 @@ from storage_core.log_config import INT64_MAX
 from storage_core.record.batch_encode import EncodeOptions
 from storage_core.topic_partition import check_topic_name
 
-__all__ = ["REASONS", "Routed", "Router", "StageTopic", "binary_layout", "epoch_ms"]
+__all__ = ["REASONS", "Routed", "Router", "StageTopic", "binary_layout", "epoch_ms", "topic_name"]
 
 REASONS = {
     1: ("topic", "is null"),
@@ -27,7 +27,7 @@ REASONS = {
     5: ("key", "is null, and the topic is compacted"),
     6: ("timestamp", "is null or could not be parsed"),
     7: ("timestamp", "is out of range"),
-    8: ("offset", "is null or negative"),
+    8: ("offset", "is null or out of range"),
     9: ("offset", "goes back or repeats"),
     10: ("value", "makes the record larger than max.message.bytes"),
     11: ("headers", "hold a null key"),
@@ -117,7 +117,7 @@ class Router:
         if self.fixed_topic is not None:
             return np.full(batch.num_rows, self.fixed_topic, np.int64)
         encoded = batch.column("topic").dictionary_encode()
-        names = encoded.dictionary.to_pylist()
+        names = [topic_name(encoded.dictionary, place) or "" for place in range(len(encoded.dictionary))]
         numbers = {each.name: number for number, each in enumerate(self.topics)}
         index = np.array([*(numbers.get(name, -_name_problem(name)) for name in names), -1], np.int64)
         topic: npt.NDArray[np.int64] = index[encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)]
@@ -150,8 +150,8 @@ class Router:
 
     def _check_offsets(self, batch: pa.RecordBatch, reason: npt.NDArray[np.int8]) -> None:
         if "offset" in batch.schema.names:
-            bad = pc.fill_null(pc.less(batch.column("offset"), 0), True)
-            _mark(reason, bad.to_numpy(zero_copy_only=False), 8)
+            offsets = batch.column("offset").fill_null(-1).to_numpy(zero_copy_only=False)
+            _mark(reason, (offsets < 0) | (offsets == INT64_MAX), 8)  # the log's end is one above its last offset
 
     def _check_headers(self, batch: pa.RecordBatch, reason: npt.NDArray[np.int8]) -> None:
         if "headers" not in batch.schema.names:
@@ -201,6 +201,12 @@ class Router:
 
 _RECORD_OVERHEAD_BYTES = 21
 """Kafka's upper estimate of what a record costs besides key, value and headers."""
+
+
+def topic_name(column: pa.Array, row: int) -> str | None:
+    """Return a row's topic; Spark does not check that its strings are UTF-8, so what is not becomes U+FFFD."""
+    value = column[row]
+    return value.as_buffer().to_pybytes().decode(errors="replace") if value.is_valid else None
 
 
 def _name_problem(name: str) -> int:

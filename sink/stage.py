@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sink.group_rows import LogGroups, group_rows
-from sink.partitioner import REASONS, Routed, Router, StageTopic
+from sink.partitioner import REASONS, Routed, Router, StageTopic, topic_name
 from sink.refused_rows import backward_rows, offset_column, payload_sizes, too_large_rows
-from storage_core.errors import RecordTooLargeError
+from storage_core.errors import LogStorageError, RecordTooLargeError
 from storage_core.fault_points import reach
 from storage_core.record.batch_encode import EncodedBatches, RecordColumns, encode_batches
 from storage_core.storage.local import write_all
@@ -125,6 +125,8 @@ def stage(plan: StagePlan, task: int, batches: Iterable[pa.RecordBatch]) -> Iter
         run.finish()
     except OSError as error:
         run.failure = f"{error.strerror or error}: path={error.filename or plan.directory}"
+    except LogStorageError as error:
+        run.failure = str(error)
     for _ in rows:
         pass
     run.close()
@@ -262,7 +264,7 @@ class _StageTask:
     def _note(self, batch: pa.RecordBatch, routed: Routed, row: int, first_row: int) -> None:
         topic = self._plan.topics[self._plan.fixed_topic].name if self._plan.fixed_topic is not None else None
         if topic is None:
-            topic = batch.column("topic")[row].as_py()
+            topic = topic_name(batch.column("topic"), row)
         partition = self._partition_of(int(routed.log[row]))
         if partition is None:
             partition = self._router.partition_of(batch.slice(row, 1))

@@ -99,8 +99,9 @@ _BAD = [
         "column 'value' makes the record larger than max.message.bytes: topic=packed partition=0",
     ),
     _Bad("null header key", {"headers": _HEADERS}, "column 'headers' hold a null key: topic=orders"),
-    _Bad("null offset", {"offset": None}, "column 'offset' is null or negative", {"offsets": "preserved"}),
-    _Bad("negative offset", {"offset": -1}, "column 'offset' is null or negative", {"offsets": "preserved"}),
+    _Bad("null offset", {"offset": None}, "column 'offset' is null or out of range", {"offsets": "preserved"}),
+    _Bad("negative offset", {"offset": -1}, "column 'offset' is null or out of range", {"offsets": "preserved"}),
+    _Bad("largest offset", {"offset": 2**63 - 1}, "column 'offset' is null or out of range", {"offsets": "preserved"}),
     _Bad("repeated offset", {"offset": 11}, "column 'offset' goes back or repeats", {"offsets": "preserved"}),
     _Bad("offset going back", {"offset": 4}, "column 'offset' goes back or repeats", {"offsets": "preserved"}),
     _Bad("committed offset", {"offset": 3}, "column 'offset' goes back or repeats", {"offsets": "preserved"}),
@@ -215,6 +216,19 @@ def test_quarantine_when_many_rows_are_too_large_then_takes_exactly_those(memory
     assert sorted(kept + diverted) == list(range(len(sizes)))
     assert max(sizes[n] for n in kept) < min(sizes[n] for n in diverted)
     assert metrics.quarantined == len(diverted) > 300
+
+
+@pytest.mark.parametrize("on_invalid", ["fail", "quarantine"])
+def test_topic_when_it_is_not_utf8_then_is_an_illegal_name(memory_path: Path, on_invalid: str) -> None:
+    """Spark casts any bytes to a string."""
+    topic = pa.array([b"orders", b"\xff\xfe"], pa.binary()).view(pa.string())
+    batch = pa.RecordBatch.from_pydict({"topic": topic, "value": pa.array([b"1", b"2"])})
+    with closing(_open(memory_path, on_invalid=on_invalid)) as writer:
+        if on_invalid == "quarantine":
+            assert writer.append("query", 0, in_process(batch)).quarantined == 1
+            return
+        with pytest.raises(InvalidRecordError, match=r"illegal topic name: topic='\\ufffd\\ufffd' row=1"):
+            writer.append("query", 0, in_process(batch))
 
 
 def _offsets(*values: int) -> pa.RecordBatch:
