@@ -17,7 +17,6 @@ LOGS = 8
 _YARDSTICK = "Spark to Parquet, snappy"
 _WAYS: tuple[tuple[str, int, dict[str, object]], ...] = (
     ("none", 16_384, {}),
-    ("none", 131_072, {}),
     ("zstd", 16_384, {"compression.zstd.level": 1}),
     ("zstd", 131_072, {"compression.zstd.level": 1}),
     ("lz4", 16_384, {}),

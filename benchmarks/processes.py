@@ -1,10 +1,11 @@
 """What this process and all its descendants use: CPU time and memory, from `/proc`."""
 
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CpuUse", "cpu_use", "peak_memory_mb", "reset_peak_memory"]
+__all__ = ["CpuUse", "cpu_use", "kill_python_workers", "peak_memory_mb", "reset_peak_memory"]
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PARENT = 1  # places in /proc/<pid>/stat, counted from the field behind the command
@@ -58,6 +59,24 @@ def reset_peak_memory() -> None:
             Path(f"/proc/{pid}/clear_refs").write_text("5")
         except OSError:
             continue  # it has ended
+
+
+def kill_python_workers() -> int:
+    """Kill this process tree's idle PySpark workers, not the daemon that forks them; return how many there were."""
+    stats = _stats()
+    tree = _tree(stats)
+    daemons = {pid for pid in tree if _is_pyspark_daemon(pid)}
+    workers = [pid for pid in daemons if int(stats[pid][_PARENT]) in daemons]  # forked, so they look like it
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+    return len(workers)
+
+
+def _is_pyspark_daemon(pid: int) -> bool:
+    try:
+        return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def _stats() -> dict[int, list[str]]:

@@ -40,11 +40,13 @@ class Result:
         units: per run.
         seconds: wall clock.
         cpu_seconds: of this process tree.
+        core_seconds: CPU time of this process alone: what one core takes for it, whatever else the machine does.
         other_cores: cores that other processes kept busy meanwhile.
     """
 
     units: float = 1
     seconds: list[float] = field(default_factory=list)
+    core_seconds: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
     other_cores: list[float] = field(default_factory=list)
 
@@ -59,9 +61,13 @@ class Result:
         return statistics.median(self.cpu_seconds)
 
     @property
-    def rate(self) -> float:
-        """Units per second, from the median."""
-        return self.units / self.median
+    def core_rate(self) -> float:
+        """Units per second of one core."""
+        return self.units / statistics.median(self.core_seconds)
+
+    def core_ratios(self, baseline: "Result") -> list[float]:
+        """Return our time per unit on one core over the baseline's, round by round."""
+        return _ratios(self.core_seconds, baseline.core_seconds, baseline.units / self.units)
 
     def ratios(self, baseline: "Result") -> list[float]:
         """Return our time per unit over the baseline's, round by round."""
@@ -94,9 +100,10 @@ def _ratios(mine: Sequence[float], others: Sequence[float], scale: float) -> lis
 
 
 def _time(run: Callable[[], object], result: Result) -> None:
-    cpu, started = cpu_use(), time.perf_counter()
+    cpu, core, started = cpu_use(), time.process_time(), time.perf_counter()
     run()
     seconds = time.perf_counter() - started
+    result.core_seconds.append(time.process_time() - core)
     used = cpu_use().since(cpu)
     result.seconds.append(seconds)
     result.cpu_seconds.append(used.ours)
