@@ -1,4 +1,4 @@
-"""A micro-batch that Spark runs again, because its commit log lacks it, changes nothing."""
+"""What a crash makes of Spark's checkpoint: a micro-batch that runs again changes nothing, and no stream is stuck."""
 
 from pathlib import Path
 
@@ -47,3 +47,18 @@ def test_replay_when_rows_come_in_another_order_then_no_byte_changes(spark: Spar
     assert [(each.batch_id, each.replayed) for each in replayed] == [(2, True)]
     assert {name: contents(memory_path / "store" / name) for name in before} == before
     assert problems_of(memory_path / "store", expected) == []
+
+
+def test_stream_when_killed_while_spark_wrote_its_first_offsets_then_starts_again(
+    spark: SparkSession, memory_path: Path
+) -> None:
+    """Spark leaves a half-written file then, and would take its folder for somebody else's checkpoint."""
+    write_input(memory_path / "input", rows=20)
+    offsets = memory_path / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    for name in (".0.5e1f4bbc-9d3f-4d3c-8f43-0d5ed1a4b0a1.tmp", "..0.5e1f4bbc-9d3f-4d3c-8f43-0d5ed1a4b0a1.tmp.crc"):
+        (offsets / name).write_text("v1")
+
+    _stream(spark, memory_path)
+
+    assert problems_of(memory_path / "store", read_input(memory_path / "input")) == []

@@ -53,8 +53,12 @@ def exit_code(process: ForkServerProcess) -> int:
 
 def wait_until_stopped(process: ForkServerProcess) -> None:
     """Return once the process has stopped itself."""
+    _wait_until_stopped(process.pid or 0)
+
+
+def _wait_until_stopped(pid: int) -> None:
     deadline = time.monotonic() + _TIMEOUT_S
-    while (state := _state(process.pid or 0)) != "T":
+    while (state := _state(pid)) != "T":
         if state in "ZX" or time.monotonic() > deadline:
             raise TimeoutError("the job did not stop where it should have")
         time.sleep(0.01)
@@ -75,12 +79,12 @@ def _state(pid: int) -> str:
 class SparkJob:
     """The job as a Spark stream, in a session of its own: whatever it starts dies with it."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
         self._ready = folder / "ready"
         self._ready.unlink(missing_ok=True)
         self._log = (folder / "job.log").open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.kill.job", str(folder)],
+            [sys.executable, "-m", "tests.kill.job", str(folder), *arguments],
             cwd=_ROOT,
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, **environment},
             stdin=subprocess.DEVNULL,
@@ -95,6 +99,14 @@ class SparkJob:
             return self._process.wait(_TIMEOUT_S)
         finally:
             self._clean_up()
+
+    def wait_until_stopped(self) -> None:
+        """Return once the driver has stopped itself; JVM and workers stay as they are."""
+        _wait_until_stopped(self._process.pid)
+
+    def wake(self) -> None:
+        """Let the stopped driver go on."""
+        os.kill(self._process.pid, signal.SIGCONT)
 
     def kill_after(self, seconds: float) -> int:
         """Kill driver, JVM and workers so many seconds after Spark is up, unless the job ends before."""

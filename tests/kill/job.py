@@ -42,7 +42,7 @@ def _direct(folder: Path, take_lock_by_force: bool) -> None:
     writer.close()
 
 
-def _spark(folder: Path) -> None:
+def _spark(folder: Path, take_lock_by_force: bool) -> None:
     from pipeline.session import build_session
     from sparklog import LogSink
 
@@ -55,7 +55,7 @@ def _spark(folder: Path) -> None:
         }
     )
     (folder / "ready").touch()
-    sink = LogSink(folder / "store", topics=TOPICS, on_invalid="quarantine")
+    sink = LogSink(folder / "store", topics=TOPICS, on_invalid="quarantine", take_lock_by_force=take_lock_by_force)
     frame = (
         spark.readStream.format("parquet")
         .schema(SPARK_SCHEMA)
@@ -95,4 +95,4 @@ def _run_and_exit(folder: Path, run: Callable[[], None]) -> None:
 
 if __name__ == "__main__":
     os.environ["SPARKLOG_FAULT_PID"] = str(os.getpid())
-    _run_and_exit(Path(sys.argv[1]), lambda: _spark(Path(sys.argv[1])))
+    _run_and_exit(Path(sys.argv[1]), lambda: _spark(Path(sys.argv[1]), sys.argv[2:] == ["--force"]))

@@ -14,6 +14,7 @@ import pytest
 from storage_core.fault_points import FAULT_POINTS
 from tests.kill.harness import SparkJob
 from tests.kill.records import problems_of, read_input, write_input
+from tests.sink_store import contents
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
 
@@ -38,6 +39,25 @@ def test_stream_when_killed_at_a_step_then_its_next_run_completes_the_log(
         assert SparkJob(tmp_path, SPARKLOG_FAULT_POINT=step).finish() == -9
 
     assert SparkJob(tmp_path).finish() == 0, (tmp_path / "error.txt").read_text()
+    _assert_complete(tmp_path)
+
+
+@pytest.mark.skipif(_ROUNDS is None, reason="long form: set SPARKLOG_KILL_ROUNDS; test_fencing does it without Spark")
+def test_stream_when_stopped_and_replaced_by_force_then_ends_without_harm(tmp_path: Path) -> None:
+    """Two streams of one checkpoint and one store: the one that wakes up says why it ends, and changes no log."""
+    write_input(tmp_path / "input")
+    old = SparkJob(tmp_path, SPARKLOG_FAULT_POINT="place.synced:2", SPARKLOG_FAULT_SIGNAL="STOP")
+    try:
+        old.wait_until_stopped()
+        assert SparkJob(tmp_path, "--force").finish() == 0, (tmp_path / "error.txt").read_text()
+        before = contents(tmp_path / "store" / "logs")
+        old.wake()
+    finally:
+        code = old.finish()
+
+    assert code == 1
+    assert (tmp_path / "error.txt").read_text().startswith("WriterFencedError: another writer")
+    assert contents(tmp_path / "store" / "logs") == before
     _assert_complete(tmp_path)
 
 
