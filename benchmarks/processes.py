@@ -8,6 +8,7 @@ from pathlib import Path
 __all__ = ["CpuUse", "cpu_use", "kill_python_workers", "peak_memory_mb", "reset_peak_memory"]
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_DAEMON_MODULES = (b"pyspark.daemon", b"pipeline.worker_daemon")
 _PARENT = 1  # places in /proc/<pid>/stat, counted from the field behind the command
 _CPU_FIELDS = slice(11, 15)  # user and system, of itself and of children that ended
 
@@ -74,9 +75,10 @@ def kill_python_workers() -> int:
 
 def _is_pyspark_daemon(pid: int) -> bool:
     try:
-        return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
+    return any(module in command for module in _DAEMON_MODULES)
 
 
 def _stats() -> dict[int, list[str]]:

@@ -33,6 +33,7 @@ _LOCAL_CONF = {
     "spark.driver.host": "127.0.0.1",
     # Workers import our modules from where the driver did, whatever folder the job is started in.
     "spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parents[1]),
+    "spark.python.daemon.module": "pipeline.worker_daemon",
 }
 _DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

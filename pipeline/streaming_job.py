@@ -103,7 +103,10 @@ def _look_at_store(settings: Settings, take_lock_by_force: bool) -> None:
     if (root / "store.properties").exists():
         Store.find(root)
     if not take_lock_by_force and (root / "writer.lock").exists():
-        WriterLock.acquire(root / "writer.lock").release()
+        lock = WriterLock.acquire(root / "writer.lock")
+        if not lock.follows_crash:
+            lock.sign_off()  # the sink, which comes next, must not take this look for a writer that died
+        lock.release()
 
 
 @contextmanager

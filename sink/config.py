@@ -50,7 +50,7 @@ class TopicConfig:
         try:
             log = LogConfig.from_properties({key: value for key, value in properties.items() if key != "partitions"})
         except InvalidConfigError as error:
-            problems.append(str(error))
+            problems += str(error).split("; ")
         if problems:
             raise InvalidConfigError("; ".join(f"topics.{name}: {problem}" for problem in problems))
         return cls(name=name, partitions=int(partitions), log=log)  # type: ignore[call-overload]

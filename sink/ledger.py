@@ -128,19 +128,25 @@ class Ledger:
             return cls(path, _open_table(path))
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise LedgerDamagedError(
-                f"the ledger can't be read: path={path}; opening it for writing drops an entry that a power cut tore,"
-                f" any other damage means: restore it from a copy ({_one_line(error)})"
+                f"the ledger can't be read: path={path}; a writer that starts after a crash drops an entry that a power"
+                f" cut tore, any other damage means: restore it from a copy ({_one_line(error)})"
             ) from error
 
     @classmethod
-    def open_for_writing(cls, path: Path) -> "Ledger":
+    def open_for_writing(cls, path: Path, *, follows_crash: bool = True) -> "Ledger":
         """Open the ledger, after dropping a newest entry that a power cut left torn.
 
+        Args:
+            path: of the table.
+            follows_crash: whether the writer before died. One that ended well made its newest entry durable, so damage
+                there has another cause, and dropping the entry would drop records that somebody was told of.
+
         Raises:
-            LedgerDamagedError: an older entry is damaged; nothing was changed.
+            LedgerDamagedError: an older entry is damaged, or any after a writer that ended well; nothing was changed.
         """
         drop_torn_checkpoint(path)
-        drop_torn_entry(path)
+        if follows_crash:
+            drop_torn_entry(path)
         ledger = cls.open(path)
         with storage_errors(path):
             ledger._make_durable()  # its writer may have died before it did this, and from here on it counts

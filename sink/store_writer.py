@@ -137,7 +137,7 @@ class StoreWriter:
     def _open(self, lock: WriterLock, by_force: bool) -> None:
         config = self._config
         self._store = Store.find_or_create(config.store, config.log_dirs, lock.check)
-        self._ledger = Ledger.open_for_writing(self._store.ledger_path)
+        self._ledger = Ledger.open_for_writing(self._store.ledger_path, follows_crash=lock.follows_crash)
         if by_force:
             self._ledger.fence()  # from here on the earlier writer can't commit
         torn = self._find_torn(lock)

@@ -54,6 +54,7 @@ class WriterLock:
                     lock = cls(path, descriptor, uuid.uuid4().hex[:8], follows_crash=bool(signature))
                     if lock._is_current():
                         lock._sign()
+                        sync_directory(path.parent)  # nor must its file lose its name
                         return lock
                 except BlockingIOError:
                     owner = os.pread(descriptor, _SIGNATURE_BYTES, 0).decode(errors="replace").strip()

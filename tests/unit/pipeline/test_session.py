@@ -11,6 +11,7 @@ def test_session_conf_when_nothing_is_given_then_local_loopback_and_utc() -> Non
     assert conf["spark.driver.bindAddress"] == "127.0.0.1"
     assert conf["spark.sql.session.timeZone"] == "UTC"
     assert conf["spark.driver.extraJavaOptions"].startswith("-Dlog4j2.configurationFile=file:")
+    assert conf["spark.python.daemon.module"] == "pipeline.worker_daemon"
 
 
 def test_session_conf_when_submitted_then_its_settings_win_over_the_file_and_ours() -> None:
@@ -23,6 +24,7 @@ def test_session_conf_when_submitted_then_its_settings_win_over_the_file_and_our
     assert (conf["spark.master"], conf["spark.sql.shuffle.partitions"]) == ("yarn", "9")
     assert conf["spark.speculation"] == "true"
     assert "spark.driver.bindAddress" not in conf
+    assert "spark.python.daemon.module" not in conf
     assert "spark.driver.extraJavaOptions" not in conf
 
 

@@ -166,6 +166,21 @@ def test_open_when_newest_data_file_is_torn_then_drops_its_entry(path: Path) -> 
     assert Ledger.open_for_writing(path).column("log_end_offset").tolist() == [0, 0]
 
 
+def test_open_when_newest_entry_is_torn_after_a_clean_end_then_refuses_and_changes_nothing(path: Path) -> None:
+    """A writer that ended well had made its entry durable: damage there is no crash's, and what it says counts."""
+    ledger = Ledger.open_for_writing(path)
+    before = set(path.glob("*.parquet"))
+    _advance(ledger, 0, 9, 1)
+    (newest,) = set(path.glob("*.parquet")) - before
+    newest.write_bytes(b"\0" * newest.stat().st_size)
+    names = sorted(os.listdir(path / "_delta_log"))
+
+    with pytest.raises(LedgerDamagedError, match="ledger"):
+        Ledger.open_for_writing(path, follows_crash=False)
+
+    assert sorted(os.listdir(path / "_delta_log")) == names
+
+
 def test_open_when_an_older_entry_is_damaged_then_refuses_and_changes_nothing(path: Path) -> None:
     """Damage behind the newest entry is not a crash's: nothing is dropped."""
     ledger = Ledger.open_for_writing(path)
