@@ -7,10 +7,13 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["CREATE_TIME", "HEADERS_TYPE", "LOG_APPEND_TIME", "NO_TIMESTAMP", "RECORD_SCHEMA"]
+__all__ = ["CREATE_TIME", "HEADERS_TYPE", "LOG_APPEND_TIME", "NO_TIMESTAMP", "NO_TIMESTAMP_TYPE", "RECORD_SCHEMA"]
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
+NO_TIMESTAMP_TYPE: Final = -1
+"""The timestamp type of a record of format v0, which has no timestamp."""
+
 NO_TIMESTAMP: Final = -1
 """A record's timestamp when nobody set one."""
 
@@ -22,7 +25,7 @@ RECORD_SCHEMA: Final = pa.schema(
     [
         pa.field("offset", pa.int64(), nullable=False),
         pa.field("timestamp", pa.int64(), nullable=False),  # ms since the epoch, -1 none
-        pa.field("timestamp_type", pa.int8(), nullable=False),  # 0 CreateTime, 1 LogAppendTime
+        pa.field("timestamp_type", pa.int8(), nullable=False),  # 0 CreateTime, 1 LogAppendTime, -1 none
         pa.field("leader_epoch", pa.int32(), nullable=False),  # -1 none
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
