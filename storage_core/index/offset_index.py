@@ -17,11 +17,12 @@ import numpy.typing as npt
 
 from storage_core.errors import CorruptFileError
 from storage_core.index.index_entries import check_relative_offsets, drop_zero_tail, read_entries
+from storage_core.index.index_search import ReadAt, last_entry_not_above
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["OFFSET_ENTRY_BYTES", "OffsetIndex", "pack_offset_entries"]
+__all__ = ["OFFSET_ENTRY_BYTES", "OffsetIndex", "find_offset_entry", "pack_offset_entries"]
 
 OFFSET_ENTRY_BYTES: Final = 8
 
@@ -77,6 +78,19 @@ class OffsetIndex:
             raise CorruptFileError(
                 f"offset index ends below its segment: last_offset={self._last_offset} base_offset={self.base_offset}"
             )
+
+
+def find_offset_entry(read: ReadAt, size_bytes: int, base_offset: int, target_offset: int) -> tuple[int, int]:
+    """Return what `OffsetIndex.lookup` returns, without loading the file.
+
+    Args:
+        read: of the `.index` file.
+        size_bytes: of the file.
+        base_offset: of the segment.
+        target_offset: to look for.
+    """
+    found = last_entry_not_above(read, size_bytes, _ENTRY, target_offset - base_offset)
+    return (base_offset + found[0], found[1]) if found else (base_offset, 0)
 
 
 def pack_offset_entries(relative_offsets: npt.ArrayLike, positions: npt.ArrayLike) -> bytes:

@@ -19,11 +19,12 @@ import numpy.typing as npt
 
 from storage_core.errors import CorruptFileError
 from storage_core.index.index_entries import check_relative_offsets, drop_zero_tail, read_entries
+from storage_core.index.index_search import ReadAt, last_entry_not_above
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["TIME_ENTRY_BYTES", "TimeIndex", "pack_time_entries"]
+__all__ = ["TIME_ENTRY_BYTES", "TimeIndex", "find_time_entry", "pack_time_entries"]
 
 TIME_ENTRY_BYTES: Final = 12
 
@@ -85,6 +86,19 @@ class TimeIndex:
                 f"time index ends below its segment: last_offset={self.base_offset + relative_offset} "
                 f"base_offset={self.base_offset}"
             )
+
+
+def find_time_entry(read: ReadAt, size_bytes: int, base_offset: int, timestamp: int) -> tuple[int, int]:
+    """Return what `TimeIndex.lookup` returns, without loading the file.
+
+    Args:
+        read: of the `.timeindex` file.
+        size_bytes: of the file.
+        base_offset: of the segment.
+        timestamp: to look for, ms.
+    """
+    found = last_entry_not_above(read, size_bytes, _ENTRY, timestamp)
+    return (found[0], base_offset + found[1]) if found else (-1, base_offset)
 
 
 def pack_time_entries(timestamps: npt.ArrayLike, relative_offsets: npt.ArrayLike) -> bytes:

@@ -8,16 +8,27 @@
 | 18  | i64  | last offset: that of the abort marker                                          |
 | 26  | i64  | last stable offset at that moment                                              |
 
-Source: Kafka TransactionIndex, AbortedTxn.
+The file exists only where an abort was recorded, and has no room for more entries than it holds. A transaction without
+records in the log has no entry, even if its marker is there.
+
+Source: Kafka TransactionIndex, AbortedTxn; KIP-98.
 """
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
 from typing import Final
 
-from storage_core.errors import CorruptFileError
+from storage_core.errors import CorruptFileError, OffsetOutOfRangeError
 
-__all__ = ["TRANSACTION_ENTRY_BYTES", "AbortedTransaction", "parse_transaction_index"]
+__all__ = [
+    "TRANSACTION_ENTRY_BYTES",
+    "AbortedTransaction",
+    "collect_aborted",
+    "pack_transaction_entries",
+    "parse_transaction_index",
+    "truncate_transaction_index",
+]
 
 _VERSION: Final = 0
 _ENTRY: Final = struct.Struct(">hqqqq")
@@ -53,3 +64,58 @@ def parse_transaction_index(data: bytes, base_offset: int) -> list[AbortedTransa
             )
         previous = entry.last_offset
     return entries
+
+
+def pack_transaction_entries(entries: Iterable[AbortedTransaction], after_offset: int = -1) -> bytes:
+    """Return the bytes of entries to append to a `.txnindex` file.
+
+    Args:
+        entries: in the order of their abort markers.
+        after_offset: last offset of the file's last entry, or -1.
+
+    Raises:
+        OffsetOutOfRangeError: a last offset is not above the one before it.
+    """
+    packed = bytearray()
+    for entry in entries:
+        if entry.last_offset <= after_offset:
+            raise OffsetOutOfRangeError(
+                f"aborted transactions go back: last_offset={entry.last_offset} after={after_offset}"
+            )
+        packed += _ENTRY.pack(*astuple(entry))
+        after_offset = entry.last_offset
+    return bytes(packed)
+
+
+def truncate_transaction_index(data: bytes, offset: int) -> bytes:
+    """Return what remains of a `.txnindex` file when its log is cut at an offset: the entries before the first
+    whose abort marker goes. A partial entry at the end goes as well.
+    """
+    size = 0
+    for _, _, _, last_offset, _ in _ENTRY.iter_unpack(data[: len(data) - len(data) % _ENTRY.size]):
+        if last_offset >= offset:
+            break
+        size += _ENTRY.size
+    return data[:size]
+
+
+def collect_aborted(
+    entries: Sequence[AbortedTransaction], from_offset: int, upper_bound_offset: int
+) -> tuple[list[AbortedTransaction], bool]:
+    """Return one segment's aborted transactions that overlap [from, upper bound), and whether these are all.
+
+    If not, later segments may hold more: a transaction's entry lies where its marker is. They are all once every
+    transaction that began below the upper bound was decided, which a last stable offset at or above it says.
+
+    Args:
+        entries: of the segment.
+        from_offset: first offset to be read.
+        upper_bound_offset: the offset behind the last one to be read.
+    """
+    found = []
+    for entry in entries:
+        if entry.last_offset >= from_offset and entry.first_offset < upper_bound_offset:
+            found.append(entry)
+        if entry.last_stable_offset >= upper_bound_offset:
+            return found, True
+    return found, False

@@ -1,7 +1,14 @@
 import pytest
 
-from storage_core.errors import CorruptFileError
-from storage_core.index.transaction_index import AbortedTransaction, parse_transaction_index
+from storage_core.errors import CorruptFileError, OffsetOutOfRangeError
+from storage_core.index.transaction_index import (
+    TRANSACTION_ENTRY_BYTES,
+    AbortedTransaction,
+    collect_aborted,
+    pack_transaction_entries,
+    parse_transaction_index,
+    truncate_transaction_index,
+)
 
 _ENTRY = bytes.fromhex("0000" + "0000000000000007" + "0000000000000000" + "0000000000000004" + "0000000000000003")
 
@@ -28,3 +35,42 @@ def test_parse_transaction_index_when_contradictory_then_corrupt(data: bytes, ba
     """Last offsets lie in the segment and increase; a later version is not read."""
     with pytest.raises(CorruptFileError, match=message):
         parse_transaction_index(data, base_offset)
+
+
+def test_pack_transaction_entries_when_packed_then_kafkas_bytes() -> None:
+    """An entry is 34 bytes in the order of its fields."""
+    assert pack_transaction_entries([AbortedTransaction(0, 7, 0, 4, 3)]) == _ENTRY
+
+
+@pytest.mark.parametrize(("last_offsets", "after"), [([4, 4], -1), ([5, 4], -1), ([4], 4)])
+def test_pack_transaction_entries_when_they_go_back_then_refused(last_offsets: list[int], after: int) -> None:
+    """The markers that entries name follow each other, also those already in the file."""
+    entries = [AbortedTransaction(0, 7, 0, each, 3) for each in last_offsets]
+
+    with pytest.raises(OffsetOutOfRangeError, match="last_offset=4"):
+        pack_transaction_entries(entries, after)
+
+
+@pytest.mark.parametrize(("offset", "kept"), [(0, 0), (4, 0), (5, 1), (8, 1), (9, 2), (100, 2)])
+def test_truncate_transaction_index_when_cut_then_entries_before_the_first_marker_that_goes(
+    offset: int, kept: int
+) -> None:
+    """An entry goes with its marker; a partial one goes with every cut."""
+    data = pack_transaction_entries([AbortedTransaction(0, 7, 0, 4, 3), AbortedTransaction(0, 7, 5, 8, 9)])
+
+    assert truncate_transaction_index(data + b"\0" * 9, offset) == data[: kept * TRANSACTION_ENTRY_BYTES]
+
+
+def test_collect_aborted_when_range_given_then_those_that_overlap_it() -> None:
+    """A transaction overlaps [from, upper bound) if it ends at or behind the one and begins before the other."""
+    entries = [
+        AbortedTransaction(0, 1, 0, 4, 2),
+        AbortedTransaction(0, 2, 2, 9, 6),
+        AbortedTransaction(0, 3, 6, 12, 13),
+    ]
+
+    assert collect_aborted(entries, 5, 6) == ([entries[1]], True)
+    assert collect_aborted(entries, 4, 2) == ([entries[0]], True)
+    assert collect_aborted(entries, 5, 7) == (entries[1:], True)
+    assert collect_aborted(entries, 5, 14) == (entries[1:], False)
+    assert collect_aborted([], 0, 1) == ([], False)

@@ -1,0 +1,148 @@
+"""What a control record says: its key names the type, an end-of-transaction marker's value the coordinator's epoch.
+
+| key pos | type | value                                        |
+|---------|------|----------------------------------------------|
+| 0       | i16  | version 0                                    |
+| 2       | i16  | type, see `ControlType`; others mean nothing |
+
+| value pos of ABORT and COMMIT | type | value             |
+|-------------------------------|------|-------------------|
+| 0                             | i16  | version 0         |
+| 2                             | i32  | coordinator epoch |
+
+Longer keys and values, and later versions, are of a later release: what stands behind these fields is passed over.
+
+Source: Kafka ControlRecordType, EndTransactionMarker; KIP-98.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage_core.errors import CorruptBatchError
+from storage_core.record.attributes import CONTROL_BIT
+from storage_core.record.batch_decode import decode_batches
+from storage_core.record.batch_header import MAGIC_V2, ByteSource
+from storage_core.record.batch_scan import BatchScan
+
+__all__ = [
+    "NO_CONTROL_TYPE",
+    "ControlType",
+    "EndTransactionMarker",
+    "control_types",
+    "pack_end_transaction_marker",
+    "unpack_control_type",
+    "unpack_end_transaction_marker",
+]
+
+
+class ControlType(IntEnum):
+    """The types of control records that Kafka writes."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+NO_CONTROL_TYPE: Final = -1
+"""Stands for a batch without a control record."""
+
+_VERSION: Final = 0
+_KEY: Final = struct.Struct(">hh")
+_VALUE: Final = struct.Struct(">hi")
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionMarker:
+    """The end of a transaction: `ABORT` or `COMMIT`, and the epoch of the coordinator that decided it."""
+
+    control_type: ControlType
+    coordinator_epoch: int
+
+
+def control_types(data: ByteSource, scan: BatchScan) -> npt.NDArray[np.int16]:
+    """Return (b,) the type of each batch's control record; unknown types as they are.
+
+    `NO_CONTROL_TYPE` stands for data batches, those of format v0 and v1 included, and for control batches that the
+    cleaner emptied. Of several records in one batch the first one counts, as in Kafka.
+
+    Args:
+        data: bytes of a log.
+        scan: of `data`, or of a part of its batches.
+
+    Raises:
+        CorruptBatchError: a control batch contradicts itself, or its key is too short or has a negative version.
+    """
+    types = np.full(len(scan), NO_CONTROL_TYPE, np.int16)
+    is_control = (scan.magic >= MAGIC_V2) & ((scan.attributes & CONTROL_BIT) != 0) & (scan.records_count != 0)
+    places = np.flatnonzero(is_control)
+    if not len(places):
+        return types
+    chosen = scan.take(places)
+    keys = decode_batches(data, chosen, include_control=True).column("key")
+    starts = np.frombuffer(keys.buffers()[1], np.int32, count=len(keys) + 1)
+    counts = chosen.records_count.astype(np.int64)
+    first = np.cumsum(counts) - counts
+    fields = _first_fields(np.frombuffer(keys.buffers()[2] or b"", np.uint8), starts[first], starts[first + 1])
+    wrong = np.flatnonzero(fields[:, 0] < _VERSION)
+    if len(wrong):
+        raise CorruptBatchError("control record's key is too short or has no version", int(chosen.position[wrong[0]]))
+    types[places] = fields[:, 1]
+    return types
+
+
+def unpack_control_type(key: bytes) -> int:
+    """Return the type in one control record's key; it need not be one of `ControlType`.
+
+    Raises:
+        ValueError: the key is shorter than 4 bytes, or its version is negative.
+    """
+    return _unpack(_KEY, key, "key")
+
+
+def unpack_end_transaction_marker(key: bytes, value: bytes) -> EndTransactionMarker:
+    """Return what an end-of-transaction marker says.
+
+    Raises:
+        ValueError: the key is of another type, or key or value is too short or has a negative version.
+    """
+    control_type = unpack_control_type(key)
+    if control_type not in (ControlType.ABORT, ControlType.COMMIT):
+        raise ValueError(f"control record ends no transaction: type={control_type}")
+    return EndTransactionMarker(ControlType(control_type), _unpack(_VALUE, value, "value"))
+
+
+def pack_end_transaction_marker(marker: EndTransactionMarker) -> tuple[bytes, bytes]:
+    """Return the key and the value of a marker's record."""
+    return _KEY.pack(_VERSION, marker.control_type), _VALUE.pack(_VERSION, marker.coordinator_epoch)
+
+
+def _first_fields(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int16]:
+    """Return (n, 2) version and type of each key; version -1 where the key is too short."""
+    fields = np.full((len(starts), 2), -1, np.int16)
+    is_whole = ends - starts >= _KEY.size
+    places = starts[is_whole].astype(np.int64)[:, None] + np.arange(_KEY.size)
+    fields[is_whole] = data[places].view(">i2")
+    return fields
+
+
+def _unpack(form: struct.Struct, data: bytes, what: str) -> int:
+    """Return the field behind the version."""
+    if len(data) < form.size:
+        raise ValueError(f"control record's {what} has {len(data)} bytes, fewer than {form.size}")
+    version, field = form.unpack_from(data)
+    if version < _VERSION:
+        raise ValueError(f"control record's {what} has version {version}")
+    return int(field)
