@@ -4,34 +4,41 @@ A store knows where its logs start and end and says so; of a plain folder the en
 segment's last index entry. What lies behind the end is never looked at: it belongs to a micro-batch that is not
 committed.
 
-Source: Kafka UnifiedLog.read, LogSegment.read, LocalLog.
+Source: Kafka UnifiedLog.read, UnifiedLog.fetchOffsetByTimestamp, CompletedFetch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
 
-from storage_core.errors import CorruptBatchError, CorruptFileError, OffsetOutOfRangeError, StorageError
-from storage_core.log.segment_reader import BatchChunk, SegmentReader
-from storage_core.log.segments import SegmentFiles, floor_segment, list_segments
-from storage_core.log.time_lookup import first_record_at, latest_record
+from storage_core.errors import CorruptBatchError, InvalidConfigError, OffsetOutOfRangeError, StorageError
+from storage_core.log.aborted_batches import AbortedBatches
+from storage_core.log.log_walk import RELISTINGS, LogWalk, SegmentList, is_gone
+from storage_core.log.segment_reader import CHUNK_BYTES, SEEK_BYTES, BatchChunk, SegmentReader
+from storage_core.log.segments import SegmentFiles, list_readable_segments
+from storage_core.log.time_lookup import TimeLookup
+from storage_core.log.transactions import Isolation, find_last_stable_offset
+from storage_core.log_config import INT32_MAX, INT64_MAX
+from storage_core.record.attributes import CONTROL_BIT
 from storage_core.record.batch_decode import iter_decoded
-from storage_core.record.batch_scan import BatchScan
+from storage_core.record.batch_header import MAGIC_V2
+from storage_core.record.batch_scan import check_crcs
 
 __all__ = ["LogReader"]
-
-_RELISTINGS: Final = 3
 
 _Found = tuple[int, int] | None
 
 
 class LogReader:
     """The committed records of one log directory.
+
+    It may be kept: what it learns of the log's segments makes later look-ups cheaper. Its range does not move.
 
     Attributes:
         directory: of the log.
@@ -42,6 +49,8 @@ class LogReader:
         directory: of the log.
         log_start_offset: given by a store; otherwise the first segment's base offset.
         log_end_offset: given by a store; otherwise found by a scan, which ignores a torn batch or zeros at the end.
+        last_stable_offset: given by who knows it, for example from another reader of the same range; otherwise found by
+            a scan when it is needed.
 
     Raises:
         StorageError: the directory can't be read.
@@ -49,161 +58,169 @@ class LogReader:
     """
 
     def __init__(
-        self, directory: Path, *, log_start_offset: int | None = None, log_end_offset: int | None = None
+        self,
+        directory: Path,
+        *,
+        log_start_offset: int | None = None,
+        log_end_offset: int | None = None,
+        last_stable_offset: int | None = None,
     ) -> None:
         self.directory = directory
-        segments = list_segments(directory) if log_start_offset is None or log_end_offset is None else []
+        files: list[SegmentFiles] | None = None
+        if log_start_offset is None or log_end_offset is None:
+            files = list_readable_segments(directory)
         if log_start_offset is None:
-            log_start_offset = segments[0].base_offset if segments else 0
+            log_start_offset = files[0].base_offset if files else 0
         if log_end_offset is None:
-            log_end_offset = max(_scan_end(segments[-1]) if segments else 0, log_start_offset)
+            log_end_offset = max(_scan_end(files[-1]) if files else 0, log_start_offset)
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
+        self._segments = SegmentList(directory, log_end_offset, files)
+        self._times = TimeLookup(self._segments, log_start_offset, log_end_offset)
+        if last_stable_offset is not None:
+            self.last_stable_offset = min(max(last_stable_offset, log_start_offset), log_end_offset)
 
-    def read(self, start_offset: int, max_records: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Return the records from `start_offset` on, in batches of a few thousand.
+    @cached_property
+    def last_stable_offset(self) -> int:
+        """First offset of the oldest transaction that is open at the log's end, or that end.
 
-        One batch at a time is in memory: about 1 MiB of the log, or one larger batch, decompressed. Control batches and
-        offsets that compaction removed are passed over. Every CRC is checked.
+        Raises:
+            CorruptBatchError: a transaction marker, or the batch that begins that transaction, is damaged.
+        """
+        return find_last_stable_offset(self._segments, self.log_start_offset)
+
+    def read(
+        self,
+        start_offset: int,
+        max_records: int | None = None,
+        *,
+        end_offset: int | None = None,
+        isolation: Isolation = "read_uncommitted",
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> Iterator[pa.RecordBatch]:
+        """Return the records from `start_offset` on, in batches of as many records as a chunk of the log holds.
+
+        One chunk at a time is in memory, or one larger batch, and its records decompressed. Control records and offsets
+        that compaction removed are passed over. Every CRC is checked.
 
         Args:
             start_offset: from log start to log end; the end gives nothing.
             max_records: stop after so many.
+            end_offset: stop before this offset; the log's end if None or larger.
+            isolation: `read_committed` stops at the last stable offset and passes over aborted transactions.
+            chunk_bytes: how much of the log to read at once.
 
         Raises:
             OffsetOutOfRangeError: `start_offset` is outside log start and log end.
+            InvalidConfigError: there is no such isolation level.
             CorruptBatchError: while iterating: damage; the records before it were yielded.
-            CorruptFileError: while iterating: the files end before `log_end_offset`.
+            CorruptFileError: while iterating: the files end before the range does.
             OffsetOutOfRangeError: while iterating, too: retention removed what was to be read.
         """
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise OffsetOutOfRangeError(
                 f"offset {start_offset} is outside {self.log_start_offset}..{self.log_end_offset}: log={self.directory}"
             )
-        records = self._read_segments(start_offset)
-        return records if max_records is None else _limit(records, max_records)
+        end = min(self._end_of(isolation), INT64_MAX if end_offset is None else end_offset)
+        first_bytes = INT32_MAX if max_records is None else SEEK_BYTES
+        walk = LogWalk(self._segments, start_offset, end, chunk_bytes, first_bytes)
+        aborted = AbortedBatches(self._segments) if isolation == "read_committed" else None
+        limit = INT64_MAX if max_records is None else min(max_records, INT64_MAX)
+        return _Records(walk, (start_offset, end), aborted).take(limit)
 
-    def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
+    def offset_for_time(self, timestamp_ms: int, isolation: Isolation = "read_uncommitted") -> tuple[int, int] | None:
         """Return (offset, timestamp) of the first record, in offset order, that is not earlier than `timestamp_ms`.
 
         Timestamps may go back and forth; the record is not always the one closest in time. Transaction markers count,
-        as in Kafka. None if every record is earlier.
+        and so do records of aborted transactions, as in Kafka. None if every record is earlier, or if with
+        `read_committed` that record lies at or behind the last stable offset.
         """
-        return self._look_up(lambda found: first_record_at(found, timestamp_ms, *self._range))
+        return _below(self._end_of(isolation), self._look_up(lambda: self._times.first_record_at(timestamp_ms)))
 
-    def offset_of_max_timestamp(self) -> tuple[int, int] | None:
-        """Return (offset, timestamp) of the record with the largest timestamp, the first of several, or None."""
-        return self._look_up(lambda found: latest_record(found, *self._range))
+    def offset_of_max_timestamp(self, isolation: Isolation = "read_uncommitted") -> tuple[int, int] | None:
+        """Return (offset, timestamp) of the record with the largest timestamp, the first of several, or None.
 
-    @property
-    def _range(self) -> tuple[int, int]:
-        return self.log_start_offset, self.log_end_offset
+        None, too, if with `read_committed` that record lies at or behind the last stable offset.
+        """
+        return _below(self._end_of(isolation), self._look_up(self._times.latest_record))
 
-    def _look_up(self, look: Callable[[list[SegmentFiles]], _Found]) -> _Found:
+    def _end_of(self, isolation: Isolation) -> int:
+        if isolation not in get_args(Isolation):
+            raise InvalidConfigError(f"isolation={isolation} is not one of {', '.join(get_args(Isolation))}")
+        return self.log_end_offset if isolation == "read_uncommitted" else self.last_stable_offset
+
+    def _look_up(self, look: Callable[[], _Found]) -> _Found:
         """Look at the segments; again if a cleaner merged some of them meanwhile."""
-        for _ in range(_RELISTINGS):
+        for _ in range(RELISTINGS):
             try:
-                return look(self._segments())
+                return look()
             except StorageError as error:
-                if not isinstance(error.__cause__, FileNotFoundError):
+                if not is_gone(error):
                     raise
-        return look(self._segments())
-
-    def _segments(self) -> list[SegmentFiles]:
-        """The segments that may hold committed records."""
-        return [each for each in list_segments(self.directory) if each.base_offset < self.log_end_offset]
-
-    def _read_segments(self, offset: int) -> Iterator[pa.RecordBatch]:
-        """Follow the segments from `offset` on.
-
-        A cleaner may merge a listed segment into the one before it while that one is read. The next segment is then
-        gone under its name, and the directory is listed again.
-        """
-        segments, number, relistings = *self._segments_from(offset), 0
-        while offset < self.log_end_offset:
-            if number == len(segments):
-                self._check_complete(offset)
-                return
-            try:
-                reader = SegmentReader(segments[number])
-            except StorageError as error:
-                if not isinstance(error.__cause__, FileNotFoundError) or relistings == _RELISTINGS:
-                    raise
-                segments, number, relistings = *self._segments_from(offset), relistings + 1
-                continue
-            with reader:
-                segment = _SegmentRecords(reader, offset, self.log_end_offset)
-                yield from segment.read(is_last=number == len(segments) - 1)
-                offset = segment.next_offset
-            number += 1
-
-    def _segments_from(self, offset: int) -> tuple[list[SegmentFiles], int]:
-        """Return the segments and the number of the one to start with.
-
-        Raises:
-            OffsetOutOfRangeError: the first segment starts behind the offset: retention removed it, or it was lost.
-        """
-        segments = self._segments()
-        number = floor_segment(segments, offset)
-        if number is None and segments and offset < self.log_end_offset:
-            first = segments[0].base_offset
-            raise OffsetOutOfRangeError(
-                f"offset {offset} is gone, the first segment starts at {first}: log={self.directory}"
-            )
-        return segments, number or 0
-
-    def _check_complete(self, next_offset: int) -> None:
-        """Refuse an early end, unless a segment follows: cleaning may have emptied the end of the one before it."""
-        if not any(each.base_offset >= self.log_end_offset for each in list_segments(self.directory)):
-            raise CorruptFileError(
-                f"log ends at offset {next_offset}, its committed end is {self.log_end_offset}: log={self.directory}"
-            )
+            self._segments.list_again()
+        return look()
 
 
-class _SegmentRecords:
-    """One pass over a segment's records; `next_offset` moves behind each batch."""
+class _Records:
+    """The records of [start, end) that one pass over a log's batches gives."""
 
-    def __init__(self, reader: SegmentReader, start_offset: int, end_offset: int) -> None:
-        self._reader = reader
-        self._end_offset = end_offset
-        self.next_offset = start_offset
+    def __init__(self, walk: LogWalk, offsets: tuple[int, int], aborted: AbortedBatches | None) -> None:
+        self._walk = walk
+        self._offsets = offsets
+        self._aborted = aborted
 
-    def read(self, is_last: bool) -> Iterator[pa.RecordBatch]:
-        for chunk in self._reader.chunks(self._reader.position_before(self.next_offset)):
-            first = int(np.argmax(chunk.scan.last_offset >= self.next_offset))
-            if chunk.scan.last_offset[first] < self.next_offset:
-                continue
-            at_end = chunk.scan.last_offset >= self._end_offset - 1
-            stop = int(np.argmax(at_end)) + 1 if at_end.any() else len(at_end)
-            yield from self._decode(chunk, first, max(stop, first + 1))
-            if self.next_offset >= self._end_offset:
-                return
-        if not is_last and self._reader.valid_bytes < self._reader.size_bytes:
-            raise self._reader.corrupt_batch("closed segment ends inside a batch", self._reader.valid_bytes)
+    def take(self, max_records: int) -> Iterator[pa.RecordBatch]:
+        """Yield so many records; no batch is decoded that they do not need."""
+        if max_records <= 0:
+            return
+        for reader, chunk in self._walk.chunks():
+            sound, error = _sound_part(reader, chunk)
+            for part in self._parts(reader, sound, max_records):
+                for records in self._decoded(reader, part):
+                    yield records.slice(0, min(max_records, records.num_rows))
+                    max_records -= records.num_rows
+                    if max_records <= 0:
+                        return
+            if error is not None:
+                raise error
 
-    def _decode(self, chunk: BatchChunk, first: int, stop: int) -> Iterator[pa.RecordBatch]:
-        scan = chunk.scan.take(slice(first, stop))
-        self._check_offsets(chunk.position, scan)
-        self._reader.check_crcs(chunk, scan)
+    def _parts(self, reader: SegmentReader, chunk: BatchChunk, max_records: int) -> Iterator[BatchChunk]:
+        """Yield the chunk without batches that no consumer sees; in parts where a few batches may be enough."""
+        scan = chunk.scan
+        hidden = ((scan.attributes & CONTROL_BIT) != 0) & (scan.magic >= MAGIC_V2)
+        if self._aborted is not None and len(scan):
+            hidden |= self._aborted.mask(reader, chunk)
+        if hidden.any():
+            scan = scan.take(~hidden)
+        enough = np.cumsum(np.where(scan.records_count < 0, 1, scan.records_count))
+        first = 0
+        while first < len(scan):
+            # The first batch may begin before the range, and so hold no record of it.
+            stop = int(np.searchsorted(enough, min(int(enough[first]) + max_records, INT64_MAX))) + 1
+            yield BatchChunk(chunk.data, chunk.position, scan.take(slice(first, stop)))
+            first = stop
+
+    def _decoded(self, reader: SegmentReader, chunk: BatchChunk) -> Iterator[pa.RecordBatch]:
         try:
-            for records in iter_decoded(chunk.data, scan):
-                offsets = records.column("offset").to_numpy()
-                start, end = np.searchsorted(offsets, [self.next_offset, self._end_offset])
+            for records in iter_decoded(chunk.data, chunk.scan):
+                start, end = np.searchsorted(records.column("offset").to_numpy(), self._offsets)
                 if start < end:
                     yield records.slice(int(start), int(end - start))
         except CorruptBatchError as error:
-            raise self._reader.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
-        self.next_offset = int(scan.last_offset[-1]) + 1
+            raise reader.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
 
-    def _check_offsets(self, position: int, scan: BatchScan) -> None:
-        """Base offsets are outside the CRC: refuse one that goes back, or lies behind the end that was not yet met."""
-        base, last = scan.base_offset, scan.last_offset
-        bad = (base > last) | (base >= self._end_offset) | (base < self._reader.files.base_offset)
-        bad[1:] |= base[1:] <= last[:-1]
-        if bad.any():
-            number = int(np.argmax(bad))
-            what = f"batch has a wrong base offset: base_offset={base[number]}"
-            raise self._reader.corrupt_batch(what, position + int(scan.position[number]))
+
+def _below(end_offset: int, found: _Found) -> _Found:
+    return found if found and found[0] < end_offset else None
+
+
+def _sound_part(reader: SegmentReader, chunk: BatchChunk) -> tuple[BatchChunk, CorruptBatchError | None]:
+    """Return a chunk up to its first batch with a wrong CRC, and what is wrong with that."""
+    bad = check_crcs(chunk.data, chunk.scan)
+    if not len(bad):
+        return chunk, None
+    first = int(bad[0])
+    return BatchChunk(chunk.data, chunk.position, chunk.scan.take(slice(0, first))), reader.wrong_crc(chunk, first)
 
 
 def _scan_end(segment: SegmentFiles) -> int:
@@ -211,15 +228,9 @@ def _scan_end(segment: SegmentFiles) -> int:
     with SegmentReader(segment) as reader:
         next_offset = segment.base_offset
         try:
-            for chunk in reader.chunks(reader.position_before(2**63 - 1)):
+            for chunk in reader.chunks(reader.position_before(INT64_MAX)):
                 next_offset = int(chunk.scan.last_offset[-1]) + 1
         except CorruptBatchError as error:
             if not reader.ends_in_zeros(error.position):
                 raise
         return next_offset
-
-
-def _limit(batches: Iterator[pa.RecordBatch], max_records: int) -> Iterator[pa.RecordBatch]:
-    while max_records > 0 and (batch := next(batches, None)) is not None:
-        yield batch.slice(0, min(max_records, batch.num_rows))
-        max_records -= batch.num_rows

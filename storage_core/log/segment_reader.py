@@ -7,23 +7,37 @@ while it is read, and a disk may fail. A mapping would kill the process where a 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Self
 
-import numpy as np
-
 from storage_core.errors import CorruptBatchError
-from storage_core.index.offset_index import OffsetIndex
-from storage_core.index.time_index import TimeIndex
+from storage_core.index.index_search import ReadAt
+from storage_core.index.offset_index import find_offset_entry
+from storage_core.index.time_index import TimeIndex, find_time_entry
 from storage_core.log.segments import SegmentFiles
-from storage_core.record.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, unpack_header
+from storage_core.log_config import INT32_MAX
+from storage_core.record.batch_header import LOG_OVERHEAD_BYTES
 from storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
 from storage_core.storage.local import storage_errors
 
-__all__ = ["BatchChunk", "SegmentReader", "announced_size", "scan_up_to_damage"]
+__all__ = [
+    "CHUNK_BYTES",
+    "SEEK_BYTES",
+    "BatchChunk",
+    "SegmentReader",
+    "announced_size",
+    "find_time",
+    "scan_up_to_damage",
+]
 
-_CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 1 << 20
+SEEK_BYTES: Final = 1 << 16
+"""How much to read first where one record is looked for: what lies between two index entries is mostly less."""
+
+_GROWTH: Final = 4
+_UP_TO_MAGIC_BYTES: Final = 17
 _ZERO_CHUNK_BYTES: Final = 1 << 20
 
 
@@ -73,16 +87,25 @@ class SegmentReader:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def chunks(self, position: int = 0, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[BatchChunk]:
+    def chunks(
+        self, position: int = 0, chunk_bytes: int = CHUNK_BYTES, first_bytes: int = INT32_MAX
+    ) -> Iterator[BatchChunk]:
         """Yield the batches from `position` on; `valid_bytes` tells afterwards where they end.
 
         A chunk is as large as `chunk_bytes`, or as its only batch.
+
+        Args:
+            position: of a batch.
+            chunk_bytes: most that is read at once, unless a batch is larger.
+            first_bytes: what to read first; then more and more up to `chunk_bytes`.
 
         Raises:
             CorruptBatchError: what follows the chunks yielded so far can't be a batch.
             StorageError: the disk refused.
         """
-        self.valid_bytes, wanted = position, chunk_bytes
+        largest = max(chunk_bytes, _UP_TO_MAGIC_BYTES)
+        limit = min(max(first_bytes, _UP_TO_MAGIC_BYTES), largest)
+        self.valid_bytes, wanted = position, limit
         while position < self.size_bytes:
             data = self.read(position, min(wanted, self.size_bytes - position))
             scan, error = scan_up_to_damage(data)
@@ -93,7 +116,7 @@ class SegmentReader:
             if error is not None:
                 raise self.corrupt_batch(str(error.args[0]), position)
             if scan.valid_bytes:
-                wanted = chunk_bytes
+                wanted = limit = min(limit * _GROWTH, largest)
                 continue
             wanted = announced_size(data)
             if wanted <= len(data) or wanted > self.size_bytes - position:
@@ -118,7 +141,10 @@ class SegmentReader:
         The index is only a hint: where it is missing, or does not lead to a sound batch at or before the offset, the
         scan starts at the segment's first byte.
         """
-        position = self._offset_index().lookup(offset)[1]
+        base_offset = self.files.base_offset
+        position = _search(
+            self.files.index_path, lambda read, size: find_offset_entry(read, size, base_offset, offset)
+        )[1]
         return position if position == 0 or self._is_batch_before(position, offset) else 0
 
     def time_index(self) -> TimeIndex:
@@ -143,31 +169,34 @@ class SegmentReader:
         """
         bad = check_crcs(chunk.data, scan)
         if len(bad):
-            first = int(bad[0])
-            offsets = f"offsets={scan.base_offset[first]}..{scan.last_offset[first]}"
-            raise self.corrupt_batch(f"batch has a wrong CRC: {offsets}", chunk.position + int(scan.position[first]))
+            raise self.wrong_crc(BatchChunk(chunk.data, chunk.position, scan), int(bad[0]))
+
+    def wrong_crc(self, chunk: BatchChunk, number: int) -> CorruptBatchError:
+        """Return the error that names a batch of a chunk."""
+        offsets = f"offsets={chunk.scan.base_offset[number]}..{chunk.scan.last_offset[number]}"
+        position = chunk.position + int(chunk.scan.position[number])
+        return self.corrupt_batch(f"batch has a wrong CRC: {offsets}", position)
 
     def corrupt_batch(self, what: str, position: int) -> CorruptBatchError:
         """Return the error that names this file."""
         return CorruptBatchError(f"{what} file={self.files.log_path}", position)
 
-    def _offset_index(self) -> OffsetIndex:
-        path = self.files.index_path
-        with storage_errors(path):
-            return OffsetIndex.from_bytes(path.read_bytes() if path.exists() else b"", self.files.base_offset)
-
     def _is_batch_before(self, position: int, offset: int) -> bool:
-        head = self.read(position, HEADER_BYTES) if 0 < position < self.size_bytes else b""
-        if len(head) < HEADER_BYTES:
+        """Whether a sound batch starts there that begins at or before the offset; of v0 and v1 an entry does."""
+        head = self.read(position, _UP_TO_MAGIC_BYTES) if 0 < position < self.size_bytes else b""
+        size = announced_size(head)
+        if len(head) < _UP_TO_MAGIC_BYTES or not len(head) <= size <= self.size_bytes - position:
             return False
-        header = unpack_header(head)
-        if header.magic != MAGIC_V2 or not self.files.base_offset <= header.base_offset <= offset:
-            return False
-        if not HEADER_BYTES <= header.size_bytes <= self.size_bytes - position:
-            return False
-        batch = self.read(position, header.size_bytes)
+        batch = self.read(position, size)
         scan, error = scan_up_to_damage(batch)
-        return error is None and len(scan.position) == 1 and not len(check_crcs(batch, scan))
+        if error is not None or len(scan) != 1 or len(check_crcs(batch, scan)):
+            return False
+        return self.files.base_offset <= int(scan.base_offset[0]) <= offset
+
+
+def find_time(files: SegmentFiles, timestamp: int) -> tuple[int, int]:
+    """Return (timestamp, offset) of a segment's last time entry not above `timestamp`, or (-1, base offset)."""
+    return _search(files.time_index_path, lambda read, size: find_time_entry(read, size, files.base_offset, timestamp))
 
 
 def scan_up_to_damage(data: bytes) -> tuple[BatchScan, CorruptBatchError | None]:
@@ -182,4 +211,18 @@ def announced_size(data: bytes) -> int:
     """Return the size of the batch that `data` starts with, or 0 if it is too short to tell."""
     if len(data) < LOG_OVERHEAD_BYTES:
         return 0
-    return LOG_OVERHEAD_BYTES + int(np.frombuffer(data, ">i4", count=1, offset=8)[0])
+    return LOG_OVERHEAD_BYTES + int.from_bytes(data[8:LOG_OVERHEAD_BYTES], "big", signed=True)
+
+
+def _search(path: Path, find: Callable[[ReadAt, int], tuple[int, int]]) -> tuple[int, int]:
+    """Look something up in an index file; a missing one has no entries."""
+    with storage_errors(path):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return find(lambda _position, _size: b"", 0)
+        try:
+            size_bytes = os.fstat(descriptor).st_size
+            return find(lambda position, size: os.pread(descriptor, size, position), size_bytes)
+        finally:
+            os.close(descriptor)

@@ -3,15 +3,20 @@
 Source: Kafka LogSegments.
 """
 
-from collections.abc import Sequence
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, TXNINDEX, parse_base_offset, segment_file_name
+from storage_core.log.log_files import INDEX, LOG, SWAP, TIMEINDEX, TXNINDEX, parse_base_offset, segment_file_name
 from storage_core.storage.local import storage_errors
 from storage_core.topic_partition import parse_directory_name
 
-__all__ = ["SegmentFiles", "floor_segment", "list_log_directories", "list_segments"]
+__all__ = ["SegmentFiles", "floor_segment", "list_log_directories", "list_readable_segments", "list_segments"]
+
+_LISTINGS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,6 +46,11 @@ class SegmentFiles:
         """Path of its index of aborted transactions, present only if one was aborted."""
         return self._sibling(TXNINDEX)
 
+    @property
+    def is_swap(self) -> bool:
+        """Whether it replaces segments whose names it has not taken yet."""
+        return self.log_path.name.endswith(SWAP)
+
     def _sibling(self, suffix: str) -> Path:
         return self.log_path.with_name(segment_file_name(self.base_offset, suffix))
 
@@ -52,9 +62,30 @@ def list_segments(directory: Path) -> list[SegmentFiles]:
         StorageError: the directory can't be read.
     """
     with storage_errors(directory):
-        names = [path.name for path in directory.iterdir() if path.name.endswith(LOG)]
-    bases = {name: parse_base_offset(name) for name in names}
-    return sorted(SegmentFiles(base, directory / name) for name, base in bases.items() if base is not None)
+        names = os.listdir(directory)
+    return _segments(directory, [name for name in names if name.endswith(LOG)])
+
+
+def list_readable_segments(directory: Path) -> list[SegmentFiles]:
+    """Return the segments to read while a cleaner may be at work, in order of their base offsets.
+
+    A cleaner takes the old segments' names away before its complete `.swap` files get theirs. For that moment the
+    `.swap` file is the segment: without it a reader would pass over every record in it. The names are listed again if
+    they changed meanwhile, because a listing may miss a file that is renamed under it.
+
+    Raises:
+        StorageError: the directory can't be read.
+    """
+    with storage_errors(directory):
+        names: list[str] = []
+        for _ in range(_LISTINGS):
+            before = os.stat(directory).st_mtime_ns
+            names = os.listdir(directory)
+            if os.stat(directory).st_mtime_ns == before:
+                break
+    published = {name for name in names if name.endswith(LOG)}
+    swaps = {name for name in names if name.endswith(LOG + SWAP) and name.removesuffix(SWAP) not in published}
+    return _segments(directory, published | swaps)
 
 
 def list_log_directories(folder: Path) -> list[Path]:
@@ -73,5 +104,10 @@ def list_log_directories(folder: Path) -> list[Path]:
 
 def floor_segment(segments: Sequence[SegmentFiles], offset: int) -> int | None:
     """Return the number of the segment that holds `offset` if any does: the last one that starts at or before it."""
-    candidates = [number for number, segment in enumerate(segments) if segment.base_offset <= offset]
-    return candidates[-1] if candidates else None
+    number = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+    return number if number >= 0 else None
+
+
+def _segments(directory: Path, names: Iterable[str]) -> list[SegmentFiles]:
+    bases = {name: parse_base_offset(name) for name in names}
+    return sorted(SegmentFiles(base, directory / name) for name, base in bases.items() if base is not None)

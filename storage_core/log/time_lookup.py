@@ -1,103 +1,157 @@
-"""Finds records by timestamp: time index, then batch headers, then the records of one batch.
+"""Finds records by timestamp: segment, time index, offset index, batch headers, then the records of one batch.
+
+A closed segment's largest timestamp is the last entry of its time index. It is kept, so that only the first look-up
+reads all of them: a cleaner can only make it smaller, and where one merged segments, a listed file is gone, which makes
+the reader list and look again.
 
 Source: Kafka UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp, FileRecords.searchForTimestamp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from storage_core.log.segment_reader import BatchChunk, SegmentReader
+from storage_core.log.log_walk import SegmentList
+from storage_core.log.segment_reader import CHUNK_BYTES, SEEK_BYTES, BatchChunk, SegmentReader, find_time
 from storage_core.log.segments import SegmentFiles
+from storage_core.log_config import INT64_MAX
 from storage_core.record.batch_decode import decode_batches
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+__all__ = ["TimeLookup"]
 
-__all__ = ["first_record_at", "latest_record"]
-
-
-def first_record_at(
-    segments: Sequence[SegmentFiles], timestamp: int, start_offset: int, end_offset: int
-) -> tuple[int, int] | None:
-    """Return (offset, timestamp) of the first record at or after `timestamp` within [start, end), or None."""
-    for number, segment in enumerate(segments):
-        with SegmentReader(segment) as reader:
-            index = reader.time_index()
-            is_closed = number < len(segments) - 1
-            if is_closed and len(index) and index.timestamps[-1] < timestamp:
-                continue  # a closed segment's last entry is its largest timestamp
-            first_offset = max(index.lookup(timestamp)[1], start_offset)
-            for chunk, wanted in _batches_from(reader, first_offset, end_offset):
-                for batch in np.flatnonzero(wanted & (chunk.scan.max_timestamp >= timestamp)):
-                    offsets, timestamps = _records(reader, chunk, int(batch))
-                    hits = (timestamps >= timestamp) & (offsets >= start_offset) & (offsets < end_offset)
-                    if hits.any():
-                        return int(offsets[np.argmax(hits)]), int(timestamps[np.argmax(hits)])
-    return None
+_NONE: Final = -1
 
 
-def latest_record(segments: Sequence[SegmentFiles], start_offset: int, end_offset: int) -> tuple[int, int] | None:
-    """Return (offset, timestamp) of the first record with the largest timestamp within [start, end), or None."""
-    best: tuple[int, int] | None = None
-    for number, segment in enumerate(segments):
-        with SegmentReader(segment) as reader:
-            index = reader.time_index()
-            is_closed = number < len(segments) - 1
-            if best and is_closed and len(index) and index.timestamps[-1] <= best[1]:
-                continue
-            candidate = _latest_in_segment(reader, index.offsets[-1:], start_offset, end_offset)
-            if candidate and (best is None or candidate[1] > best[1]):
-                best = candidate
-    return best
+class TimeLookup:
+    """Looks for timestamps among the records of [start, end), transaction markers included, as Kafka does.
 
-
-def _latest_in_segment(
-    reader: SegmentReader, last_entry: npt.NDArray[np.int64], start_offset: int, end_offset: int
-) -> tuple[int, int] | None:
-    """Every record with a larger timestamp than the last entry's has a larger offset: start there.
-
-    Unless that batch is partly outside the range: what was the largest timestamp may not be readable, so look at all.
+    Args:
+        segments: of the log.
+        start_offset: first offset that counts.
+        end_offset: behind the last offset that counts.
     """
-    first_offset = int(last_entry[0]) if len(last_entry) else start_offset
-    if not start_offset < first_offset < end_offset:
-        first_offset = start_offset
-    best: tuple[int, int] | None = None
-    for chunk, wanted in _batches_from(reader, first_offset, end_offset):
-        headers = np.where(wanted, chunk.scan.max_timestamp, -1)
-        while headers.max() > (best[1] if best else -1):
-            batch = int(np.argmax(headers))
-            offsets, timestamps = _records(reader, chunk, batch)
-            readable = (offsets >= start_offset) & (offsets < end_offset)
-            offsets, timestamps = offsets[readable], timestamps[readable]
-            if len(offsets) and (best is None or timestamps.max() > best[1]):
-                best = int(offsets[np.argmax(timestamps)]), int(timestamps.max())
-            headers[batch] = -1
-    return best
+
+    def __init__(self, segments: SegmentList, start_offset: int, end_offset: int) -> None:
+        self._segments = segments
+        self._range = start_offset, end_offset
+        self._listed: list[SegmentFiles] | None = None
+        self._largest = np.empty(0, np.int64)
+        self._is_known = np.empty(0, np.bool_)
+
+    def first_record_at(self, timestamp: int) -> tuple[int, int] | None:
+        """Return (offset, timestamp) of the first record, in offset order, that is not earlier, or None.
+
+        Raises:
+            StorageError: the disk refused; its cause is a `FileNotFoundError` if a listed segment is gone.
+            CorruptBatchError: a batch that is looked at is damaged.
+        """
+        files = self._current_files()
+        for number in np.flatnonzero(self._largest >= timestamp).tolist():
+            if self._largest_timestamp(number) < timestamp:
+                continue
+            with SegmentReader(files[number]) as reader:
+                found = self._first_in_segment(reader, timestamp)
+            if found:
+                return found
+            self._largest[number] = timestamp - 1  # of the records that count
+        return None
+
+    def latest_record(self) -> tuple[int, int] | None:
+        """Return (offset, timestamp) of the first record with the largest timestamp, or None.
+
+        Raises:
+            StorageError: the disk refused; its cause is a `FileNotFoundError` if a listed segment is gone.
+            CorruptBatchError: a batch that is looked at is damaged.
+        """
+        files = self._current_files()
+        for number in np.flatnonzero(~self._is_known).tolist():
+            self._largest_timestamp(number)
+        best: tuple[int, int] | None = None
+        for number in np.argsort(-self._largest, kind="stable").tolist():
+            if best and self._largest[number] < best[1]:
+                break
+            if best and self._largest[number] == best[1] and files[number].base_offset > best[0]:
+                continue
+            with SegmentReader(files[number]) as reader:
+                found = self._latest_in_segment(reader)
+            if found and (best is None or (found[1], -found[0]) > (best[1], -best[0])):
+                best = found
+        return best
+
+    def _current_files(self) -> list[SegmentFiles]:
+        """Return the listed segments; what is known of others is forgotten."""
+        files = self._segments.files
+        if self._listed is not files:
+            self._listed = files
+            self._largest = np.full(len(files), INT64_MAX)
+            self._is_known = np.arange(len(files)) == len(files) - 1  # the last one may grow
+        return files
+
+    def _largest_timestamp(self, number: int) -> int:
+        """Return the largest timestamp that a segment may hold; `INT64_MAX` where nothing tells."""
+        if not self._is_known[number]:
+            self._is_known[number] = True
+            found = find_time(self._segments.files[number], INT64_MAX)[0]
+            self._largest[number] = INT64_MAX if found == _NONE else found
+        return int(self._largest[number])
+
+    def _first_in_segment(self, reader: SegmentReader, timestamp: int) -> tuple[int, int] | None:
+        """Look from the last entry not above the timestamp on: every later record has a larger offset."""
+        start_offset, end_offset = self._range
+        first_offset = max(find_time(reader.files, timestamp)[1], start_offset)
+        for chunk, wanted in _batches_from(reader, first_offset, end_offset):
+            for batch in np.flatnonzero(wanted & (chunk.scan.max_timestamp >= timestamp)).tolist():
+                offsets, timestamps = self._records(reader, chunk, batch)
+                hits = timestamps >= timestamp
+                if hits.any():
+                    return int(offsets[np.argmax(hits)]), int(timestamps[np.argmax(hits)])
+        return None
+
+    def _latest_in_segment(self, reader: SegmentReader) -> tuple[int, int] | None:
+        """Look from the last time entry on: every record with a larger timestamp has a larger offset.
+
+        Unless that batch is partly outside the range: what was the largest timestamp may not count, so look at all.
+        """
+        start_offset, end_offset = self._range
+        timestamp, first_offset = find_time(reader.files, INT64_MAX)
+        if timestamp == _NONE or not start_offset < first_offset < end_offset:
+            first_offset = start_offset
+        best: tuple[int, int] | None = None
+        for chunk, wanted in _batches_from(reader, first_offset, end_offset):
+            headers = np.where(wanted, chunk.scan.max_timestamp, _NONE)
+            while headers.max() > (best[1] if best else _NONE):
+                batch = int(np.argmax(headers))
+                offsets, timestamps = self._records(reader, chunk, batch)
+                if len(offsets) and (best is None or timestamps.max() > best[1]):
+                    best = int(offsets[np.argmax(timestamps)]), int(timestamps.max())
+                headers[batch] = _NONE
+        return best
+
+    def _records(
+        self, reader: SegmentReader, chunk: BatchChunk, batch: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return offsets and timestamps of those records of one batch that count."""
+        scan = chunk.scan.take(slice(batch, batch + 1))
+        reader.check_crcs(chunk, scan)
+        records = decode_batches(chunk.data, scan, include_control=True)
+        offsets, timestamps = (records.column(name).to_numpy() for name in ("offset", "timestamp"))
+        counts = (offsets >= self._range[0]) & (offsets < self._range[1])
+        return offsets[counts], timestamps[counts]
 
 
 def _batches_from(
     reader: SegmentReader, first_offset: int, end_offset: int
 ) -> Iterator[tuple[BatchChunk, npt.NDArray[np.bool_]]]:
-    """Yield chunks, and which of their batches hold offsets of [first, end)."""
-    for chunk in reader.chunks(reader.position_before(first_offset)):
-        behind = chunk.scan.last_offset >= end_offset - 1
-        stop = int(np.argmax(behind)) + 1 if behind.any() else len(behind)
-        wanted = (chunk.scan.last_offset >= first_offset) & (chunk.scan.base_offset < end_offset)
+    """Yield chunks, and which of their batches may hold offsets of [first, end)."""
+    for chunk in reader.chunks(reader.position_before(first_offset), CHUNK_BYTES, SEEK_BYTES):
+        at_end = chunk.scan.last_offset >= end_offset - 1
+        stop = int(np.argmax(at_end)) + 1 if at_end.any() else len(at_end)
+        wanted = chunk.scan.last_offset >= first_offset
         wanted[stop:] = False
         yield chunk, wanted
-        if stop < len(behind) or behind.any():
+        if at_end.any():
             return
-
-
-def _records(
-    reader: SegmentReader, chunk: BatchChunk, batch: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the offsets and timestamps of one batch's records, transaction markers included."""
-    scan = chunk.scan.take(slice(batch, batch + 1))
-    reader.check_crcs(chunk, scan)
-    records = decode_batches(chunk.data, scan, include_control=True)
-    return records.column("offset").to_numpy(), records.column("timestamp").to_numpy()

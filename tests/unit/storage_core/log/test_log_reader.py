@@ -1,10 +1,17 @@
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from storage_core.errors import CorruptBatchError, CorruptFileError, OffsetOutOfRangeError, StorageError
+from storage_core.errors import (
+    CorruptBatchError,
+    CorruptFileError,
+    InvalidConfigError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
 from storage_core.log.log_reader import LogReader
 from tests.written_log import Batch, WrittenLog, encode_batch, write_log
 
@@ -16,8 +23,9 @@ def log(tmp_path: Path) -> WrittenLog:
     return write_log(tmp_path / "orders-0", segments, start_offset=100)
 
 
-def _offsets(reader: LogReader, start: int, max_records: int | None = None) -> list[int]:
-    return [offset for batch in reader.read(start, max_records) for offset in batch.column("offset").to_pylist()]
+def _offsets(reader: LogReader, start: int, max_records: int | None = None, **options: Any) -> list[int]:
+    batches = reader.read(start, max_records, **options)
+    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
 
 def _change(path: Path, change: Callable[[bytearray], object]) -> None:
@@ -119,8 +127,8 @@ def test_log_reader_when_tail_is_garbage_then_refused(log: WrittenLog) -> None:
         LogReader(log.directory)
 
 
-def test_read_when_batch_damaged_then_error_names_it_and_earlier_segments_came(log: WrittenLog) -> None:
-    """A wrong CRC ends the read with file, position and offsets, after the records before its chunk."""
+def test_read_when_batch_damaged_then_error_names_it_and_the_records_before_it_came(log: WrittenLog) -> None:
+    """A wrong CRC ends the read with file, position and offsets, after the records before its batch."""
     path, start, _, base, last = log.batches[8]
     _change(path, lambda data: data.__setitem__(start + 65, data[start + 65] ^ 1))
     reader, found = LogReader(log.directory), []
@@ -128,7 +136,7 @@ def test_read_when_batch_damaged_then_error_names_it_and_earlier_segments_came(l
 
     with pytest.raises(CorruptBatchError, match=rf"offsets={base}\.\.{last} file=.*{path.name} position={start}"):
         found.extend(offsets)
-    assert found == log.offsets[:18]
+    assert found == log.offsets[:24]
 
 
 @pytest.mark.parametrize("value", [0, 101, 10**6])
@@ -196,6 +204,139 @@ def test_read_when_next_segment_was_merged_into_this_one_meanwhile_then_goes_on(
     found += [offset for batch in reading for offset in batch.column("offset").to_pylist()]
 
     assert found == log.offsets
+
+
+@pytest.mark.parametrize("end", [100, 101, 117, 118, 119, 153, 154, 9999])
+def test_read_when_end_offset_given_then_stops_there(log: WrittenLog, end: int) -> None:
+    """An end may lie anywhere, inside a batch or behind the log."""
+    assert _offsets(LogReader(log.directory), 100, end_offset=end) == [each for each in log.offsets if each < end]
+
+
+def test_read_when_end_offset_lies_before_the_start_then_nothing(log: WrittenLog) -> None:
+    """A range that ends before it starts is empty."""
+    assert _offsets(LogReader(log.directory), 120, end_offset=110) == []
+
+
+@pytest.mark.parametrize("end", range(0, 40, 3))
+def test_read_when_end_offset_lies_in_a_gap_then_the_records_before_it(tmp_path: Path, end: int) -> None:
+    """Offsets that nobody has are no place where a log could not be split."""
+    log = write_log(tmp_path / "t-0", [[Batch([1, 2], gap=7), Batch([3], gap=9)], [Batch([4], gap=4), Batch([5])]])
+
+    assert _offsets(LogReader(log.directory), 0, end_offset=end) == [each for each in log.offsets if each < end]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 200, 500, 1 << 20])
+def test_read_when_chunks_are_small_then_the_same_records(log: WrittenLog, chunk_bytes: int) -> None:
+    """How much is read at once changes nothing but the size of what is yielded."""
+    assert _offsets(LogReader(log.directory), 103, chunk_bytes=chunk_bytes) == log.offsets[3:]
+
+
+def test_read_when_chunk_holds_many_batches_then_one_large_record_batch(tmp_path: Path) -> None:
+    """A chunk becomes one Arrow batch, however many batches of the log it holds."""
+    log = write_log(tmp_path / "t-0", [[Batch([1] * 50) for _ in range(40)]])
+
+    assert [batch.num_rows for batch in LogReader(log.directory).read(0)] == [2000]
+
+
+def test_read_when_isolation_is_unknown_then_refused(log: WrittenLog) -> None:
+    """There are two isolation levels."""
+    with pytest.raises(InvalidConfigError, match="isolation=serializable"):
+        LogReader(log.directory).read(100, isolation="serializable")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 200, 1 << 20])
+@pytest.mark.parametrize("place", [3, 7, 11, 15])
+@pytest.mark.parametrize("value", [0, 99, 100, 130, 10**6])
+def test_read_when_a_base_offset_was_changed_then_no_records_are_passed_over_in_silence(
+    log: WrittenLog, chunk_bytes: int, place: int, value: int
+) -> None:
+    """A batch whose base offset does not fit between its neighbours is refused, whatever chunks they lie in."""
+    path, start, _, _, _ = log.batches[place]
+    _change(path, lambda data: data.__setitem__(slice(start, start + 8), struct.pack(">q", value)))
+
+    with pytest.raises((CorruptBatchError, CorruptFileError), match=r"wrong base offset|overlaps"):
+        _offsets(LogReader(log.directory, log_end_offset=154), 100, chunk_bytes=chunk_bytes)
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("end", [109, 110, 118])
+def test_read_when_the_batch_that_ends_the_range_was_moved_up_then_refused(
+    log: WrittenLog, chunk_bytes: int, end: int
+) -> None:
+    """The batch behind the range's end says whether the one before it may end there."""
+    path, start, _, _, _ = log.batches[1]
+    _change(path, lambda data: data.__setitem__(slice(start, start + 8), struct.pack(">q", 118)))
+
+    with pytest.raises(CorruptBatchError, match="wrong base offset"):
+        _offsets(LogReader(log.directory), 100, end_offset=end, chunk_bytes=chunk_bytes)
+
+
+@pytest.mark.parametrize("is_merged", [True, False])
+def test_read_when_cleaned_segments_have_not_taken_their_names_yet_then_read_all_the_same(
+    log: WrittenLog, is_merged: bool
+) -> None:
+    """Between taking old names away and giving them to the new files a cleaner's `.swap` file is the segment."""
+    first, second = (log.directory / f"{base:020d}.log" for base in (100, 118))
+    reading = LogReader(log.directory).read(100, chunk_bytes=1)
+    found = next(reading).column("offset").to_pylist()
+
+    cleaned = (first, first.read_bytes() + second.read_bytes()) if is_merged else (second, second.read_bytes())
+    cleaned[0].with_suffix(".log.swap").write_bytes(cleaned[1])
+    for path in {second, cleaned[0]}:
+        path.unlink()
+    found += [offset for batch in reading for offset in batch.column("offset").to_pylist()]
+
+    assert found == log.offsets
+    assert _offsets(LogReader(log.directory), 100) == log.offsets
+
+
+def test_read_when_a_merged_segments_old_file_is_still_there_then_each_record_once(log: WrittenLog) -> None:
+    """A merged segment may be met together with one that it replaces."""
+    first, second = (log.directory / f"{base:020d}.log" for base in (100, 118))
+    first.with_suffix(".log.swap").write_bytes(first.read_bytes() + second.read_bytes())
+    first.unlink()
+
+    assert _offsets(LogReader(log.directory), 100) == log.offsets
+
+
+def test_read_when_retention_removed_what_comes_next_then_refused(log: WrittenLog) -> None:
+    """Records that were deleted while a log is read are not passed over in silence."""
+    reading = LogReader(log.directory).read(100, chunk_bytes=1)
+    next(reading)
+    for path in [*log.directory.glob("*100.*"), *log.directory.glob("*118.*")]:
+        path.unlink()
+
+    with pytest.raises(OffsetOutOfRangeError, match="offset 118 is gone"):
+        list(reading)
+
+
+def test_look_ups_when_segments_were_merged_meanwhile_then_the_same_answers(log: WrittenLog) -> None:
+    """A reader that is kept forgets what it knew of segments once one of them is gone."""
+    reader = LogReader(log.directory)
+    answers = [reader.offset_for_time(time) for time in range(0, 2060, 5)]
+    first, second = (log.directory / f"{base:020d}.log" for base in (100, 118))
+
+    merged = first.with_suffix(".swap")
+    merged.write_bytes(first.read_bytes() + second.read_bytes())
+    merged.replace(first)
+    for path in [second, *log.directory.glob("*.index"), *log.directory.glob("*.timeindex")]:
+        path.unlink()
+
+    assert [reader.offset_for_time(time) for time in range(0, 2060, 5)] == answers
+    assert reader.offset_of_max_timestamp() == (153, 2055)
+    assert _offsets(reader, 100) == log.offsets
+
+
+def test_offset_for_time_when_asked_in_any_order_then_what_was_learned_does_no_harm(log: WrittenLog) -> None:
+    """What one look-up learns of a segment holds for later and for earlier times."""
+    times = [2055, 0, 2056, 1000, 56, 1, 1056, 5]
+    for path in log.directory.glob("*.timeindex"):
+        path.unlink()
+    reader = LogReader(log.directory)
+
+    assert [reader.offset_for_time(time) for time in times] == [
+        LogReader(log.directory).offset_for_time(time) for time in times
+    ]
 
 
 def test_offset_for_time_when_timestamps_out_of_order_then_first_in_offset_order(log: WrittenLog) -> None:

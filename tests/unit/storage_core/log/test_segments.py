@@ -3,7 +3,13 @@ from pathlib import Path
 import pytest
 
 from storage_core.errors import StorageError
-from storage_core.log.segments import SegmentFiles, floor_segment, list_log_directories, list_segments
+from storage_core.log.segments import (
+    SegmentFiles,
+    floor_segment,
+    list_log_directories,
+    list_readable_segments,
+    list_segments,
+)
 
 
 def _touch(folder: Path, *names: str) -> None:
@@ -28,6 +34,18 @@ def test_list_segments_when_files_on_their_way_then_only_published_logs_in_order
     )
 
     assert list_segments(tmp_path) == [SegmentFiles(base, tmp_path / f"{base:020d}.log") for base in (0, 100)]
+
+
+def test_list_readable_segments_when_names_are_being_replaced_then_complete_files_stand_in(tmp_path: Path) -> None:
+    """A `.swap` file counts while no file has its name, and only then."""
+    _touch(tmp_path, *(f"{base:020d}.log{suffix}" for base, suffix in ((0, ""), (0, ".swap"), (7, ".swap"), (9, ""))))
+    _touch(tmp_path, f"{3:020d}.log.cleaned", f"{9:020d}.log.deleted", f"{5:020d}.index.swap")
+
+    assert [(each.base_offset, each.is_swap) for each in list_readable_segments(tmp_path)] == [
+        (0, False),
+        (7, True),
+        (9, False),
+    ]
 
 
 def test_segment_files_when_asked_then_siblings_of_the_log(tmp_path: Path) -> None:

@@ -1,0 +1,233 @@
+"""Follows the batches of a log from an offset on, over its segments.
+
+Files change under a reader: a segment is rolled, a cleaner merges some into one, retention removes the oldest. Open
+files stay readable, closed segments change only together with their file, and a listed file that is gone is the sign to
+list the directory again and to go on from the same offset.
+
+Base offsets are outside a batch's CRC. So every batch that is passed must begin behind the one before it, also across
+chunks and segments: otherwise one flipped bit would make a reader pass over records in silence.
+
+Source: Kafka UnifiedLog.read, LocalLog.read, LogSegment.read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from storage_core.errors import CorruptBatchError, CorruptFileError, OffsetOutOfRangeError, StorageError
+from storage_core.log.segment_reader import CHUNK_BYTES, BatchChunk, SegmentReader
+from storage_core.log.segments import SegmentFiles, floor_segment, list_readable_segments
+from storage_core.log_config import INT32_MAX
+from storage_core.record.attributes import CODEC_MASK
+from storage_core.record.batch_header import MAGIC_V2
+from storage_core.record.batch_scan import BatchScan
+
+__all__ = ["RELISTINGS", "LogWalk", "SegmentList", "is_gone"]
+
+RELISTINGS: Final = 3
+"""How often in a row a file may be gone before that counts as an error."""
+
+_UP_TO_MAGIC_BYTES: Final = 17
+
+
+class SegmentList:
+    """The segments of a log that may hold committed records, as they were listed last.
+
+    Attributes:
+        directory: of the log.
+        end_offset: of the log; segments that start there or later are left out.
+        files: in order of their base offsets.
+    """
+
+    def __init__(self, directory: Path, end_offset: int, files: list[SegmentFiles] | None = None) -> None:
+        self.directory = directory
+        self.end_offset = end_offset
+        self._files = None if files is None else self._committed(files)
+
+    @property
+    def files(self) -> list[SegmentFiles]:
+        """The segments; listed when first asked for. The same list until it is listed again."""
+        if self._files is None:
+            self.list_again()
+        return self._files or []
+
+    def list_again(self) -> None:
+        """Look at the directory: a listed file is gone."""
+        self._files = self._committed(list_readable_segments(self.directory))
+
+    def number_of(self, offset: int) -> int:
+        """Return the number of the segment to look for an offset in; 0 if there are none.
+
+        Raises:
+            OffsetOutOfRangeError: the first segment starts behind the offset: retention removed it, or it was lost.
+        """
+        number = floor_segment(self.files, offset)
+        if number is None and self.files and offset < self.end_offset:
+            first = self.files[0].base_offset
+            raise OffsetOutOfRangeError(
+                f"offset {offset} is gone, the first segment starts at {first}: log={self.directory}"
+            )
+        return number or 0
+
+    def _committed(self, files: list[SegmentFiles]) -> list[SegmentFiles]:
+        return [each for each in files if each.base_offset < self.end_offset]
+
+
+class LogWalk:
+    """One pass over the batches that hold offsets of [start, end).
+
+    Attributes:
+        next_offset: behind the batches yielded so far.
+
+    Args:
+        segments: of the log.
+        start_offset: first offset wanted.
+        end_offset: behind the last offset wanted, at most the log's end.
+        chunk_bytes: most that is read at once, unless a batch is larger.
+        first_bytes: what to read first; then more and more up to `chunk_bytes`.
+    """
+
+    def __init__(
+        self,
+        segments: SegmentList,
+        start_offset: int,
+        end_offset: int,
+        chunk_bytes: int = CHUNK_BYTES,
+        first_bytes: int = INT32_MAX,
+    ) -> None:
+        self.next_offset = start_offset
+        self._segments = segments
+        self._end_offset = min(end_offset, segments.end_offset)
+        self._sizes = (chunk_bytes, first_bytes)
+        self._number: int | None = None
+
+    def chunks(self) -> Generator[tuple[SegmentReader, BatchChunk], None, None]:
+        """Yield an open segment and some of its batches, without those that lie outside the range.
+
+        The first batch may begin before the range, and the last one end behind it.
+
+        Raises:
+            OffsetOutOfRangeError: retention removed what was to be read.
+            CorruptBatchError: a batch's length, or its place among the others, can't be right.
+            CorruptFileError: the files end before the range does, or segments overlap.
+            StorageError: the disk refused.
+        """
+        while self.next_offset < self._end_offset:
+            reader = self._open_next()
+            if reader is None:
+                self._check_complete()
+                return
+            with reader:
+                yield from self._segment_chunks(reader)
+
+    def _open_next(self) -> SegmentReader | None:
+        for tries_left in range(RELISTINGS, -1, -1):
+            is_first = self._number is None
+            number = self._segments.number_of(self.next_offset) if self._number is None else self._number
+            if number >= len(self._segments.files):
+                return None
+            files = self._segments.files[number]
+            try:
+                reader = SegmentReader(files)
+            except StorageError as error:
+                if not is_gone(error) or not tries_left:
+                    raise
+                self._segments.list_again()
+                self._number = None
+                continue
+            self._number = number + 1
+            if not is_first and files.base_offset < self.next_offset and not self._segments.files[number - 1].is_swap:
+                reader.close()
+                raise _overlap(files, self.next_offset)
+            return reader
+        return None
+
+    def _segment_chunks(self, reader: SegmentReader) -> Generator[tuple[SegmentReader, BatchChunk], None, None]:
+        is_last = self._number == len(self._segments.files)
+        previous = reader.files.base_offset - 1
+        for chunk in reader.chunks(reader.position_before(self.next_offset), *self._sizes):
+            last = chunk.scan.last_offset
+            at_end = last >= self._end_offset - 1
+            has_end = bool(at_end.any())
+            stop = int(np.argmax(at_end)) + 1 if has_end else len(at_end)
+            self._check_order(reader, chunk, stop, previous)
+            previous = int(last[stop - 1])
+            if has_end:
+                self._check_follower(reader, chunk, stop - 1)
+                stop -= _starts_at_or_behind(self._end_offset, chunk.scan, stop - 1)
+            first = int(np.argmax(last[:stop] >= self.next_offset)) if stop else 0
+            if stop and last[first] >= self.next_offset:
+                self.next_offset = int(last[stop - 1]) + 1
+                yield reader, BatchChunk(chunk.data, chunk.position, chunk.scan.take(slice(first, stop)))
+            if has_end:
+                self.next_offset = self._end_offset
+                return
+        if not is_last and reader.valid_bytes < reader.size_bytes:
+            raise reader.corrupt_batch("closed segment ends inside a batch", reader.valid_bytes)
+
+    def _check_order(self, reader: SegmentReader, chunk: BatchChunk, stop: int, previous: int) -> None:
+        """Refuse a batch that goes back, or lies behind the log's end although that was not met yet."""
+        base, last = chunk.scan.base_offset[:stop], chunk.scan.last_offset[:stop]
+        bad = base > last
+        bad[0] |= base[0] <= previous
+        bad[1:] |= base[1:] <= last[:-1]
+        bad[-1] |= _starts_at_or_behind(self._segments.end_offset, chunk.scan, stop - 1)
+        if bad.any():
+            number = int(np.argmax(bad))
+            raise _wrong_base_offset(reader, int(base[number]), chunk.position + int(chunk.scan.position[number]))
+
+    def _check_follower(self, reader: SegmentReader, chunk: BatchChunk, number: int) -> None:
+        """Refuse the batch that ends the range if the one after it says that it can't be there.
+
+        What lies behind the log's end is not looked at: it belongs to a write that is not committed.
+        """
+        last_offset = int(chunk.scan.last_offset[number])
+        if last_offset + 1 >= self._segments.end_offset:
+            return
+        position = chunk.position + int(chunk.scan.position[number] + chunk.scan.size[number])
+        head = reader.read(position, _UP_TO_MAGIC_BYTES) if position < reader.size_bytes else b""
+        base_offset = int.from_bytes(head[:8], "big", signed=True)
+        if len(head) == _UP_TO_MAGIC_BYTES:
+            if base_offset <= last_offset:
+                raise _wrong_base_offset(reader, base_offset, position)
+            return
+        for files in self._segments.files[self._number : self._number + 1] if self._number is not None else ():
+            if files.base_offset <= last_offset and not reader.files.is_swap and files.log_path.exists():
+                raise _overlap(files, last_offset + 1)
+
+    def _check_complete(self) -> None:
+        """Refuse an early end, unless a segment follows: cleaning may have emptied the end of the one before it."""
+        segments = list_readable_segments(self._segments.directory)
+        if not any(each.base_offset >= self._end_offset for each in segments):
+            raise CorruptFileError(
+                f"log ends at offset {self.next_offset}, its committed end is {self._end_offset}: "
+                f"log={self._segments.directory}"
+            )
+
+
+def is_gone(error: StorageError) -> bool:
+    """Whether the file was not there: a cleaner or retention may have removed it."""
+    return isinstance(error.__cause__, FileNotFoundError)
+
+
+def _starts_at_or_behind(offset: int, scan: BatchScan, number: int) -> bool:
+    """Whether a batch certainly holds nothing below an offset.
+
+    A compressed entry of format v0 or v1 has the offset of its last record, so where it begins is not known.
+    """
+    is_wrapper = scan.magic[number] < MAGIC_V2 and scan.attributes[number] & CODEC_MASK
+    return not is_wrapper and bool(scan.base_offset[number] >= offset)
+
+
+def _overlap(files: SegmentFiles, next_offset: int) -> CorruptFileError:
+    return CorruptFileError(
+        f"segment overlaps the one before it, which reaches offset {next_offset}: file={files.log_path}"
+    )
+
+
+def _wrong_base_offset(reader: SegmentReader, base_offset: int, position: int) -> CorruptBatchError:
+    return reader.corrupt_batch(f"batch has a wrong base offset: base_offset={base_offset}", position)
