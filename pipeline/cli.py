@@ -17,12 +17,29 @@ from storage_core.errors import InvalidConfigError, LogStorageError
 
 if TYPE_CHECKING:
     from pipeline.store_view import LogView, StoreView
+    from storage_core.inspect.repair_plan import RepairStep
+    from storage_core.log.convert_log import ConversionReport
+    from storage_core.log.transactions import Isolation
 
 __all__ = ["cli", "main"]
 
 _DONE, _FAILED, _WRONG_USE = 0, 1, 2
 _PLACE = click.Path(exists=True, file_okay=False, path_type=Path)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+_KEEP_IN = click.option(
+    "--keep-cut-in",
+    "keep_in",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR2",
+    help="Folder of what a repair cuts off a plain folder's logs, DIR-cut if not given; a store has its own.",
+)
+_ISOLATION = click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="What is seen of transactions; read_committed ends at the last stable offset.",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -55,13 +72,18 @@ def stream(config: str, overrides: tuple[str, ...], available_now: bool, take_lo
 @cli.command()
 @click.argument("store", type=_PLACE)
 @click.argument("topic", required=False)
+@_KEEP_IN
 @_JSON
-def describe(store: Path, topic: str | None, as_json: bool) -> None:
-    """Show the logs of a STORE, or of a folder of topic-partition directories; with TOPIC also their segments."""
+def describe(store: Path, topic: str | None, keep_in: Path | None, as_json: bool) -> None:
+    """Show the logs of a STORE, or of a folder of topic-partition directories; with TOPIC also their segments.
+
+    Offsets that a repair wrote down as lost are shown, too.
+    """
     from pipeline import tools
+    from pipeline.lost_view import lost_of
 
     view, logs = _open(store, topic)
-    described = tools.describe(view, logs)
+    described = tools.describe(view, logs) | {"lost_ranges": lost_of(view, logs, keep_in)}
     if as_json:
         click.echo(tools.to_json(described))
     else:
@@ -74,13 +96,14 @@ def describe(store: Path, topic: str | None, as_json: bool) -> None:
 @click.argument("store", type=_PLACE)
 @click.argument("name", metavar="TOPIC[:PARTITION]")
 @click.option("--time", default="latest", show_default=True, help="MS since 1970, earliest, latest or max-timestamp.")
+@_ISOLATION
 @_JSON
-def offsets(store: Path, name: str, time: str, as_json: bool) -> None:
+def offsets(store: Path, name: str, time: str, isolation: "Isolation", as_json: bool) -> None:
     """Print TOPIC:PARTITION:OFFSET of each log at a time; the offset is -1 where no record is that late."""
     from pipeline import tools
 
     _, logs = _open(store, name)
-    for found in tools.lookup_offsets(logs, time):
+    for found in tools.lookup_offsets(logs, time, isolation):
         offset = -1 if found["offset"] is None else found["offset"]
         click.echo(tools.to_json(found) if as_json else f"{found['topic']}:{found['partition']}:{offset}")
 
@@ -91,12 +114,16 @@ def offsets(store: Path, name: str, time: str, as_json: bool) -> None:
 @click.option("--from", "start_offset", type=click.IntRange(0), metavar="OFFSET", help="First offset, of one log.")
 @click.option("--from-time", "start_time", type=int, metavar="MS", help="Start at the first record of this time.")
 @click.option("--max", "limit", type=click.IntRange(0), metavar="N", help="Stop after so many records.")
-@click.option(
-    "--isolation", type=click.Choice(["read_uncommitted"]), expose_value=False, help="The one level there is."
-)
+@_ISOLATION
 @_JSON
 def read(
-    store: Path, name: str, start_offset: int | None, start_time: int | None, limit: int | None, as_json: bool
+    store: Path,
+    name: str,
+    start_offset: int | None,
+    start_time: int | None,
+    limit: int | None,
+    isolation: "Isolation",
+    as_json: bool,
 ) -> None:
     """Print records, one a line: place, time, key, value and headers between tabs, or a JSON object in base64."""
     from pipeline import tools
@@ -104,7 +131,7 @@ def read(
     if start_offset is not None and start_time is not None:
         raise click.UsageError("--from and --from-time exclude each other")
     _, logs = _open(store, name)
-    for log, batch in tools.read_records(logs, start_offset, start_time, limit):
+    for log, batch in tools.read_records(logs, start_offset, start_time, limit, isolation):
         for line in tools.record_texts(log, batch, as_json=as_json):
             click.echo(line)
 
@@ -112,24 +139,91 @@ def read(
 @cli.command()
 @click.argument("store", metavar="STORE|DIR", type=_PLACE)
 @click.option("--deep", is_flag=True, help="Decode every record, too, not only check its batch's CRC.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; as many as there are cores if not given.")
+@_KEEP_IN
 @_JSON
-def verify(store: Path, deep: bool, as_json: bool) -> int:
-    """Check every CRC, offset, index entry, file size and leader epoch; reads only.
+def verify(store: Path, deep: bool, jobs: int | None, keep_in: Path | None, as_json: bool) -> int:
+    """Check every CRC, offset, index entry, file size, leader epoch and checkpoint; reads only.
 
     Exit code 1: something is wrong, or there was nothing to check.
     """
-    from pipeline import tools
+    from pipeline import tools, verify_command
 
     view, _ = _open(store, None)
-    reports, is_sound = tools.verify(view, (lambda _line: None) if as_json else click.echo, deep=deep)
+    with verify_command.progress_bar(view) as progress:
+        result = verify_command.verify(
+            view,
+            lambda each: click.echo(tools.to_json(each.as_dict()) if as_json else f"{each} -> {each.remedy}"),
+            deep=deep,
+            jobs=jobs,
+            keep_in=keep_in,
+            progress=progress,
+        )
+    summary = result.summary()
     if as_json:
-        click.echo(tools.to_json({"sound": is_sound, "logs": [each.as_dict() for each in reports]}))
+        click.echo(tools.to_json(summary))
     else:
-        segments, batches = sum(each.segments for each in reports), sum(each.batches for each in reports)
-        checked = sum(each.bytes_checked for each in reports)
-        verdict = "sound" if is_sound else "NOT sound"
-        click.echo(f"{verdict}: {len(reports):,} logs, {segments:,} segments, {batches:,} batches, {checked:,} bytes")
-    return _DONE if is_sound else _FAILED
+        verdict = "sound" if result.is_sound else "NOT sound"
+        counts = ", ".join(f"{summary[name]:,} {name}" for name in ("logs", "segments", "batches", "bytes"))
+        click.echo(f"{verdict}: {counts}")
+    return _DONE if result.is_sound else _FAILED
+
+
+@cli.command()
+@click.argument("store", metavar="STORE|DIR", type=_PLACE)
+@click.option("--execute", is_flag=True, help="Do it; without, only say what would be done.")
+@click.option("--index-interval-bytes", type=click.IntRange(0), default=4096, show_default=True, help="As Kafka's.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; as many as there are cores if not given.")
+@_KEEP_IN
+@_JSON
+def repair(
+    store: Path, execute: bool, index_interval_bytes: int, jobs: int | None, keep_in: Path | None, as_json: bool
+) -> int:
+    """Mend what `verify` finds: rebuild indexes, leave damaged bytes out, drop leftovers, write down what is lost.
+
+    What is cut off is kept beside. Exit code 1: something is left to do, or can't be repaired.
+    """
+    from pipeline import repair_command, tools
+    from storage_core.clock import SystemClock
+
+    def report(step: "RepairStep") -> None:
+        line = tools.to_json({"log": step.log, "file": step.file, "step": step.what})
+        click.echo(line if as_json else f"{step.log}/{step.file}: {step.what}")
+
+    options = repair_command.RepairOptions(keep_in=keep_in, index_interval_bytes=index_interval_bytes, jobs=jobs)
+    if execute:
+        result = repair_command.execute_repair(store, options, SystemClock(), report)
+    else:
+        result = repair_command.plan_repairs(store, options)
+        for step in result.steps:
+            report(step)
+    click.echo(tools.to_json(result.as_dict()) if as_json else repair_command.verdict(result, is_executed=execute))
+    return _DONE if result.is_sound and (execute or not result.steps) else _FAILED
+
+
+@cli.command()
+@click.argument("store", metavar="STORE|DIR", type=_PLACE)
+@click.option("--to", "wanted", required=True, type=click.Choice(["v0", "v1", "v2"]), help="The format to write.")
+@click.option("--out", required=True, metavar="DIR2", type=click.Path(path_type=Path), help="New folder of logs.")
+@click.option(
+    "--compression-type",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    help="Codec of the batches that are built again; each one's own if not given.",
+)
+@_JSON
+def convert(store: Path, wanted: str, out: Path, compression_type: str | None, as_json: bool) -> None:
+    """Write logs again in message format v0, v1 or v2, as Kafka converts them; say what that loses."""
+    from pipeline import convert_command, tools
+    from storage_core.record.batch_convert import ConvertOptions
+
+    def report(done: "ConversionReport") -> None:
+        for line in () if as_json else convert_command.report_lines(done):
+            click.echo(line)
+
+    options = ConvertOptions(magic=convert_command.FORMATS[wanted], codec=compression_type)
+    reports = convert_command.convert(store, out, options, report)
+    if as_json:
+        click.echo(tools.to_json(convert_command.reports_as_dict(out, options.magic, reports)))
 
 
 @cli.command("dump-log")
@@ -141,8 +235,14 @@ def verify(store: Path, deep: bool, as_json: bool) -> int:
 @click.option("--max-message-size", type=int, help="Bytes read at each index entry.")
 @click.option("--max-bytes", type=int, help="Bytes of each log file to read.")
 @click.option("--skip-record-metadata", is_flag=True, help="Only keys and values.")
-@click.option("--key-decoder-class", metavar="CLASS", help="Kafka's string decoder is the one there is.")
-@click.option("--value-decoder-class", metavar="CLASS", help="Kafka's string decoder is the one there is.")
+@click.option("--key-decoder-class", metavar="CLASS", help="One of Kafka's decoders: String, Integer, Long, Default.")
+@click.option("--value-decoder-class", metavar="CLASS", help="The same for values.")
+@click.option("--offsets-decoder", is_flag=True, help="Not offered, as are the other four decoders of Kafka's topics.")
+@click.option("--transaction-log-decoder", is_flag=True, hidden=True)
+@click.option("--cluster-metadata-decoder", is_flag=True, hidden=True)
+@click.option("--remote-log-metadata-decoder", is_flag=True, hidden=True)
+@click.option("--share-group-state-decoder", is_flag=True, hidden=True)
+@click.option("--json", is_flag=True, help="One object a line.")
 def dump_log(files: tuple[str, ...], **options: Any) -> int:
     """Show what files hold, in the shape and under the options of Kafka's own dump tool."""
     from storage_core.inspect.dump_log import DumpOptions, dump_log

@@ -14,7 +14,7 @@ _WIDE = 160
 
 
 def print_description(described: Mapping[str, Any], *, with_segments: bool) -> None:
-    """Print one row per log, with its segments below if asked for, and a line of totals."""
+    """Print one row per log, with its segments below if asked for, then what is lost, and a line of totals."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDE)
@@ -28,6 +28,8 @@ def print_description(described: Mapping[str, Any], *, with_segments: bool) -> N
         for each in log["segments"] if with_segments else ():
             _add(table, f"  {each['base_offset']:020}", each["base_offset"], each["next_offset"], "", each)
     console.print(table)
+    for lost in described.get("lost_ranges", ()):
+        console.print(_lost_line(lost), highlight=False, soft_wrap=True)
     console.print(_totals(described), highlight=False)
 
 
@@ -35,6 +37,12 @@ def _add(table: Table, name: str, start: int, end: int, segments: str, sizes: Ma
     latest = sizes["max_timestamp_ms"]
     numbers = (f"{start:,}", f"{end:,}", segments, f"{sizes['size_bytes']:,}", f"{sizes['index_bytes']:,}")
     table.add_row(name, *numbers, "-" if latest < 0 else iso_time(latest))
+
+
+def _lost_line(lost: Mapping[str, Any]) -> str:
+    last = "?" if lost["last_offset"] is None else f"{lost['last_offset']:,}"
+    offsets = f"{lost['topic']}-{lost['partition']} offsets {lost['first_offset']:,}..{last}"
+    return f"lost: {offsets}, found {iso_time(lost['found_ms'])} in {lost['file']}: {lost['reason']}"
 
 
 def _totals(described: Mapping[str, Any]) -> str:

@@ -1,10 +1,10 @@
-"""What the reading verbs print: describe, offsets, read, verify.
+"""What the reading verbs print: describe, offsets, read.
 
 Each takes an open place and a function that prints one line.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,13 +13,10 @@ import pyarrow as pa
 from pipeline.store_view import LogView, StoreView
 from storage_core.errors import InvalidConfigError
 from storage_core.inspect.describe_log import describe_log
-from storage_core.inspect.findings import LogReport
 from storage_core.inspect.record_lines import record_lines
-from storage_core.inspect.verify_log import verify_directory
+from storage_core.log.transactions import Isolation
 
-__all__ = ["describe", "iso_time", "lookup_offsets", "read_records", "record_texts", "to_json", "verify"]
-
-Print = Callable[[str], None]
+__all__ = ["describe", "iso_time", "lookup_offsets", "read_records", "record_texts", "to_json"]
 
 _SPECIAL_TIMES = {"latest": "latest", "earliest": "earliest", "max-timestamp": "max-timestamp"}
 _SPECIAL_TIMES |= {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
@@ -36,13 +33,16 @@ def describe(view: StoreView, logs: Sequence[LogView]) -> dict[str, Any]:
     return {"path": str(view.root), "ledger_version": view.ledger_version, "logs": described}
 
 
-def lookup_offsets(logs: Sequence[LogView], time: str) -> Iterator[dict[str, Any]]:
+def lookup_offsets(
+    logs: Sequence[LogView], time: str, isolation: Isolation = "read_uncommitted"
+) -> Iterator[dict[str, Any]]:
     """Yield per log the offset at a time, and the timestamp found there.
 
     Args:
         logs: to look into.
         time: ms, or `earliest`, `latest`, `max-timestamp`, also as Kafka's -2, -1 and -3. For ms the answer is the
             first record, in offset order, that is not earlier; offset and timestamp are None where there is none.
+        isolation: with `read_committed` the latest offset is the last stable one, and what lies behind it is not found.
 
     Raises:
         InvalidConfigError: `time` is none of these.
@@ -56,19 +56,31 @@ def lookup_offsets(logs: Sequence[LogView], time: str) -> Iterator[dict[str, Any
         if special == "earliest":
             found = reader.log_start_offset, None
         elif special == "latest":
-            found = reader.log_end_offset, None
+            is_all = isolation == "read_uncommitted"
+            found = reader.log_end_offset if is_all else reader.last_stable_offset, None
         elif special == "max-timestamp":
-            found = reader.offset_of_max_timestamp()
+            found = reader.offset_of_max_timestamp(isolation)
         else:
-            found = reader.offset_for_time(int(time))
+            found = reader.offset_for_time(int(time), isolation)
         offset, timestamp = found or (None, None)
         yield {"topic": each.log.topic, "partition": each.log.partition, "offset": offset, "timestamp": timestamp}
 
 
 def read_records(
-    logs: Sequence[LogView], start_offset: int | None, start_time: int | None, limit: int | None
+    logs: Sequence[LogView],
+    start_offset: int | None,
+    start_time: int | None,
+    limit: int | None,
+    isolation: Isolation = "read_uncommitted",
 ) -> Iterator[tuple[LogView, pa.RecordBatch]]:
     """Yield the records of logs, log by log, each from its start, an offset, or the first record at a time.
+
+    Args:
+        logs: to read.
+        start_offset: of the one log.
+        start_time: ms; a log without a record that late gives nothing.
+        limit: most records in all.
+        isolation: what is seen of transactions.
 
     Raises:
         InvalidConfigError: an offset is given for several logs.
@@ -81,10 +93,10 @@ def read_records(
         reader = each.reader()
         offset: int | None = reader.log_start_offset if start_offset is None else start_offset
         if start_time is not None:
-            offset = (reader.offset_for_time(start_time) or (None,))[0]
+            offset = (reader.offset_for_time(start_time, isolation) or (None,))[0]
         if offset is None:
             continue
-        for batch in reader.read(offset, limit):
+        for batch in reader.read(offset, limit, isolation=isolation):
             yield each, batch
             limit = None if limit is None else limit - batch.num_rows
         if limit == 0:
@@ -101,36 +113,6 @@ def record_texts(each: LogView, batch: pa.RecordBatch, *, as_json: bool) -> Iter
         place = f"{each.log.topic}:{each.log.partition}:{row['offset']}"
         fields = [place, iso_time(row["timestamp"]), _text(row["key"]), _text(row["value"])]
         yield "\t".join([*fields, headers] if headers else fields)
-
-
-def verify(view: StoreView, report: Print, *, deep: bool = False) -> tuple[list[LogReport], bool]:
-    """Check every log of a place; report findings as they are met.
-
-    What lies behind a store's committed end is no damage: a running writer is adding it, or a killed one left it for
-    the next start to cut. An empty log is none either, unless all are.
-
-    Args:
-        view: what to check.
-        report: gets a line per finding.
-        deep: whether every record is decoded, not only its batch's CRC computed.
-
-    Returns:
-        the reports, and whether all is sound.
-    """
-    reports: list[LogReport] = []
-    is_sound = True
-    for each in view.logs:
-        reports.append(verify_directory(each.directory, each.expected, deep=deep))
-        for finding in reports[-1].findings:
-            if finding.kind != "nothing":
-                report(str(finding))
-                is_sound = is_sound and finding.kind == "uncommitted"
-    for path in view.unknown:
-        report(f"uncommitted: {path.name}/ is not in the ledger")
-    if is_sound and not any(each.batches for each in reports):
-        report(f"nothing: {view.root} holds no batch, so there is nothing to check")
-        is_sound = False
-    return reports, is_sound
 
 
 def iso_time(timestamp_ms: int) -> str:

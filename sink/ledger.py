@@ -208,11 +208,16 @@ class Ledger:
             WriterFencedError: another writer committed since this state was read.
             CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
         """
-        integers = dict(self._integers)
-        for name, changed in values.items():
-            integers[name] = integers[name].copy()
-            integers[name][rows] = changed
-        self._commit(self._text, integers, (query_id, batch_id))
+        self._commit(self._text, self._replaced_values(rows, values), (query_id, batch_id))
+
+    def correct(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]]) -> None:
+        """Replace values of some rows after a repair, in one commit that is no micro-batch.
+
+        Raises:
+            WriterFencedError: another writer committed since this state was read.
+            CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
+        """
+        self._commit(self._text, self._replaced_values(rows, values), None)
 
     def fence(self) -> None:
         """Commit the state unchanged, so that nobody who read an earlier version can commit any more."""
@@ -223,6 +228,15 @@ class Ledger:
             except WriterFencedError:
                 self._table = _open_table(self._path)
                 self._load()
+
+    def _replaced_values(
+        self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]]
+    ) -> dict[str, npt.NDArray[np.int64]]:
+        integers = dict(self._integers)
+        for name, changed in values.items():
+            integers[name] = integers[name].copy()
+            integers[name][rows] = changed
+        return integers
 
     def _load(self) -> None:
         # Not `to_pyarrow_table`: its I/O threads may outlive a short command and abort the interpreter as it ends.

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 
-__all__ = ["FAULT_POINTS", "reach"]
+__all__ = ["FAULT_POINTS", "REPAIR_FAULT_POINTS", "reach"]
 
 FAULT_POINTS = (
     "open.created",
@@ -33,6 +33,18 @@ FAULT_POINTS = (
     "clean.staging",
 )
 """Every step: of a new store, of undoing a crash, and then in the order in which a micro-batch passes them."""
+
+REPAIR_FAULT_POINTS = (
+    "repair.dropped",
+    "repair.swapped",
+    "repair.recorded",
+    "repair.kept",
+    "repair.written",
+    "repair.replaced",
+    "repair.indexed",
+    "repair.committed",
+)
+"""Every step of `sparklog repair --execute`, in the order in which it passes them."""
 
 _visits: dict[str, int] = {}
 

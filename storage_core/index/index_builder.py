@@ -67,8 +67,16 @@ class IndexBuilder:
         """
         offsets, times = np.empty((len(position), 2), np.int64), np.empty((len(position), 2), np.int64)
         counts = np.zeros(2, np.int64)
-        columns = [np.ascontiguousarray(each, np.int64) for each in (position, last_offset, max_timestamp)]
-        _add_entries(*columns, self._interval_bytes, self._state, offsets, times, counts)
+        _add_entries(
+            np.ascontiguousarray(position, np.int64),
+            np.ascontiguousarray(last_offset, np.int64),
+            np.ascontiguousarray(max_timestamp, np.int64),
+            self._interval_bytes,
+            self._state,
+            offsets,
+            times,
+            counts,
+        )
         self._offset_entries.append(offsets[: counts[0]].copy())
         self._time_entries.append(times[: counts[1]].copy())
 
@@ -87,9 +95,7 @@ class IndexBuilder:
 
 
 @kernel(
-    void(
-        READONLY_INT64, READONLY_INT64, READONLY_INT64, int64, int64[::1], int64[:, ::1], int64[:, ::1], int64[::1]
-    )
+    void(READONLY_INT64, READONLY_INT64, READONLY_INT64, int64, int64[::1], int64[:, ::1], int64[:, ::1], int64[::1])
 )
 def _add_entries(
     position: npt.NDArray[np.int64],

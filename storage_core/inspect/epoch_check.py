@@ -6,14 +6,30 @@ Source: Kafka LeaderEpochFileCache.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["EpochCheck"]
+__all__ = ["EpochCheck", "WrongEpochs"]
 
 _NO_EPOCH: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class WrongEpochs:
+    """Batches that follow each other and have a wrong epoch.
+
+    Attributes:
+        first, last: their numbers.
+        due: the epoch they should have, -1 if that is not known.
+    """
+
+    first: int
+    last: int
+    what: str
+    due: int
 
 
 class EpochCheck:
@@ -31,16 +47,29 @@ class EpochCheck:
         self._is_required = is_required
         self._before: list[int] = []
 
-    def wrong(self, base_offset: npt.NDArray[np.int64], epoch: npt.NDArray[np.int32]) -> list[tuple[int, int, str]]:
-        """Return (first, last, what) of each run of batches with a wrong epoch; numbers count from 0 in this call.
+    def wrong(self, base_offset: npt.NDArray[np.int64], epoch: npt.NDArray[np.int32]) -> list[WrongEpochs]:
+        """Return each run of batches with a wrong epoch; numbers count from 0 in this call.
 
         -1 as a first number means the last batch of the call before.
         """
         if not len(epoch):
             return []
         bad = self._contradicting(base_offset, epoch) if len(self._epochs) else self._going_back(epoch)
-        runs = np.split(bad, np.flatnonzero(np.diff(bad) != 1) + 1) if len(bad) else []
-        return [(int(run[0]), int(run[-1]), self._what(base_offset, epoch, int(run[-1]))) for run in runs]
+        if not len(bad):
+            return []
+        due = self._due(base_offset, bad)
+        borders = np.flatnonzero((np.diff(bad) != 1) | (np.diff(due) != 0)) + 1
+        return [
+            WrongEpochs(int(run[0]), int(run[-1]), self._what(epoch, int(run[-1]), int(dues[0])), int(dues[0]))
+            for run, dues in zip(np.split(bad, borders), np.split(due, borders), strict=True)
+        ]
+
+    def _due(self, base_offset: npt.NDArray[np.int64], bad: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the epoch that the file names for each batch, -1 where it names none."""
+        if not len(self._epochs):
+            return np.full(len(bad), _NO_EPOCH, np.int64)
+        entry = np.searchsorted(self._starts, base_offset[bad], side="right") - 1
+        return np.where(entry >= 0, self._epochs[np.maximum(entry, 0)], _NO_EPOCH).astype(np.int64)
 
     def _contradicting(self, base_offset: npt.NDArray[np.int64], epoch: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         entry = np.searchsorted(self._starts, base_offset, side="right") - 1
@@ -61,8 +90,9 @@ class EpochCheck:
         negative = np.flatnonzero(epoch < _NO_EPOCH)
         return np.unique(np.concatenate([culprit - known, negative])).astype(np.int64)
 
-    def _what(self, base_offset: npt.NDArray[np.int64], epoch: npt.NDArray[np.int32], number: int) -> str:
+    def _what(self, epoch: npt.NDArray[np.int32], number: int, due: int) -> str:
         if not len(self._epochs) or number < 0:
             return "leader epoch disagrees with the batches around it"
-        entry = max(int(np.searchsorted(self._starts, base_offset[number], side="right")) - 1, 0)
-        return f"leader epoch {epoch[number]} disagrees with leader-epoch-checkpoint, which says {self._epochs[entry]}"
+        if due == _NO_EPOCH:
+            return f"leader epoch {epoch[number]} stands before the first one of leader-epoch-checkpoint"
+        return f"leader epoch {epoch[number]} disagrees with leader-epoch-checkpoint, which says {due}"

@@ -5,21 +5,112 @@ Kinds of findings, and what to do about each:
 | kind        | meaning                                                                                      |
 |-------------|----------------------------------------------------------------------------------------------|
 | damage      | bytes of a `.log` are wrong: restore, or repair                                              |
-| missing     | committed bytes or files are gone: restore                                                   |
+| missing     | committed bytes or files are gone: restore, or repair                                        |
 | gap         | offsets are missing in a log that has no other gaps: a lost segment, unless it was compacted |
+| known       | offsets that a repair has written down as lost                                               |
 | uncommitted | bytes, entries or segments behind the committed end: what a running or killed writer leaves  |
 | index       | an index file contradicts its log: rebuild                                                   |
-| checkpoint  | a small file beside the log is wrong: rebuild                                                |
+| sparse      | an index that says less than it may: right, but slow                                         |
+| checkpoint  | a small file beside the log, or in its root, is wrong: rebuild                               |
+| foreign     | something that may not lie where it lies: a broker refuses to start on it, or ignores it     |
 | nothing     | there was nothing to check                                                                   |
+
+Each finding also names the rule that was broken, one per check.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-__all__ = ["ExpectedLog", "Finding", "FindingKind", "LogReport"]
+from storage_core.index.transaction_index import AbortedTransaction
 
-FindingKind = Literal["damage", "missing", "gap", "uncommitted", "index", "checkpoint", "nothing"]
+__all__ = ["HARMLESS_KINDS", "ExpectedLog", "Finding", "FindingKind", "LogReport", "OffsetRange", "Rule", "is_within"]
+
+FindingKind = Literal[
+    "damage", "missing", "gap", "known", "uncommitted", "index", "sparse", "checkpoint", "foreign", "nothing"
+]
+
+HARMLESS_KINDS: Final = frozenset({"known", "uncommitted", "sparse", "nothing"})
+"""Kinds that do not make a log unsound."""
+
+Rule = Literal[
+    "crc",
+    "length",
+    "magic",
+    "zeros",
+    "unreadable",
+    "base-offset",
+    "leader-epoch",
+    "record-count",
+    "records",
+    "wrapper",
+    "gap",
+    "ledger-end",
+    "ledger-size",
+    "segment",
+    "directory",
+    "offset-index",
+    "time-index",
+    "txn-index",
+    "orphan-index",
+    "cleaned",
+    "swap",
+    "name",
+    "snapshot",
+    "partition-metadata",
+    "leader-epoch-checkpoint",
+    "offset-checkpoint",
+    "meta-properties",
+    "root-entry",
+    "nothing",
+]
+
+OffsetRange = tuple[int, int]
+"""First and last offset, both included."""
+
+_LEAVE_OUT: Final = (
+    "restore from a copy, or repair --execute leaves the bytes out and writes their offsets down as lost"
+)
+_LOST: Final = "restore from a copy, or repair --execute writes the offsets down as lost"
+_REBUILD: Final = "repair --execute rebuilds it"
+_REMEDIES: Final[dict[Rule, str]] = {
+    "crc": _LEAVE_OUT,
+    "length": _LEAVE_OUT,
+    "magic": _LEAVE_OUT,
+    "zeros": _LEAVE_OUT,
+    "wrapper": _LEAVE_OUT,
+    "unreadable": "look at the disk, then restore from a copy",
+    "base-offset": "repair --execute sets the offset that is due",
+    "leader-epoch": "repair --execute sets the epoch that is due",
+    "record-count": "the batch was written like that: rewrite the log from its source",
+    "records": "the batch was written like that: rewrite the log from its source",
+    "gap": _LOST,
+    "ledger-end": _LOST,
+    "ledger-size": "restore from a copy, or repair --execute keeps the offsets behind the last sound batch as lost",
+    "segment": _LOST,
+    "directory": _LOST,
+    "offset-index": _REBUILD,
+    "time-index": _REBUILD,
+    "txn-index": _REBUILD,
+    "orphan-index": "restore its .log from a copy, or repair --execute drops it",
+    "cleaned": "repair --execute drops it, and so does a broker",
+    "swap": "repair --execute finishes the replacement, and so does a broker",
+    "name": "move it away",
+    "snapshot": "repair --execute drops it, a broker makes another",
+    "partition-metadata": "repair --execute writes it from the ledger; in a plain folder restore it from another log",
+    "leader-epoch-checkpoint": _REBUILD,
+    "offset-checkpoint": "in a store repair --execute writes it anew; otherwise delete it, a broker makes another",
+    "meta-properties": "restore it from a copy",
+    "root-entry": "move it away: a broker does not start on it",
+    "nothing": "name another folder",
+}
+_UNCOMMITTED_REMEDY: Final = "none: a writer is adding it, or the next one cuts it off"
+_OTHER_REMEDIES: Final[dict[FindingKind, str]] = {
+    "uncommitted": _UNCOMMITTED_REMEDY,
+    "known": "none: it is written down",
+    "sparse": "none needed: lookups are right; repair --execute rebuilds it",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,21 +139,27 @@ class Finding:
     """One thing that is wrong.
 
     Attributes:
-        log: name of the log's directory.
+        log: name of the log's directory, or of the root.
         file: name of the file, or of the directory itself.
         position: byte position in the file, or None where it is about the whole file.
+        end_position: where the bytes that it is about end, if that is known.
         first_offset, last_offset: the offsets that are affected, as far as they are known.
+        due: the number that should stand there, if that is known: a base offset, a leader epoch.
         kind: one of the table above.
+        rule: the rule that is broken.
         what: what is wrong, for a person.
     """
 
     log: str
     file: str
     kind: FindingKind
+    rule: Rule
     what: str
     position: int | None = None
+    end_position: int | None = None
     first_offset: int | None = None
     last_offset: int | None = None
+    due: int | None = None
 
     def __str__(self) -> str:
         place = "" if self.position is None else f" position={self.position}"
@@ -70,9 +167,15 @@ class Finding:
         offsets = "" if self.first_offset is None else f" offsets={self.first_offset}..{last}"
         return f"{self.kind}: {self.log}/{self.file}{place}{offsets} {self.what}"
 
+    @property
+    def remedy(self) -> str:
+        """What to do about it, in one sentence."""
+        other = _OTHER_REMEDIES.get(self.kind)
+        return _REMEDIES[self.rule] if other is None or self.rule == "cleaned" else other
+
     def as_dict(self) -> dict[str, Any]:
         """Return the fields, for JSON."""
-        return asdict(self)
+        return {**asdict(self), "remedy": self.remedy}
 
 
 @dataclass(slots=True)
@@ -85,6 +188,7 @@ class LogReport:
         batches, bytes_checked: whose CRC was computed.
         log_start_offset, log_end_offset: as found.
         findings: everything that is wrong, in the order it was met.
+        aborted: by base offset of a segment, what its index of aborted transactions should hold.
     """
 
     directory: Path
@@ -94,6 +198,7 @@ class LogReport:
     log_start_offset: int | None = None
     log_end_offset: int | None = None
     findings: list[Finding] = field(default_factory=list)
+    aborted: dict[int, list[AbortedTransaction]] = field(default_factory=dict)
 
     @property
     def log(self) -> str:
@@ -105,9 +210,21 @@ class LogReport:
         """Whether nothing is wrong."""
         return not self.findings
 
-    def add(self, kind: FindingKind, file: str, what: str, position: int | None = None) -> None:
+    def add(self, kind: FindingKind, rule: Rule, file: str, what: str, position: int | None = None) -> None:
         """Note a finding that is not about certain offsets."""
-        self.findings.append(Finding(log=self.log, file=file, kind=kind, what=what, position=position))
+        finding = Finding(log=self.log, file=file, kind=kind, rule=rule, what=what, position=position)
+        self.findings.append(finding)
+
+    def add_offsets(
+        self, kind: FindingKind, rule: Rule, file: str, what: str, offsets: tuple[int, int | None], **place: int | None
+    ) -> None:
+        """Note a finding about offsets; `place` has `position`, `end_position` and `due`."""
+        first, last = offsets
+        self.findings.append(
+            Finding(
+                log=self.log, file=file, kind=kind, rule=rule, what=what, first_offset=first, last_offset=last, **place
+            )
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report for JSON."""
@@ -121,3 +238,12 @@ class LogReport:
             "log_end_offset": self.log_end_offset,
             "findings": [finding.as_dict() for finding in self.findings],
         }
+
+
+def is_within(offsets: OffsetRange, known: Sequence[OffsetRange]) -> bool:
+    """Whether every offset of a range lies in one of some sorted ranges, which may touch each other."""
+    first, last = offsets
+    for low, high in sorted(known):
+        if low <= first <= high:
+            first = high + 1
+    return first > last

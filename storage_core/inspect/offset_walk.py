@@ -2,7 +2,7 @@
 
 Base offsets lie outside the CRC. In a dense log each batch starts where the one before ends, so any change shows. Where
 offsets may be missing, only a batch that reaches into its neighbour, its segment's border or the log's end shows; index
-entries are the other witness.
+entries are the other witness. Of a wrapper of v0 or v1 it takes the base offset that its inner entries tell.
 
 Which of two overlapping batches is wrong: the earlier one if there is a gap before it and without it the later one
 fits, else the later one. Decides, touches nothing.
@@ -10,10 +10,14 @@ fits, else the later one. Decides, touches nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from storage_core.inspect.findings import OffsetRange, Rule, is_within
+from storage_core.inspect.verify_pass import DamagedBytes
 
 __all__ = ["LostBytes", "OffsetFault", "OffsetWalk"]
 
@@ -28,6 +32,7 @@ class OffsetFault:
         file: name of the `.log`.
         position: of the batch, or of the one behind the gap.
         first_offset, last_offset: what the batch must hold, or what is missing.
+        due: the base offset that the batch must have, where it is the batch that is wrong.
     """
 
     file: str
@@ -35,6 +40,7 @@ class OffsetFault:
     first_offset: int
     last_offset: int
     what: str
+    due: int | None = None
 
 
 @dataclass(slots=True)
@@ -42,11 +48,14 @@ class LostBytes:
     """Bytes that hold no sound batch; the offsets in them are known once the next batch is.
 
     Attributes:
+        position, end: in the file.
         claimed_last_offset: what the damaged header says, or None.
     """
 
     file: str
     position: int
+    end: int
+    rule: Rule
     what: str
     first_offset: int
     claimed_last_offset: int | None
@@ -70,22 +79,28 @@ class _Suspect:
 class OffsetWalk:
     """The state of a walk over one log.
 
+    Args:
+        known: offsets that are written down as lost; that they are missing says nothing.
+
     Attributes:
         next_offset: the offset behind what was followed so far.
         faults: batches with a wrong base offset.
         inside_gaps: gaps inside segments, before a batch; only the first hundred are kept.
         border_gaps: gaps between the last batch of a segment and the next segment.
         inside_gap_count: of all of them.
+        known_gaps: gaps among `known`.
         sparse_batches: how many batches lack records that they once had.
         lost: damaged bytes met.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: Sequence[OffsetRange] = ()) -> None:
+        self._known = known
         self.next_offset = 0
         self.faults: list[OffsetFault] = []
         self.inside_gaps: list[OffsetFault] = []
         self.border_gaps: list[OffsetFault] = []
         self.inside_gap_count = 0
+        self.known_gaps: list[OffsetFault] = []
         self.sparse_batches = 0
         self.lost: list[LostBytes] = []
         self._file = ""
@@ -107,7 +122,7 @@ class OffsetWalk:
         """Go on with sound batches, (b,) each."""
         if not len(position):
             return
-        self.sparse_batches += int(np.count_nonzero(records_count <= last_offset - base_offset))
+        self._count_sparse(base_offset, last_offset, records_count)
         is_quiet = self._suspect is None and self._open_loss is None and base_offset[0] == self.next_offset
         if is_quiet and (base_offset[1:] == last_offset[:-1] + 1).all() and (base_offset <= last_offset).all():
             self.next_offset = int(last_offset[-1]) + 1
@@ -116,11 +131,16 @@ class OffsetWalk:
                 self._step(*each)
         self._last_position = int(position[-1])
 
-    def lose(self, position: int, what: str, claimed_last_offset: int | None) -> None:
+    def lose(self, damage: DamagedBytes) -> None:
         """Go on behind bytes that hold no sound batch."""
-        if self._open_loss is None:
-            self._open_loss = LostBytes(self._file, position, what, self.next_offset, claimed_last_offset)
-            self.lost.append(self._open_loss)
+        if self._open_loss is not None:
+            self._open_loss.end = damage.end
+            return
+        claimed = damage.claimed
+        last = claimed[1] if claimed is not None and claimed[0] == self.next_offset else None
+        place = (self._file, damage.position, damage.end)
+        self._open_loss = LostBytes(*place, damage.rule, damage.what, self.next_offset, last)
+        self.lost.append(self._open_loss)
 
     def end_segment(self, limit: int | None, end_position: int) -> None:
         """Finish a segment.
@@ -146,7 +166,22 @@ class OffsetWalk:
             self._fault(self._last_position, limit, self.next_offset - 1, what)
         elif self.next_offset < limit:
             what = f"segment ends at offset {self.next_offset - 1}, the next one starts at {limit}"
-            self.border_gaps.append(OffsetFault(self._file, end_position, self.next_offset, limit - 1, what))
+            gap = OffsetFault(self._file, end_position, self.next_offset, limit - 1, what)
+            is_known = is_within((gap.first_offset, gap.last_offset), self._known)
+            (self.known_gaps if is_known else self.border_gaps).append(gap)
+
+    def _count_sparse(
+        self,
+        base_offset: npt.NDArray[np.int64],
+        last_offset: npt.NDArray[np.int64],
+        records_count: npt.NDArray[np.int32],
+    ) -> None:
+        """Count batches that lack records, but for those that only stand for offsets known to be lost."""
+        sparse = np.flatnonzero(records_count <= last_offset - base_offset).tolist()
+        if self._known:
+            known = self._known
+            sparse = [each for each in sparse if not is_within((int(base_offset[each]), int(last_offset[each])), known)]
+        self.sparse_batches += len(sparse)
 
     def _step(self, position: int, base: int, last: int) -> None:
         if last < base:
@@ -163,7 +198,7 @@ class OffsetWalk:
         if base < self.next_offset:
             true_last = self.next_offset + last - base
             what = f"base_offset={base} goes back, offset {self.next_offset} is due"
-            self._fault(position, self.next_offset, true_last, what)
+            self._fault(position, self.next_offset, true_last, what, due=self.next_offset)
             self.next_offset = true_last + 1
             return
         if base > self.next_offset:
@@ -172,19 +207,23 @@ class OffsetWalk:
 
     def _blame(self, suspect: _Suspect) -> None:
         what = f"base_offset={suspect.base} is too high, offset {suspect.before} is due"
-        self._fault(suspect.position, suspect.before, suspect.next_if_wrong - 1, what)
+        self._fault(suspect.position, suspect.before, suspect.next_if_wrong - 1, what, due=suspect.before)
         self.next_offset = suspect.next_if_wrong
 
     def _note_gap(self, suspect: _Suspect) -> None:
+        what = f"offsets are missing before the batch, or its base_offset={suspect.base} is wrong"
+        gap = OffsetFault(self._file, suspect.position, suspect.before, suspect.base - 1, what)
+        if is_within((gap.first_offset, gap.last_offset), self._known):
+            self.known_gaps.append(gap)
+            return
         self.inside_gap_count += 1
         if len(self.inside_gaps) < _KEPT_GAPS:
-            what = f"offsets are missing before the batch, or its base_offset={suspect.base} is wrong"
-            self.inside_gaps.append(OffsetFault(self._file, suspect.position, suspect.before, suspect.base - 1, what))
+            self.inside_gaps.append(gap)
 
     def _close_loss(self, last_offset: int | None) -> None:
         if self._open_loss is not None:
             self._open_loss.last_offset = last_offset
             self._open_loss = None
 
-    def _fault(self, position: int, first_offset: int, last_offset: int, what: str) -> None:
-        self.faults.append(OffsetFault(self._file, position, first_offset, last_offset, what))
+    def _fault(self, position: int, first_offset: int, last_offset: int, what: str, *, due: int | None = None) -> None:
+        self.faults.append(OffsetFault(self._file, position, first_offset, last_offset, what, due))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from storage_core.errors import CorruptBatchError, StorageError
 from storage_core.index.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex
 from storage_core.index.time_index import TIME_ENTRY_BYTES, TimeIndex
-from storage_core.inspect.findings import FindingKind, LogReport
+from storage_core.inspect.findings import FindingKind, LogReport, Rule
 from storage_core.log.segment_reader import SegmentReader
 from storage_core.record.batch_scan import BatchScan
 
@@ -26,6 +26,11 @@ __all__ = ["IndexCheck"]
 
 _UNSEEN: Final = -2
 _KEPT_FINDINGS: Final = 20
+_RULES: Final[tuple[Rule, Rule]] = ("offset-index", "time-index")
+_SPARSE_BYTES: Final = 4 << 20
+_SPARSE_BYTES_OF_OURS: Final = 64 << 10
+"""So far apart entries of the default `index.interval.bytes` never are; a larger setting, or a writer that starts anew
+for each batch, may do that. A follower writes one entry for all that it fetched at once."""
 
 
 class IndexCheck:
@@ -40,17 +45,20 @@ class IndexCheck:
 
     def __init__(self, reader: SegmentReader, report: LogReport, is_active: bool, is_ours: bool) -> None:
         self._reader, self._report, self._is_active = reader, report, is_active
+        self._sparse_bytes = _SPARSE_BYTES_OF_OURS if is_ours else _SPARSE_BYTES
         self._beyond: FindingKind = "uncommitted" if is_active and is_ours else "index"
         base = reader.files.base_offset
         offset_data, time_data = self._read_both(is_ours)
         self._offsets = OffsetIndex.from_bytes(offset_data or b"", base)
         self._times = TimeIndex.from_bytes(time_data or b"", base)
-        self._has_time_index = time_data is not None
+        self._has_offset_index, self._has_time_index = offset_data is not None, time_data is not None
         self._ends_at_position: npt.NDArray[np.int64] = np.full(len(self._offsets), _UNSEEN, np.int64)
+        self._start_before: npt.NDArray[np.int64] = np.zeros(len(self._offsets), np.int64)
         self._time_of_batch: npt.NDArray[np.int64] = np.full(len(self._times), _UNSEEN, np.int64)
         self._largest_until: npt.NDArray[np.int64] = np.full(len(self._times), _UNSEEN, np.int64)
         self._largest = -1
         self._last_offset = -1
+        self._last_start = 0
         self._damaged: list[tuple[int, int]] = []
         self._trusts_entries = self._check_shapes()
 
@@ -64,9 +72,11 @@ class IndexCheck:
             entries = self._offsets.positions[first:stop]
             slots = np.searchsorted(starts, entries, side="right") - 1
             self._ends_at_position[first:stop] = np.where(starts[slots] == entries, scan.last_offset[slots], -1)
+            self._start_before[first:stop] = np.where(slots > 0, starts[slots - 1], self._last_start)
             self._follow_times(scan)
         self._largest = max(self._largest, int(scan.max_timestamp.max()))
         self._last_offset = int(scan.last_offset[-1])
+        self._last_start = position + int(scan.position[-1])
 
     def skip(self, start: int, end: int) -> None:
         """Note bytes that hold no sound batch, or one whose offsets are wrong."""
@@ -75,8 +85,11 @@ class IndexCheck:
     def finish(self) -> None:
         """Report every contradiction."""
         if self._trusts_entries:
+            known = len(self._report.findings)
             self._finish_offsets()
             self._finish_times()
+            if len(self._report.findings) == known and self._has_offset_index and not self._damaged:
+                self._finish_spacing()
 
     def _follow_times(self, scan: BatchScan) -> None:
         ends = scan.last_offset
@@ -94,15 +107,15 @@ class IndexCheck:
     def _read_both(self, is_ours: bool) -> tuple[bytes | None, bytes | None]:
         paths = (self._reader.files.index_path, self._reader.files.time_index_path)
         contents: list[bytes | None] = []
-        for path in paths:
+        for path, rule in zip(paths, _RULES, strict=True):
             try:
                 contents.append(path.read_bytes() if path.exists() else None)
             except OSError as error:
-                self._report.add("index", path.name, f"can't be read: {error.strerror}")
+                self._report.add("index", rule, path.name, f"can't be read: {error.strerror}")
                 contents.append(b"")
-        for path, content in zip(paths, contents, strict=True):
+        for path, rule, content in zip(paths, _RULES, contents, strict=True):
             if content is None and (is_ours or any(each is not None for each in contents)):
-                self._report.add("index", path.name, "is missing; half an index is worse than none")
+                self._report.add("index", rule, path.name, "is missing; half an index is worse than none")
         return contents[0], contents[1]
 
     def _check_shapes(self) -> bool:
@@ -112,20 +125,20 @@ class IndexCheck:
             (self._offsets.size_bytes, OFFSET_ENTRY_BYTES, len(self._offsets)),
             (self._times.size_bytes, TIME_ENTRY_BYTES, len(self._times)),
         )
-        for name, (size, entry, count) in zip(names, sizes, strict=True):
+        for name, rule, (size, entry, count) in zip(names, _RULES, sizes, strict=True):
             if size % entry:
-                self._report.add("index", name, f"has {size} bytes, not a multiple of {entry}")
+                self._report.add("index", rule, name, f"has {size} bytes, not a multiple of {entry}")
             elif size > count * entry and not self._is_active:
-                self._report.add("index", name, "has a zero tail, though its segment is closed", count * entry)
+                self._report.add("index", rule, name, "has a zero tail, though its segment is closed", count * entry)
         base = self._reader.files.base_offset
         back = (np.diff(self._offsets.offsets, prepend=base - 1) <= 0) | (
             np.diff(self._offsets.positions, prepend=-1) <= 0
         )
         later = (np.diff(self._times.timestamps, prepend=-1) <= 0) | (np.diff(self._times.offsets, prepend=base) < 0)
-        for name, bad, (_, entry, _) in zip(names, (back, later), sizes, strict=True):
+        for name, rule, bad, (_, entry, _) in zip(names, _RULES, (back, later), sizes, strict=True):
             if bad.any():
                 at = int(np.argmax(bad))
-                self._report.add("index", name, f"entry {at} does not increase", at * entry)
+                self._report.add("index", rule, name, f"entry {at} does not increase", at * entry)
         return not back.any() and not later.any()
 
     def _finish_offsets(self) -> None:
@@ -147,7 +160,7 @@ class IndexCheck:
                 continue
             else:
                 what = f"entry {entry} says offset {offset}, the batch at position {position} ends at {found[entry]}"
-            if not self._add(kind, name, what, entry * OFFSET_ENTRY_BYTES):
+            if not self._add(kind, "offset-index", name, what, entry * OFFSET_ENTRY_BYTES):
                 return
 
     def _finish_times(self) -> None:
@@ -164,12 +177,26 @@ class IndexCheck:
             else:
                 what = f"entry {entry} says timestamp {time}, but an earlier batch has {self._largest_until[entry]}"
             kind: FindingKind = self._beyond if offset > self._last_offset else "index"
-            if not self._add(kind, name, what, entry * TIME_ENTRY_BYTES):
+            if not self._add(kind, "time-index", name, what, entry * TIME_ENTRY_BYTES):
                 return
         last = int(times[-1]) if len(times) else -1
         if self._has_time_index and not self._is_active and not self._damaged and last < self._largest:
             what = f"ends at timestamp {last}, but the closed segment's largest is {self._largest}"
-            self._report.add("index", name, what)
+            self._report.add("index", "time-index", name, what)
+
+    def _finish_spacing(self) -> None:
+        """Note stretches without an entry: entries that were lost leave an index right, but slow.
+
+        Nobody tells what `index.interval.bytes` was, and the count starts anew with each start of a writer.
+        """
+        marks = np.concatenate([[0], self._offsets.positions])
+        unmarked = np.concatenate([self._start_before, [self._last_start]])
+        widest = int(np.argmax(unmarked - marks))
+        width = int(unmarked[widest] - marks[widest])
+        if not self._is_active and width > self._sparse_bytes:
+            name = self._reader.files.index_path.name
+            what = f"has no entry for {width} bytes from position {marks[widest]} on"
+            self._report.add("sparse", "offset-index", name, what, widest * OFFSET_ENTRY_BYTES)
 
     def _is_damaged(self, position: int) -> bool:
         return any(start <= position < end for start, end in self._damaged)
@@ -187,7 +214,7 @@ class IndexCheck:
             return False
         return False
 
-    def _add(self, kind: FindingKind, name: str, what: str, position: int) -> bool:
+    def _add(self, kind: FindingKind, rule: Rule, name: str, what: str, position: int) -> bool:
         """Add a finding; return whether there is room for more about this file."""
-        self._report.add(kind, name, what, position)
+        self._report.add(kind, rule, name, what, position)
         return sum(each.file == name for each in self._report.findings) < _KEPT_FINDINGS

@@ -171,6 +171,42 @@ def test_read_when_as_json_then_objects_as_the_golden_logs_have_them(sparklog: S
     assert ran.objects == golden.expected["records"]
 
 
+@pytest.mark.parametrize("golden", golden_logs())
+def test_read_when_committed_records_are_wanted_then_those_that_a_consumer_got(
+    sparklog: Sparklog, golden: GoldenLog
+) -> None:
+    """`--isolation read_committed` leaves out what was aborted, and ends at the last stable offset."""
+    name = f"{golden.directory.name.removesuffix('-0')}:0"
+    start = golden.expected["log_start_offset"]
+
+    ran = sparklog("read", golden.folder, name, "--from", start, "--json", "--isolation", "read_committed")
+
+    wanted = set(golden.expected["read_committed_offsets"])
+    assert ran.objects == [record for record in golden.expected["records"] if record["offset"] in wanted]
+
+
+@pytest.mark.parametrize(("isolation", "key"), [("uncommitted", "high_watermark"), ("committed", "last_stable_offset")])
+@pytest.mark.parametrize("golden", golden_logs("v2-transactional*"))
+def test_offsets_when_isolation_is_given_then_latest_is_the_end_that_it_sees(
+    sparklog: Sparklog, golden: GoldenLog, isolation: str, key: str
+) -> None:
+    """The latest offset is the log's end, or the last stable one."""
+    name = golden.directory.name.removesuffix("-0")
+
+    ran = sparklog("offsets", golden.folder, name, "--isolation", f"read_{isolation}")
+
+    assert ran.out == f"{name}:0:{golden.expected[key]}\n"
+
+
+def test_offsets_when_record_at_a_time_is_not_stable_then_not_found(sparklog: Sparklog) -> None:
+    """A record behind the last stable offset is no answer under read_committed."""
+    (golden,) = (each.values[0] for each in golden_logs("v2-transactional-open"))
+    options = (golden.folder, "v2-transactional-open", "--time", "max-timestamp")
+
+    assert sparklog("offsets", *options).out == "v2-transactional-open:0:5\n"
+    assert sparklog("offsets", *options, "--isolation", "read_committed").out == "v2-transactional-open:0:-1\n"
+
+
 def test_read_when_offset_is_outside_then_exit_code_1_and_range(sparklog: Sparklog, written: Path) -> None:
     """An offset outside the log is an error that names the range."""
     ran = sparklog("read", written, "t:1", "--from", "9")
@@ -224,13 +260,15 @@ def test_verify_when_a_byte_is_flipped_then_file_position_and_offsets(sparklog: 
     file.write_bytes(data)
 
     ran = sparklog("verify", store)
-    (as_json,) = sparklog("verify", store, "--json").objects
+    finding, summary = sparklog("verify", store, "--json").objects
 
     assert ran.code == 1
     assert ran.out.startswith(f"damage: t-0/{file.name} position=")
     assert " offsets=" in ran.out
     assert ran.out.splitlines()[-1].startswith("NOT sound: ")
-    assert as_json["sound"] is False
+    assert (summary["sound"], summary["findings"]) == (False, 1)
+    assert (finding["kind"], finding["rule"], finding["file"]) == ("damage", "crc", file.name)
+    assert "repair --execute" in str(finding["remedy"])
 
 
 def test_verify_when_bytes_lie_behind_the_committed_end_then_noted_but_sound(sparklog: Sparklog, store: Path) -> None:

@@ -6,7 +6,7 @@ from storage_core.inspect.epoch_check import EpochCheck
 
 def _wrong(check: EpochCheck, epochs: list[int], start: int = 0) -> list[tuple[int, int]]:
     column = np.array(epochs, np.int32)
-    return [(first, last) for first, last, _ in check.wrong(np.arange(start, start + len(epochs)), column)]
+    return [(each.first, each.last) for each in check.wrong(np.arange(start, start + len(epochs)), column)]
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,10 @@ def test_epoch_check_when_no_file_then_the_one_out_of_line(
     check = EpochCheck(None, is_required=False)
 
     assert [_wrong(check, epochs) for epochs in calls] == expected
+
+
+def test_epoch_check_when_wrong_batches_cross_an_epochs_start_then_each_run_has_its_own() -> None:
+    """What is due is told with the run, so that it can be set again."""
+    wrong = EpochCheck([(2, 1), (5, 2)], is_required=True).wrong(np.arange(4), np.array([9, 9, 9, 9], np.int32))
+
+    assert [(each.first, each.last, each.due) for each in wrong] == [(0, 0, -1), (1, 1, 2), (2, 3, 5)]

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from storage_core.inspect.offset_walk import OffsetWalk
+from storage_core.inspect.verify_pass import DamagedBytes
 
 
 def _walk(batches: list[tuple[int, int]], *, start: int = 0, limit: int | None = None, split: int = 99) -> OffsetWalk:
@@ -75,7 +76,7 @@ def test_offset_walk_when_bytes_lost_at_the_end_then_up_to_the_limit(limit: int 
     walk = OffsetWalk()
     walk.start_segment("x.log", 0)
     walk.follow(np.array([0]), np.array([0]), np.array([4]), np.array([5], np.int32))
-    walk.lose(10, "wrong CRC", 7)
+    walk.lose(DamagedBytes(10, 20, "crc", "wrong CRC", (5, 7)))
     walk.end_segment(limit, 20)
 
     assert [(each.position, each.first_offset, each.last_offset) for each in walk.lost] == [(10, 5, last)]
@@ -85,10 +86,23 @@ def test_offset_walk_when_bytes_lost_in_the_middle_then_up_to_the_next_batch() -
     """What was lost reaches to the next sound batch, and is no gap."""
     walk = OffsetWalk()
     walk.start_segment("x.log", 0)
-    walk.lose(0, "wrong CRC", 900)
-    walk.lose(5, "wrong CRC", None)
+    walk.lose(DamagedBytes(0, 5, "crc", "wrong CRC", (0, 900)))
+    walk.lose(DamagedBytes(5, 10, "crc", "wrong CRC", None))
     walk.follow(np.array([10]), np.array([4]), np.array([6]), np.array([3], np.int32))
     walk.end_segment(7, 20)
 
-    assert [(each.position, each.first_offset, each.last_offset) for each in walk.lost] == [(0, 0, 3)]
+    assert [(each.position, each.end, each.first_offset, each.last_offset) for each in walk.lost] == [(0, 10, 0, 3)]
     assert (walk.inside_gaps, walk.faults, walk.next_offset) == ([], [], 7)
+
+
+def test_offset_walk_when_offsets_are_known_to_be_lost_then_neither_gap_nor_excuse() -> None:
+    """Written-down losses are told apart, and another gap in the same log is still one."""
+    walk = OffsetWalk(known=[(3, 4), (6, 7)])
+    walk.start_segment("x.log", 0)
+    rows = np.array([(0, 0, 2, 3), (10, 5, 5, 1), (20, 6, 7, 0), (30, 9, 9, 1)], np.int64)
+    walk.follow(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3].astype(np.int32))
+    walk.end_segment(None, 40)
+
+    assert [(each.first_offset, each.last_offset) for each in walk.known_gaps] == [(3, 4)]
+    assert [(each.first_offset, each.last_offset) for each in walk.inside_gaps] == [(8, 8)]
+    assert (walk.sparse_batches, walk.inside_gap_count) == (0, 1)

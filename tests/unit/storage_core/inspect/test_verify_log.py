@@ -402,7 +402,8 @@ def test_verify_logs_when_one_of_two_is_empty_then_sound(tmp_path: Path, log: Wr
 def test_log_report_when_as_dict_then_everything_for_json(log: WrittenLog) -> None:
     """The JSON view has the counts and every finding."""
     report: LogReport = verify_directory(log.directory, log.expected)
-    report.add("index", "x", "y", 3)
+    report.add("index", "offset-index", "x", "y", 3)
 
     assert report.as_dict()["batches"] == 15
     assert report.as_dict()["findings"][0]["position"] == 3
+    assert report.as_dict()["findings"][0]["remedy"] == "repair --execute rebuilds it"

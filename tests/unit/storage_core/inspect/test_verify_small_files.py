@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from storage_core.checkpoint.leader_epochs import render_leader_epochs
+from storage_core.checkpoint.producer_snapshot import ProducerState, render_producer_snapshot
 from storage_core.inspect.verify_log import verify_directory
 from storage_core.log.log_files import INDEX, TIMEINDEX, segment_file_name
 from tests.written_log import Batch, WrittenLog, write_log
@@ -68,3 +69,70 @@ def test_verify_directory_when_every_timestamp_is_below_minus_one_then_deep_is_s
     log = write_log(tmp_path / "t-0", [[Batch([-5, -7]), Batch([-(2**63)])]])
 
     assert verify_directory(log.directory, log.expected, deep=True).findings == []
+
+
+def _producer(last_offset: int) -> ProducerState:
+    return ProducerState(
+        producer_id=7,
+        producer_epoch=0,
+        last_sequence=0,
+        last_offset=last_offset,
+        offset_delta=0,
+        timestamp=1000,
+        coordinator_epoch=-1,
+        current_txn_first_offset=-1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("offset", "content", "what"),
+    [
+        (103, render_producer_snapshot([_producer(102)])[:-1] + b"\x01", "crc="),
+        (103, render_producer_snapshot()[:5], "fewer than its header"),
+        (103, render_producer_snapshot([_producer(103)]), "speaks of offset 103, but was taken at 103"),
+        (110, render_producer_snapshot(), "behind the log's end 109"),
+    ],
+)
+def test_verify_directory_when_snapshot_wrong_then_found(
+    log: WrittenLog, offset: int, content: bytes, what: str
+) -> None:
+    """A producer snapshot has a CRC, and speaks of offsets before its own, which lies inside the log."""
+    name = f"{offset:020d}.snapshot"
+    (log.directory / name).write_bytes(content)
+
+    (found,) = verify_directory(log.directory, log.expected).findings
+
+    assert (found.kind, found.rule, found.file) == ("checkpoint", "snapshot", name)
+    assert what in found.what
+
+
+def test_verify_directory_when_snapshots_are_sound_then_no_finding(log: WrittenLog) -> None:
+    """Snapshots at segment borders and at the log's end are what a broker leaves."""
+    (log.directory / f"{103:020d}.snapshot").write_bytes(render_producer_snapshot([_producer(102)]))
+    (log.directory / f"{109:020d}.snapshot").write_bytes(render_producer_snapshot())
+
+    assert verify_directory(log.directory, log.expected).findings == []
+
+
+@pytest.mark.parametrize("name", ["00000000000000000103.log.d", "notes"])
+def test_verify_directory_when_a_folder_lies_in_the_log_then_foreign(log: WrittenLog, name: str) -> None:
+    """A log directory holds files alone."""
+    (log.directory / name).mkdir()
+
+    assert [(f.kind, f.file) for f in verify_directory(log.directory, log.expected).findings] == [("foreign", name)]
+
+
+def test_verify_directory_when_a_folder_is_named_like_a_segment_then_foreign(log: WrittenLog) -> None:
+    """A folder is no segment, whatever its name."""
+    (log.directory / "00000000000000000050.log").mkdir()
+
+    (found,) = verify_directory(log.directory, log.expected).findings
+
+    assert (found.kind, found.rule, found.file) == ("foreign", "name", "00000000000000000050.log")
+
+
+def test_verify_directory_when_a_segments_name_is_short_then_foreign(log: WrittenLog) -> None:
+    """Names have 20 digits: a broker would take the file for a segment all the same."""
+    (log.directory / "109.log").write_bytes(b"")
+
+    assert [(f.kind, f.rule) for f in verify_directory(log.directory, log.expected).findings] == [("foreign", "name")]

@@ -1,0 +1,329 @@
+"""The verb `repair`: plans by default, changes with `--execute` only.
+
+A round checks every log, plans, and carries the plan out; the next round sees what is left, until nothing is. So a
+repair that died half way is completed by the next one. A store is repaired under its writer lock, a broker's folder
+under the broker's own.
+
+In a store the order is: lost offsets written down, files replaced, ledger corrected, uncommitted bytes cut back. The
+committed end of a log never goes back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.lost_view import cut_folder, lost_store
+from pipeline.store_view import LogView, StoreView, open_logs
+from pipeline.verify_command import VerifyResult, verify
+from sink.derived_files import DerivedFiles
+from sink.ledger import Ledger
+from sink.lost_ranges import LostRange
+from sink.store import Store
+from sink.writer_lock import WriterLock
+from storage_core.clock import Clock
+from storage_core.errors import StoreLockedError
+from storage_core.fault_points import reach
+from storage_core.inspect.findings import Finding, LogReport
+from storage_core.inspect.repair_log import RepairPlace, drop_leftovers, repair_log
+from storage_core.inspect.repair_plan import LogRepair, RepairStep, plan_repair
+from storage_core.inspect.verify_root import META_FILE
+from storage_core.log.append_state import CommittedEnd
+from storage_core.log.cut_back import cut_back, has_leftovers, needs_cut_back
+from storage_core.log.log_files import LOG, segment_file_name
+from storage_core.storage.local import storage_errors
+
+__all__ = ["RepairOptions", "RepairResult", "execute_repair", "plan_repairs", "verdict"]
+
+_ROUNDS = 5
+"""A round may uncover the next one's work: behind finished replacements, or where a log ends earlier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairOptions:
+    """What a repair is told.
+
+    Attributes:
+        keep_in: folder for what is cut off a plain folder's logs; None for the default.
+        index_interval_bytes: Kafka's `index.interval.bytes`, for indexes that are built anew.
+        jobs: threads that check; as many as there are cores if None.
+    """
+
+    keep_in: Path | None = None
+    index_interval_bytes: int = 4096
+    jobs: int | None = None
+
+
+@dataclass(slots=True)
+class RepairResult:
+    """What a repair plans, or did.
+
+    Attributes:
+        steps: changes, in order.
+        left: findings that no repair does anything about.
+        is_sound: whether the place is, as it is now.
+        kept_in: folder of what was cut off.
+    """
+
+    kept_in: Path
+    steps: list[RepairStep] = field(default_factory=list)
+    left: list[Finding] = field(default_factory=list)
+    is_sound: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary, for JSON."""
+        left = [each.as_dict() for each in self.left]
+        return {"sound": self.is_sound, "steps": len(self.steps), "kept_in": str(self.kept_in), "left": left}
+
+
+@dataclass(slots=True)
+class _Round:
+    """One check and what follows from it."""
+
+    view: StoreView
+    result: VerifyResult
+    repairs: list[LogRepair]
+    root_steps: list[RepairStep]
+
+    @property
+    def steps(self) -> list[RepairStep]:
+        return [*(step for each in self.repairs for step in each.steps()), *self.root_steps]
+
+    @property
+    def left(self) -> list[Finding]:
+        return [finding for each in self.repairs for finding in each.left]
+
+    def logs(self) -> Iterator[tuple[LogView, LogReport, LogRepair]]:
+        yield from zip(self.view.logs, self.result.logs, self.repairs, strict=True)
+
+
+def verdict(result: RepairResult, *, is_executed: bool) -> str:
+    """Return the last line for people."""
+    lines = [f"not repaired: {each} -> {each.remedy}" for each in result.left]
+    if is_executed:
+        state = "sound" if result.is_sound else "NOT sound"
+        kept = f", what was cut off is in {result.kept_in}" if result.steps and result.kept_in.exists() else ""
+        lines.append(f"{state}: {len(result.steps)} steps done{kept}")
+    elif result.steps:
+        lines.append(f"{len(result.steps)} steps planned; --execute does them")
+    else:
+        lines.append("nothing to repair" if result.is_sound else "NOT sound, and nothing that can be repaired")
+    return "\n".join(lines)
+
+
+def plan_repairs(root: Path, options: RepairOptions) -> RepairResult:
+    """Return what `execute_repair` would do first; nothing is changed."""
+    view = open_logs(root)
+    planned = _check(view, options)
+    result = RepairResult(cut_folder(view, options.keep_in), planned.steps, planned.left)
+    result.is_sound = planned.result.is_sound
+    return result
+
+
+def execute_repair(
+    root: Path, options: RepairOptions, clock: Clock, report: Callable[[RepairStep], None]
+) -> RepairResult:
+    """Repair a place until a check finds nothing that can be repaired.
+
+    Args:
+        root: a store, a folder of log directories, or one log.
+        options: of the repair.
+        clock: says when offsets were found to be lost.
+        report: gets each step once it is done.
+
+    Raises:
+        StoreLockedError: a writer or a broker holds the place.
+        StorageError: the disk refused; what was done is done.
+    """
+    if (root / "store.properties").exists():
+        return _execute_in_store(root, options, clock, report)
+    with _broker_locked_out(open_logs(root)):
+        result = RepairResult(cut_folder(open_logs(root), options.keep_in))
+        for _ in range(_ROUNDS):
+            now = _check(open_logs(root), options)
+            result.left, result.is_sound = now.left, now.result.is_sound
+            if not now.steps:
+                break
+            _write_down_lost(now, options, clock)
+            for each, log_report, repair in now.logs():
+                _repair_one(repair, log_report, _place(now.view, each, options, lambda: None))
+            _note(now.steps, result, report)
+        return result
+
+
+def _execute_in_store(
+    root: Path, options: RepairOptions, clock: Clock, report: Callable[[RepairStep], None]
+) -> RepairResult:
+    lock = WriterLock.acquire(root / "writer.lock")
+    try:
+        store = Store.find(root)
+        ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=lock.follows_crash)
+        result = RepairResult(cut_folder(open_logs(root)))
+        for _ in range(_ROUNDS):
+            now = _check(open_logs(root), options)
+            result.left, result.is_sound = now.left, now.result.is_sound
+            if not now.steps:
+                break
+            _write_down_lost(now, options, clock)
+            for each, log_report, repair in now.logs():
+                _repair_one(repair, log_report, _place(now.view, each, options, lock.check))
+            _correct_ledger(ledger, now, clock)
+            _repair_roots(store, ledger, now, lock, clock)
+            _note(now.steps, result, report)
+        for step in _cut_back(store, ledger, lock):
+            result.steps.append(step)
+            report(step)
+        if not any(each.kind == "missing" for each in result.left):
+            lock.sign_off()
+        return result
+    finally:
+        lock.release()
+
+
+def _check(view: StoreView, options: RepairOptions) -> _Round:
+    result = verify(view, lambda _finding: None, jobs=options.jobs, keep_in=options.keep_in)
+    repairs = [
+        plan_repair(log_report, each.expected, _sizes(each.directory))
+        for each, log_report in zip(view.logs, result.logs, strict=True)
+    ]
+    return _Round(view, result, repairs, _root_steps(view, result))
+
+
+def _root_steps(view: StoreView, result: VerifyResult) -> list[RepairStep]:
+    """In a store the files of a root are written from the ledger; elsewhere they are a broker's."""
+    if view.ledger_version is None:
+        return []
+    rules = ("offset-checkpoint", "meta-properties")
+    findings = [each for each in result.findings if each.rule in rules]
+    return [RepairStep(*place, "write it anew") for place in sorted({(each.log, each.file) for each in findings})]
+
+
+def _sizes(directory: Path) -> dict[str, int]:
+    if not directory.is_dir():
+        return {}
+    with storage_errors(directory):
+        return {entry.name: entry.stat().st_size for entry in os.scandir(directory) if entry.is_file()}
+
+
+def _place(view: StoreView, each: LogView, options: RepairOptions, check_owner: Callable[[], None]) -> RepairPlace:
+    expected = each.expected
+    return RepairPlace(
+        directory=each.directory,
+        keep_in=cut_folder(view, options.keep_in),
+        index_interval_bytes=options.index_interval_bytes,
+        leader_epoch=expected.leader_epoch if expected else 0,
+        committed=(expected.active_base_offset, expected.active_size_bytes) if expected else None,
+        check_owner=check_owner,
+    )
+
+
+def _repair_one(repair: LogRepair, report: LogReport, place: RepairPlace) -> None:
+    """Carry out one log's plan; what stands behind an unfinished replacement is for the next round."""
+    if repair.has_swaps or repair.leftovers:
+        drop_leftovers(repair, place)
+    if not repair.has_swaps:
+        repair_log(repair, report, place)
+
+
+def _write_down_lost(now: _Round, options: RepairOptions, clock: Clock) -> None:
+    found_ms = clock.now_ms()
+    ranges = [
+        LostRange(
+            topic=each.log.topic,
+            partition=each.log.partition,
+            first_offset=lost.first,
+            last_offset=lost.last,
+            file=lost.file,
+            reason=lost.reason,
+            found_ms=found_ms,
+        )
+        for each, _, repair in now.logs()
+        for lost in ([] if repair.has_swaps else repair.lost)
+    ]
+    if ranges:
+        lost_store(now.view, options.keep_in).add(ranges)
+        reach("repair.recorded")
+
+
+def _correct_ledger(ledger: Ledger, now: _Round, clock: Clock) -> None:
+    """Commit the sizes and starts that the repaired files have."""
+    changes: dict[int, tuple[int, int]] = {}
+    for each, _, repair in now.logs():
+        row = ledger.rows[each.log]
+        state = ledger.state(row)
+        size, start = state.active_size_bytes, state.log_start_offset
+        if repair.checks_size:
+            path = each.directory / segment_file_name(state.active_base_offset, LOG)
+            with storage_errors(path):
+                size = min(size, path.stat().st_size)
+        if repair.log_start_offset is not None:
+            start = repair.log_start_offset
+        if (size, start) != (state.active_size_bytes, state.log_start_offset):
+            changes[row] = (size, start)
+    if not changes:
+        return
+    sizes, starts = zip(*changes.values(), strict=True)
+    values = {
+        "active_size_bytes": np.array(sizes, np.int64),
+        "log_start_offset": np.array(starts, np.int64),
+        "updated_ms": np.full(len(changes), clock.now_ms(), np.int64),
+    }
+    ledger.correct(np.array(list(changes), np.int64), values)
+    reach("repair.committed")
+
+
+def _repair_roots(store: Store, ledger: Ledger, now: _Round, lock: WriterLock, clock: Clock) -> None:
+    if not now.root_steps:
+        return
+    log_dirs = tuple(sorted({state.log_dir for state in ledger.states().values()}))
+    lock.check()
+    for name in log_dirs:
+        root = store.log_dir(name)
+        if any((step.log, step.file) == (root.name, META_FILE) for step in now.root_steps):
+            with storage_errors(root):
+                (root / META_FILE).unlink(missing_ok=True)
+    store.prepare_log_dirs(log_dirs)
+    DerivedFiles(store, ledger).write(clock.now_ms())
+
+
+def _cut_back(store: Store, ledger: Ledger, lock: WriterLock) -> Iterator[RepairStep]:
+    """Undo what was written but not committed, as a sink does when it starts: this one signs off behind it."""
+    for log, state in ledger.states().items():
+        directory = store.log_path(state)
+        end = CommittedEnd(state.active_base_offset, state.active_size_bytes, state.log_end_offset)
+        if needs_cut_back(directory, end) or has_leftovers(directory, end):
+            cut_back(directory, end, lock.check)
+            yield RepairStep(str(log), directory.name, "cut back to the committed end")
+    store.sweep_staging()
+
+
+def _note(steps: Sequence[RepairStep], result: RepairResult, report: Callable[[RepairStep], None]) -> None:
+    for step in steps:
+        result.steps.append(step)
+        report(step)
+
+
+@contextlib.contextmanager
+def _broker_locked_out(view: StoreView) -> Iterator[None]:
+    """Hold the lock of the broker whose log directory this is, if it is one.
+
+    Raises:
+        StoreLockedError: the broker runs.
+    """
+    roots = sorted({each.directory.absolute().parent for each in view.logs} | {view.root.absolute()})
+    with contextlib.ExitStack() as held:
+        for path in [root / ".lock" for root in roots if (root / ".lock").is_file()]:
+            with storage_errors(path):
+                file = held.enter_context(path.open("r+b"))
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise StoreLockedError(f"a broker runs on this folder: lock={path}; stop it first") from error
+        yield

@@ -1,0 +1,188 @@
+"""The verb `verify`: every log of a place against itself and the ledger, side by side on all cores.
+
+Findings come in the order of the logs, whatever finished first. What lies behind a store's committed end is no damage:
+a running writer is adding it, or a killed one left it for the next start to cut.
+"""
+
+import contextlib
+import os
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline.lost_view import known_lost
+from pipeline.store_view import LogView, StoreView
+from sink.store import Store
+from storage_core.inspect.findings import HARMLESS_KINDS, Finding, LogReport, OffsetRange
+from storage_core.inspect.verify_log import VerifyOptions, verify_directory
+from storage_core.inspect.verify_pass import Event
+from storage_core.inspect.verify_root import ExpectedRoot, verify_root
+from storage_core.log.log_files import LOG
+from storage_core.log.segments import SegmentFiles
+from storage_core.topic_partition import TopicPartition
+
+__all__ = ["VerifyResult", "progress_bar", "verify"]
+
+_AHEAD = 2
+"""Segments that each thread may be ahead of the one whose results are taken in."""
+
+
+@dataclass(slots=True)
+class VerifyResult:
+    """What was found at a place.
+
+    Attributes:
+        logs: a report per log, in their order.
+        findings: of all logs and roots, but for empty logs.
+    """
+
+    logs: list[LogReport] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong, and something was there to check."""
+        is_clean = all(each.kind in HARMLESS_KINDS for each in self.findings)
+        return is_clean and any(each.batches for each in self.logs)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the counts, for JSON and for the last line."""
+        return {
+            "sound": self.is_sound,
+            "logs": len(self.logs),
+            "segments": sum(each.segments for each in self.logs),
+            "batches": sum(each.batches for each in self.logs),
+            "bytes": sum(each.bytes_checked for each in self.logs),
+            "findings": len(self.findings),
+        }
+
+
+def verify(
+    view: StoreView,
+    report: Callable[[Finding], None],
+    *,
+    deep: bool = False,
+    jobs: int | None = None,
+    keep_in: Path | None = None,
+    progress: Callable[[int], None] = lambda _bytes: None,
+) -> VerifyResult:
+    """Check every log of a place, and the roots they lie in; report findings as they are met.
+
+    An empty log is no finding, unless all are.
+
+    Args:
+        view: what to check.
+        report: gets each finding.
+        deep: whether every record is decoded, not only its batch's CRC computed.
+        jobs: threads; as many as there are cores if None.
+        keep_in: folder where a repair of a plain place keeps what it cut off, if it is not the default one.
+        progress: is told how many bytes were done.
+    """
+    result = VerifyResult()
+    lost = known_lost(view, keep_in)
+
+    def add(findings: Sequence[Finding]) -> None:
+        for finding in findings:
+            result.findings.append(finding)
+            report(finding)
+
+    for each in _verify_logs(view.logs, lost, deep=deep, jobs=jobs, progress=progress):
+        result.logs.append(each)
+        add([finding for finding in each.findings if finding.kind != "nothing"])
+    for root in _verify_roots(view, result.logs):
+        add(root.findings)
+    for path in view.unknown:
+        what = "is not in the ledger"
+        add([Finding(log=path.parent.name, file=path.name, kind="uncommitted", rule="directory", what=what)])
+    if not any(each.batches for each in result.logs):
+        what = "no batch was found, so there is nothing to check"
+        name = view.root.absolute().name
+        add([Finding(log=name, file=name, kind="nothing", rule="nothing", what=what)])
+    return result
+
+
+@contextlib.contextmanager
+def progress_bar(view: StoreView) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal's standard error how many bytes are done; yields what is to be told."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _bytes: None
+        return
+    columns = (BarColumn(None), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=sum(_log_bytes(each.directory) for each in view.logs))
+        yield lambda count: bar.update(task, advance=count)
+
+
+def _verify_logs(
+    logs: Sequence[LogView],
+    lost: Mapping[tuple[str, int], Sequence[OffsetRange]],
+    *,
+    deep: bool,
+    jobs: int | None,
+    progress: Callable[[int], None],
+) -> Iterator[LogReport]:
+    """Yield the report of each log, in order."""
+    count = jobs or len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(count) as segment_threads, ThreadPoolExecutor(count) as log_threads:
+        side_by_side = _SideBySide(segment_threads, count * _AHEAD)
+
+        def check(each: LogView) -> LogReport:
+            options = VerifyOptions(
+                deep=deep,
+                known_lost=lost.get((each.log.topic, each.log.partition), ()),
+                run=side_by_side.run,
+                progress=progress,
+            )
+            return verify_directory(each.directory, each.expected, options)
+
+        yield from log_threads.map(check, logs)
+
+
+class _SideBySide:
+    """Passes over segments on some threads, a few of them ahead of the one whose results are wanted."""
+
+    def __init__(self, threads: ThreadPoolExecutor, ahead: int) -> None:
+        self._threads, self._ahead = threads, ahead
+
+    def run(
+        self, segments: Sequence[SegmentFiles], pass_over_one: Callable[[SegmentFiles], Iterator[Event]]
+    ) -> Iterator[Iterator[Event]]:
+        waiting = iter(segments)
+        running: deque[Future[Iterator[Event]]] = deque()
+        try:
+            for segment in waiting:
+                running.append(self._threads.submit(pass_over_one, segment))
+                if len(running) > self._ahead:
+                    yield running.popleft().result()
+            while running:
+                yield running.popleft().result()
+        finally:
+            for each in running:
+                each.cancel()
+
+
+def _verify_roots(view: StoreView, reports: Sequence[LogReport]) -> Iterator[LogReport]:
+    """Check the folders that the logs lie in, unless a single log was asked for."""
+    ends: dict[Path, dict[TopicPartition, int]] = defaultdict(dict)
+    for each, log in zip(view.logs, reports, strict=True):
+        end = each.expected.log_end_offset if each.expected else log.log_end_offset
+        if end is not None and each.directory != view.root:
+            ends[each.directory.parent][each.log] = end
+    cluster_id = None if view.ledger_version is None else Store.find(view.root).store_id
+    for root, known in sorted(ends.items()):
+        if root.is_dir():  # of a lost disk each log says so
+            yield verify_root(root, ExpectedRoot(ends=known, cluster_id=cluster_id))
+
+
+def _log_bytes(directory: Path) -> int:
+    try:
+        return sum(path.stat().st_size for path in directory.glob(f"*{LOG}"))
+    except OSError:
+        return 0

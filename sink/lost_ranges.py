@@ -1,0 +1,165 @@
+"""Offsets that a repair could not save, written down for ever.
+
+In a store they are a Delta table, `control/lost_ranges`; beside a plain folder a file of JSON lines. Either is durable
+before the bytes go: a crash in between leaves offsets that are written down and still there, never the other way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from sink.torn_ledger import TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_entry
+from storage_core.errors import LedgerDamagedError
+from storage_core.storage.local import make_directory, storage_errors, sync_directory, sync_files, write_all
+
+__all__ = ["LOST_RANGES_SCHEMA", "LostRange", "LostRangeFile", "LostRangeTable"]
+
+LOST_RANGES_SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("first_offset", pa.int64(), nullable=False),
+        pa.field("last_offset", pa.int64()),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("found_ms", pa.int64(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRange:
+    """Offsets of one log that are gone.
+
+    Attributes:
+        last_offset: None where nobody knows how far the loss went: behind the end of a plain folder's log.
+        file: where they were.
+        reason: what a check said of them.
+        found_ms: when they were written down.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int | None
+    file: str
+    reason: str
+    found_ms: int
+
+    @property
+    def place(self) -> tuple[str, int, int, int | None]:
+        """What makes it the same loss when it is found again."""
+        return self.topic, self.partition, self.first_offset, self.last_offset
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields, for JSON."""
+        return asdict(self)
+
+
+class LostRangeTable:
+    """The table of a store; only the owner of the writer lock adds to it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> list[LostRange]:
+        """Return what is written down, oldest first.
+
+        Raises:
+            LedgerDamagedError: the table can't be read.
+        """
+        if not (self._path / "_delta_log").is_dir():
+            return []
+        try:
+            files = [self._path / uri.rpartition("/")[2] for uri in self._open().file_uris()]
+            parts = [pq.ParquetFile(file).read(LOST_RANGES_SCHEMA.names, use_threads=False) for file in files]
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise LedgerDamagedError(f"the table of lost offsets can't be read: path={self._path} ({error})") from error
+        rows = [LostRange(**row) for part in parts for row in part.to_pylist()]
+        return sorted(rows, key=lambda each: (each.found_ms, *each.place[:3]))
+
+    def add(self, ranges: Sequence[LostRange]) -> None:
+        """Write down what is not yet, durably, in one commit."""
+        self._drop_torn()
+        known = {each.place for each in self.read()}
+        new = [each.as_dict() for each in ranges if each.place not in known]
+        if not new:
+            return
+        with storage_errors(self._path):
+            make_directory(self._path)
+            write_deltalake(
+                self._path.absolute().as_uri(),
+                pa.Table.from_pylist(new, schema=LOST_RANGES_SCHEMA),
+                mode="append",
+                commit_properties=CommitProperties(custom_metadata={TRANSACTION_COUNT: "0"}),
+            )
+            self._make_durable()
+
+    def _open(self) -> DeltaTable:
+        return DeltaTable(self._path.absolute().as_uri())
+
+    def _drop_torn(self) -> None:
+        """Drop what a power cut tore: nobody was told that it is written down."""
+        log = self._path / "_delta_log"
+        if not log.is_dir():
+            return
+        drop_torn_checkpoint(self._path)
+        try:
+            drop_torn_entry(self._path)
+        except LedgerDamagedError:
+            if len(os.listdir(log)) > 1:
+                raise
+            shutil.rmtree(self._path)  # the entry that made the table
+
+    def _make_durable(self) -> None:
+        table = self._open()
+        log = self._path / "_delta_log"
+        sync_files([self._path / uri.rpartition("/")[2] for uri in table.file_uris()])
+        sync_files([log / f"{table.version():020}.json"])
+        sync_directory(log)
+        sync_directory(self._path)
+
+
+class LostRangeFile:
+    """The file beside a plain folder, one JSON object a line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> list[LostRange]:
+        """Return what is written down, oldest first; a torn last line was never confirmed, and is passed over."""
+        with storage_errors(self._path):
+            lines = self._path.read_bytes().split(b"\n")[:-1] if self._path.exists() else []
+        try:
+            return [LostRange(**json.loads(line)) for line in lines]
+        except (ValueError, TypeError) as error:
+            raise LedgerDamagedError(f"the list of lost offsets can't be read: path={self._path} ({error})") from error
+
+    def add(self, ranges: Sequence[LostRange]) -> None:
+        """Write down what is not yet, durably."""
+        known = {each.place for each in self.read()}
+        new = b"".join(json.dumps(each.as_dict()).encode() + b"\n" for each in ranges if each.place not in known)
+        if not new:
+            return
+        with storage_errors(self._path):
+            make_directory(self._path.parent)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                end = os.pread(descriptor, os.fstat(descriptor).st_size, 0).rfind(b"\n") + 1
+                write_all(descriptor, new, end)
+                os.ftruncate(descriptor, end + len(new))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            sync_directory(self._path.parent)
