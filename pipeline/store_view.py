@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sink.ledger import Ledger, LogState
+from sink.ledger_versions import AsOf, open_ledger_at
 from sink.store import Store
-from storage_core.errors import UnknownTopicError
+from storage_core.errors import InvalidConfigError, UnknownTopicError
 from storage_core.inspect.findings import ExpectedLog
 from storage_core.log.log_files import LOG
 from storage_core.log.log_reader import LogReader
@@ -57,15 +58,22 @@ class StoreView:
     unknown: tuple[Path, ...] = ()
 
 
-def open_logs(root: Path) -> StoreView:
+def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
     """Find the logs of a store, of a folder of log directories, or the one log that a folder is itself.
+
+    Args:
+        root: the store or folder.
+        as_of: an earlier version of a store's ledger; None for the newest.
 
     Raises:
         LedgerDamagedError: the store's ledger can't be read.
         UnsupportedFormatError: a newer release wrote the store.
+        InvalidConfigError: the ledger has no such version, or the folder no ledger.
     """
     if (root / "store.properties").exists():
-        return _open_store(root)
+        return _open_store(root, as_of)
+    if as_of is not None:
+        raise InvalidConfigError(f"only a store has a past, and this folder is none: path={root} {as_of}")
     own = parse_directory_name(root.absolute().name)
     if own and any(root.glob(f"*{LOG}")):
         return StoreView(root=root, logs=(LogView(log=own, directory=root),))
@@ -87,9 +95,9 @@ def select_logs(logs: Sequence[LogView], name: str) -> list[LogView]:
     return found
 
 
-def _open_store(root: Path) -> StoreView:
+def _open_store(root: Path, as_of: AsOf | None) -> StoreView:
     store = Store.find(root)
-    ledger = Ledger.open(store.ledger_path)
+    ledger = Ledger.open(store.ledger_path) if as_of is None else open_ledger_at(store.ledger_path, as_of)
     states = ledger.states()
     logs = [
         LogView(log=log, directory=store.log_path(state), expected=_expected(state)) for log, state in states.items()

@@ -1,0 +1,58 @@
+"""The ledger as it was."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from sink.ledger import Ledger
+from sink.ledger_versions import AsOf, open_ledger_at
+from sink.store import Store
+from storage_core.errors import InvalidConfigError
+from storage_core.topic_partition import TopicPartition
+from tests.sink_store import in_process, numbers, open_events
+
+
+@pytest.fixture
+def ledger_path(tmp_path: Path) -> Path:
+    """A ledger after three micro-batches of 10 records."""
+    with closing(open_events(tmp_path / "store")) as writer:
+        for batch in range(3):
+            writer.append("q", batch, in_process(numbers(batch * 10, batch * 10 + 10)))
+    return Store.find(tmp_path / "store").ledger_path
+
+
+def _count(ledger: Ledger) -> int:
+    return sum(ledger.state(row).log_end_offset for row in (ledger.rows[TopicPartition("events", n)] for n in (0, 1)))
+
+
+def test_open_ledger_at_when_a_version_is_kept_then_it_is_the_state_of_then(ledger_path: Path) -> None:
+    """Each version holds the offsets that were committed with it."""
+    newest = Ledger.open(ledger_path).version
+
+    counts = [_count(open_ledger_at(ledger_path, AsOf(version=newest - back))) for back in (0, 1, 2)]
+
+    assert counts == [30, 20, 10]
+
+
+def test_open_ledger_at_when_a_time_is_given_then_it_is_the_newest_version_not_later(ledger_path: Path) -> None:
+    """A time in the future means the newest version; one before the first has none."""
+    newest = Ledger.open(ledger_path).version
+
+    assert open_ledger_at(ledger_path, AsOf(timestamp_ms=10**15)).version == newest
+    with pytest.raises(InvalidConfigError, match="does not reach back so far: timestamp_ms=1000 oldest_timestamp_ms="):
+        open_ledger_at(ledger_path, AsOf(timestamp_ms=1000))
+
+
+def test_open_ledger_at_when_a_version_is_gone_then_the_error_says_what_there_is(ledger_path: Path) -> None:
+    """A version in the future, and one whose data file was removed, are wrong settings."""
+    newest = Ledger.open(ledger_path).version
+    kept = {uri.rpartition("/")[2] for uri in DeltaTable(ledger_path.as_uri()).file_uris()}
+    for path in ledger_path.glob("*.parquet"):
+        if path.name not in kept:
+            path.unlink()
+
+    for version in (newest + 1, newest - 1):
+        with pytest.raises(InvalidConfigError, match=f"does not hold version={version} any more, or never did"):
+            open_ledger_at(ledger_path, AsOf(version=version))
