@@ -1,0 +1,1 @@
+"""The Spark reader: `format("kafka-log")`, for frames and for streams."""

@@ -1,0 +1,94 @@
+"""`format("kafka-log")`: Kafka's log directories as a Spark data source, with the columns and options of its connector.
+
+Spark pickles these objects, and makes new ones, in several processes: they hold nothing but the options.
+
+Filters are not taken over from Spark: its Python data sources may then mix up the filters of two queries on one frame.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pipeline.reader.columns import kafka_columns
+from pipeline.reader.log_bounds import find_bounds, resolve_ends, resolve_starts
+from pipeline.reader.options import ReaderOptions, parse_options
+from pipeline.reader.plan import ReadTask, plan_tasks
+from pipeline.reader.read_task import read_task
+from pipeline.reader.selection import choose_logs
+from pipeline.store_view import open_logs
+from storage_core.errors import InvalidConfigError
+
+__all__ = ["KafkaLogSource", "register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("kafka-log")` known to a session.
+
+    The executors' Python must be able to import this package.
+    """
+    spark.dataSource.register(KafkaLogSource)
+
+
+class KafkaLogSource(DataSource):
+    """The data source, as Spark calls it."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Name of the format."""
+        return "kafka-log"
+
+    def schema(self) -> StructType:
+        """Return the columns that the options ask for.
+
+        Raises:
+            InvalidConfigError: options are wrong; every problem is named.
+        """
+        return kafka_columns(include_headers=parse_options(self.options).include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader of a frame."""
+        options = parse_options(self.options, "batch")
+        _check_columns(schema, options)
+        return _FrameReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return a reader of a stream."""
+        from pipeline.reader.stream_reader import KafkaLogStreamReader
+
+        options = parse_options(self.options, "stream")
+        _check_columns(schema, options)
+        return KafkaLogStreamReader(options)
+
+
+class _FrameReader(DataSourceReader):
+    """Reads what is there when the query is planned."""
+
+    def __init__(self, options: ReaderOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the tasks; one without anything to do where there is nothing to read, for Spark makes up its own."""
+        options = self._options
+        view = open_logs(options.path, options.as_of)
+        bounds = find_bounds(choose_logs(view, options), options)
+        starts, ends = resolve_starts(bounds, options), resolve_ends(bounds, options)
+        wanted = {log: (starts[log], ends[log]) for log in bounds}
+        nothing = ReadTask((), options.include_headers, options.fail_on_data_loss)
+        return [*(plan_tasks(wanted, bounds, options) or [nothing])]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
+        return read_task(partition)
+
+
+def _check_columns(schema: StructType, options: ReaderOptions) -> None:
+    """Refuse columns other than the source's own, as the connector does."""
+    own = kafka_columns(include_headers=options.include_headers)
+    if [(each.name, each.dataType) for each in schema] != [(each.name, each.dataType) for each in own]:
+        raise InvalidConfigError(
+            f"the columns of kafka-log are fixed: leave out schema(...); they are {own.simpleString()}"
+        )

@@ -1,0 +1,98 @@
+"""Reads what offset indexes say of the segments that hold a range of offsets.
+
+A large index is not read whole: the entries of the range are found by bisection in the file, so that a stream over a
+large active segment plans its micro-batches in no time.
+"""
+
+import os
+from bisect import bisect_left
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from storage_core.index.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex
+from storage_core.log.segments import SegmentFiles, floor_segment
+from storage_core.log.split_plan import SegmentMarks
+from storage_core.storage.local import storage_errors
+
+__all__ = ["read_marks"]
+
+_MOST_MARKS = 4096
+_BEHIND_ALL = 2**63 - 1
+
+
+def read_marks(
+    segments: Sequence[SegmentFiles], start_offset: int, end_offset: int, range_bytes: int
+) -> list[SegmentMarks]:
+    """Return what is known of the segments that hold offsets of [start, end).
+
+    Args:
+        segments: of one log, in order.
+        start_offset: the first offset.
+        end_offset: behind the last.
+        range_bytes: a segment of this size or less that is wanted whole needs no marks inside.
+
+    Raises:
+        StorageError: an index can't be read. A missing file is no error: the segment may have been removed meanwhile.
+    """
+    first = floor_segment(segments, start_offset) or 0
+    marks = []
+    for number, segment in enumerate(segments[first:], first):
+        if segment.base_offset >= end_offset:
+            break
+        behind = segments[number + 1].base_offset if number + 1 < len(segments) else _BEHIND_ALL
+        is_whole = start_offset <= segment.base_offset and behind <= end_offset
+        size_bytes = _size(segment.log_path)
+        if is_whole and size_bytes <= range_bytes:
+            none = np.empty(0, np.int64)
+            marks.append(SegmentMarks(segment.base_offset, size_bytes, none, none))
+            continue
+        index = _read_entries(segment, start_offset, end_offset)
+        step = slice(None, None, max(len(index) // _MOST_MARKS, 1))
+        marks.append(SegmentMarks(segment.base_offset, size_bytes, index.offsets[step], index.positions[step]))
+    return marks
+
+
+class _IndexFile(Sequence[int]):
+    """The offsets of an index file's entries, read one at a time; padding counts as behind everything."""
+
+    def __init__(self, descriptor: int, base_offset: int) -> None:
+        self._descriptor = descriptor
+        self._base_offset = base_offset
+        self._count = os.fstat(descriptor).st_size // OFFSET_ENTRY_BYTES
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, slot: int) -> int:  # type: ignore[override]
+        data = os.pread(self._descriptor, OFFSET_ENTRY_BYTES, slot * OFFSET_ENTRY_BYTES)
+        if slot and data == bytes(OFFSET_ENTRY_BYTES):
+            return _BEHIND_ALL
+        return self._base_offset + int.from_bytes(data[:4], "big")
+
+
+def _read_entries(segment: SegmentFiles, start_offset: int, end_offset: int) -> OffsetIndex:
+    """Return the entries from the last one in front of the start to the first one behind the end."""
+    path = segment.index_path
+    with storage_errors(path):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return OffsetIndex.from_bytes(b"", segment.base_offset)
+        try:
+            file = _IndexFile(descriptor, segment.base_offset)
+            low = max(bisect_left(file, start_offset) - 1, 0)
+            high = min(bisect_left(file, end_offset, lo=low) + 1, len(file))
+            data = os.pread(descriptor, (high - low) * OFFSET_ENTRY_BYTES, low * OFFSET_ENTRY_BYTES)
+        finally:
+            os.close(descriptor)
+    return OffsetIndex.from_bytes(data, segment.base_offset)
+
+
+def _size(path: Path) -> int:
+    with storage_errors(path):
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return 0

@@ -1,0 +1,214 @@
+"""Which offsets of a log can be read now, and which of them a query asks for.
+
+In a store the ledger says so, and no file is looked at. Elsewhere the log itself is asked: its last segment is scanned
+from its last index entry on, and `read_committed` ends at the last stable offset.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline.reader.offset_limits import EARLIEST, LATEST, OffsetLimit
+from pipeline.reader.options import ReaderOptions
+from pipeline.store_view import LogView
+from storage_core.errors import CorruptBatchError, InvalidConfigError, LogStorageError, OffsetOutOfRangeError
+from storage_core.log.log_reader import LogReader
+from storage_core.log.segment_reader import SegmentReader
+from storage_core.log.segments import SegmentFiles, list_readable_segments
+from storage_core.log.transactions import Isolation
+from storage_core.topic_partition import TopicPartition
+
+__all__ = ["LogBounds", "find_bounds", "report_data_loss", "resolve_ends", "resolve_starts"]
+
+logger = logging.getLogger(__name__)
+
+_ADVICE = "failOnDataLoss=false reads what is left"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBounds:
+    """The offsets of one log that can be read.
+
+    Attributes:
+        start_offset: the first.
+        end_offset: behind the last that the isolation level lets a reader see.
+        log_end_offset: behind the last of all.
+        isolation: what a task has to ask for: a store holds no transactions, so there nothing has to be left out.
+    """
+
+    view: LogView
+    start_offset: int
+    end_offset: int
+    log_end_offset: int
+    isolation: Isolation
+
+    @property
+    def log(self) -> TopicPartition:
+        """Topic and partition."""
+        return self.view.log
+
+    @property
+    def last_stable_offset(self) -> int | None:
+        """The end that `read_committed` has; None where nobody has to know."""
+        return self.end_offset if self.isolation == "read_committed" else None
+
+    def reader(self) -> LogReader:
+        """Return a reader of the log that knows its ends."""
+        return LogReader(
+            self.view.directory,
+            log_start_offset=self.start_offset,
+            log_end_offset=self.log_end_offset,
+            last_stable_offset=self.last_stable_offset,
+        )
+
+
+def find_bounds(views: Sequence[LogView], options: ReaderOptions) -> dict[TopicPartition, LogBounds]:
+    """Return what can be read of each log.
+
+    Raises:
+        LogStorageError: a log can't be read, or its end can't be found, and data loss is to fail; otherwise a log
+            whose end is damaged ends in front of the damage, and one that can't be read at all is empty.
+    """
+    return {each.log: _bounds(each, options) for each in views}
+
+
+def report_data_loss(what: str, options: ReaderOptions) -> None:
+    """Refuse, or only note, that records are gone which were to be read.
+
+    Raises:
+        OffsetOutOfRangeError: data loss is to fail.
+    """
+    if options.fail_on_data_loss:
+        raise OffsetOutOfRangeError(f"{what} ({_ADVICE})")
+    logger.warning("%s; reading what is left", what)
+
+
+def resolve_starts(bounds: Mapping[TopicPartition, LogBounds], options: ReaderOptions) -> dict[TopicPartition, int]:
+    """Return the offset where reading of each log starts.
+
+    Raises:
+        InvalidConfigError: the options name other logs than those that are read, or a time that no record reaches.
+        OffsetOutOfRangeError: an offset is outside its log, and data loss is to fail.
+    """
+    _check_names(options.starting, bounds, "starting")
+    return {log: _start(options.starting, each, options) for log, each in bounds.items()}
+
+
+def resolve_ends(bounds: Mapping[TopicPartition, LogBounds], options: ReaderOptions) -> dict[TopicPartition, int]:
+    """Return the offset behind the last to read of each log.
+
+    Raises:
+        InvalidConfigError: the options name other logs than those that are read.
+        OffsetOutOfRangeError: an offset is outside its log, and data loss is to fail.
+    """
+    _check_names(options.ending, bounds, "ending")
+    return {log: _end(options.ending, each, options) for log, each in bounds.items()}
+
+
+def _check_names(limit: OffsetLimit, bounds: Mapping[TopicPartition, LogBounds], which: str) -> None:
+    if limit.common is not None or limit.by_log.keys() == bounds.keys():
+        return
+    lists = {
+        "missing": bounds.keys() - limit.by_log.keys(),
+        "not read": limit.by_log.keys() - bounds.keys(),
+    }
+    names = [
+        f"{what}: {', '.join(f'{log.topic}:{log.partition}' for log in sorted(logs))}"
+        for what, logs in lists.items()
+        if logs
+    ]
+    raise InvalidConfigError(
+        f"{which} offsets or times by partition must name exactly the partitions that are read; {'; '.join(names)}"
+    )
+
+
+def _start(limit: OffsetLimit, bounds: LogBounds, options: ReaderOptions) -> int:
+    value = _value(limit, bounds.log)
+    if not limit.is_time:
+        return _explicit(value, bounds, options, "startingOffsets")
+    found = bounds.reader().offset_for_time(value)
+    if found is not None and found[0] < bounds.end_offset:
+        return found[0]
+    if options.no_match_starts_latest:
+        return bounds.end_offset
+    raise InvalidConfigError(
+        f"no record is as late as the starting time: log={bounds.log} timestamp={value}"
+        " (startingOffsetsByTimestampStrategy=latest starts such a log at its end)"
+    )
+
+
+def _end(limit: OffsetLimit, bounds: LogBounds, options: ReaderOptions) -> int:
+    value = _value(limit, bounds.log)
+    if not limit.is_time:
+        return _explicit(value, bounds, options, "endingOffsets")
+    found = bounds.reader().offset_for_time(value)
+    return bounds.end_offset if found is None else min(found[0], bounds.end_offset)
+
+
+def _value(limit: OffsetLimit, log: TopicPartition) -> int:
+    return limit.by_log[log] if limit.common is None else limit.common
+
+
+def _explicit(value: int, bounds: LogBounds, options: ReaderOptions, name: str) -> int:
+    if value == EARLIEST:
+        return bounds.start_offset
+    if value == LATEST:
+        return bounds.end_offset
+    if not bounds.start_offset <= value <= bounds.end_offset:
+        report_data_loss(
+            f"{name} asks for an offset outside the log: log={bounds.log} offset={value}"
+            f" start={bounds.start_offset} end={bounds.end_offset}",
+            options,
+        )
+    return min(max(value, bounds.start_offset), bounds.end_offset)
+
+
+def _bounds(view: LogView, options: ReaderOptions) -> LogBounds:
+    if view.expected is not None:
+        start, end = view.expected.log_start_offset, view.expected.log_end_offset
+        return LogBounds(
+            view=view, start_offset=start, end_offset=end, log_end_offset=end, isolation="read_uncommitted"
+        )
+    try:
+        reader = view.reader()
+        return _readable(view, reader, options)
+    except LogStorageError as error:
+        if options.fail_on_data_loss:
+            raise
+        logger.warning("the end of a log is damaged: log=%s (%s)", view.directory, error)
+        return _bounds_in_front_of_damage(view, options)
+
+
+def _bounds_in_front_of_damage(view: LogView, options: ReaderOptions) -> LogBounds:
+    try:
+        segments = list_readable_segments(view.directory)
+        start = segments[0].base_offset if segments else 0
+        end = max(_sound_end(segments[-1]) if segments else 0, start)
+        reader = LogReader(view.directory, log_start_offset=start, log_end_offset=end)
+        return _readable(view, reader, options)
+    except LogStorageError as error:
+        logger.warning("a log can't be read, it is taken for empty: log=%s (%s)", view.directory, error)
+        return LogBounds(view=view, start_offset=0, end_offset=0, log_end_offset=0, isolation="read_uncommitted")
+
+
+def _readable(view: LogView, reader: LogReader, options: ReaderOptions) -> LogBounds:
+    end = reader.log_end_offset
+    return LogBounds(
+        view=view,
+        start_offset=reader.log_start_offset,
+        end_offset=reader.last_stable_offset if options.isolation == "read_committed" else end,
+        log_end_offset=end,
+        isolation=options.isolation,
+    )
+
+
+def _sound_end(segment: SegmentFiles) -> int:
+    """Return the offset behind the last batch in front of damage."""
+    with SegmentReader(segment) as reader:
+        next_offset = segment.base_offset
+        try:
+            for chunk in reader.chunks(reader.position_before(2**63 - 1)):
+                next_offset = int(chunk.scan.last_offset[-1]) + 1
+        except CorruptBatchError:
+            pass
+        return next_offset

@@ -1,0 +1,147 @@
+"""Plans the tasks of a read: splits inside segments, so that one large log feeds every core, and small logs together.
+
+On the driver nothing is read but directories and indexes.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import InputPartition
+
+from pipeline.reader.index_marks import read_marks
+from pipeline.reader.log_bounds import LogBounds
+from pipeline.reader.options import ReaderOptions
+from storage_core.errors import LogStorageError
+from storage_core.log.segments import list_readable_segments
+from storage_core.log.split_plan import OffsetRange, SegmentMarks, divide_evenly, plan_ranges
+from storage_core.log.transactions import Isolation
+from storage_core.topic_partition import TopicPartition
+
+__all__ = ["LogSplit", "ReadTask", "plan_tasks"]
+
+logger = logging.getLogger(__name__)
+
+_ANY_BYTES = 1 << 62
+_MOST_TASK_BYTES = 32 << 20
+_LEAST_TASK_BYTES = 8 << 20
+_FEW_TASKS = 8
+_MANY_TASKS = 8192
+_OPEN_BYTES = 1 << 20
+"""Opening a log costs a task about as much time as reading so many bytes of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSplit:
+    """Offsets of one log.
+
+    Attributes:
+        directory: of the log.
+        log_start_offset, log_end_offset: of the log when the read was planned.
+        last_stable_offset: where `read_committed` ends; None where nobody has to know.
+        start_offset, end_offset: what to read, the end not included.
+    """
+
+    directory: str
+    log: TopicPartition
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int | None
+    start_offset: int
+    end_offset: int
+    isolation: Isolation
+
+
+@dataclass(frozen=True)
+class ReadTask(InputPartition):
+    """What one Spark task reads, in this order.
+
+    Attributes:
+        fail_on_data_loss: whether damaged or missing offsets fail the task, or are left out and reported.
+    """
+
+    splits: tuple[LogSplit, ...]
+    include_headers: bool
+    fail_on_data_loss: bool
+
+
+def plan_tasks(
+    wanted: Mapping[TopicPartition, tuple[int, int]],
+    bounds: Mapping[TopicPartition, LogBounds],
+    options: ReaderOptions,
+) -> list[ReadTask]:
+    """Return the tasks that together read what is wanted.
+
+    Args:
+        wanted: first offset and end of each log; logs without anything to read may be among them.
+        bounds: of these logs.
+        options: of the query.
+
+    Returns:
+        tasks in order of topic, partition and offset; none where there is nothing to read.
+
+    Raises:
+        StorageError: a directory or an index can't be read, and data loss is to fail.
+    """
+    splits, task_bytes = _plan_splits({log: each for log, each in wanted.items() if each[0] < each[1]}, bounds, options)
+    is_packed = options.min_partitions is None and options.max_records_per_partition is None
+    groups: list[list[LogSplit]] = []
+    room = 0
+    for split, size_bytes in splits:
+        cost = size_bytes + _OPEN_BYTES
+        if not is_packed or not groups or cost > room:
+            groups.append([])
+            room = task_bytes
+        groups[-1].append(split)
+        room -= cost
+    return [ReadTask(tuple(each), options.include_headers, options.fail_on_data_loss) for each in groups]
+
+
+def _plan_splits(
+    wanted: Mapping[TopicPartition, tuple[int, int]],
+    bounds: Mapping[TopicPartition, LogBounds],
+    options: ReaderOptions,
+) -> tuple[list[tuple[LogSplit, int]], int]:
+    """Return splits with their sizes, and how many bytes make a task."""
+    marks = {log: _read_marks(bounds[log], *wanted[log], options) for log in sorted(wanted)}
+    whole = [each for log, known in marks.items() for each in plan_ranges(known, *wanted[log], _ANY_BYTES)]
+    task_bytes = _task_bytes(sum(each.size_bytes for each in whole), options.min_partitions)
+    logs: list[LogBounds] = []
+    ranges: list[OffsetRange] = []
+    for log, known in marks.items():
+        planned = plan_ranges(known, *wanted[log], task_bytes)
+        logs += [bounds[log]] * len(planned)
+        ranges += planned
+    divided = divide_evenly(ranges, options.min_partitions or 0, options.max_records_per_partition)
+    splits = [(_split(log, each), each.size_bytes) for log, parts in zip(logs, divided, strict=True) for each in parts]
+    return splits, task_bytes
+
+
+def _read_marks(bounds: LogBounds, start: int, end: int, options: ReaderOptions) -> list[SegmentMarks]:
+    try:
+        return read_marks(list_readable_segments(bounds.view.directory), start, end, _LEAST_TASK_BYTES)
+    except LogStorageError as error:
+        if options.fail_on_data_loss:
+            raise
+        logger.warning("indexes can't be read: log=%s (%s)", bounds.view.directory, error)
+        return []
+
+
+def _task_bytes(total_bytes: int, min_partitions: int | None) -> int:
+    """Return how many log bytes a task should read: not too few, for a task has its price; not too few tasks either."""
+    size = min(max(total_bytes // _FEW_TASKS, _LEAST_TASK_BYTES), _MOST_TASK_BYTES)
+    size = max(size, total_bytes // _MANY_TASKS)
+    return max(min(size, total_bytes // min_partitions), 1) if min_partitions else size
+
+
+def _split(bounds: LogBounds, part: OffsetRange) -> LogSplit:
+    return LogSplit(
+        directory=str(bounds.view.directory),
+        log=bounds.log,
+        log_start_offset=bounds.start_offset,
+        log_end_offset=bounds.log_end_offset,
+        last_stable_offset=bounds.last_stable_offset,
+        start_offset=part.start_offset,
+        end_offset=part.end_offset,
+        isolation=bounds.isolation,
+    )

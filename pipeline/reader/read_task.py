@@ -1,0 +1,116 @@
+"""What a Spark task does: reads its splits piece by piece, as rows.
+
+At any time one chunk of a log (8 MiB, or one larger batch) and what it decodes to are in memory, whatever the size of
+the segments.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.reader.columns import ROWS_PER_BATCH, RowMaker
+from pipeline.reader.plan import LogSplit, ReadTask
+from pipeline.reader.skip_damage import next_indexed_offset, next_offset
+from storage_core.errors import InvalidRecordError, LogStorageError
+from storage_core.log.log_reader import LogReader
+
+__all__ = ["read_task"]
+
+logger = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 8 << 20
+_CHUNK_BYTES_AMID_DAMAGE = 512
+_SOUND_CHUNKS = 64
+"""So many of them behind damage, and reading goes on in large ones."""
+_ADVICE = "the option failOnDataLoss=false leaves out what can't be read, and says so in the task's log"
+
+
+def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task's splits, in order of their offsets, `ROWS_PER_BATCH` at most at a time.
+
+    Raises:
+        LogStorageError: something can't be read and data loss is to fail; the message names file and position.
+    """
+    loss = _Loss()
+    for split in task.splits:
+        maker = RowMaker(split.log, include_headers=task.include_headers)
+        for records in _records(split, task, loss):
+            for start in range(0, records.num_rows, ROWS_PER_BATCH):
+                piece = records.slice(start, ROWS_PER_BATCH)
+                rows = maker.rows(piece)
+                if rows.column("timestamp").null_count:
+                    _note_unfit_timestamps(piece, rows, split, task)
+                yield rows
+    loss.report()
+
+
+@dataclass(slots=True)
+class _Loss:
+    """What a task left out."""
+
+    ranges: int = 0
+    offsets: int = 0
+
+    def note(self, split: LogSplit, start: int, end: int, error: LogStorageError) -> None:
+        self.ranges += 1
+        self.offsets += end - start
+        logger.warning("skipped: log=%s offsets=%d..%d (%s)", split.directory, start, end - 1, error)
+
+    def report(self) -> None:
+        if self.ranges:
+            logger.warning("a task left out what it could not read: ranges=%d offsets=%d", self.ranges, self.offsets)
+
+
+def _records(split: LogSplit, task: ReadTask, loss: _Loss) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a split; behind damage that may be left out, start again where reading can go on.
+
+    Damage costs the chunk that it lies in, so it is met again in chunks of about one batch before anything is skipped.
+    Each skip goes further, so reading ends however much is damaged.
+    """
+    offset, chunk_bytes, is_behind_damage, skip = split.start_offset, _CHUNK_BYTES, False, next_offset
+    while offset < split.end_offset:
+        try:
+            for number, records in enumerate(_read(split, offset, chunk_bytes)):
+                yield records
+                offset, skip = records.column("offset")[-1].as_py() + 1, next_offset
+                if is_behind_damage and number == _SOUND_CHUNKS:
+                    break
+            else:
+                return
+            chunk_bytes, is_behind_damage = _CHUNK_BYTES, False
+        except LogStorageError as error:
+            if task.fail_on_data_loss:
+                error.add_note(_ADVICE)
+                raise
+            if chunk_bytes == _CHUNK_BYTES:
+                chunk_bytes = _CHUNK_BYTES_AMID_DAMAGE
+                continue
+            resumed = skip(Path(split.directory), offset, split.end_offset)
+            loss.note(split, offset, resumed, error)
+            offset, is_behind_damage, skip = resumed, True, next_indexed_offset
+
+
+def _read(split: LogSplit, offset: int, chunk_bytes: int) -> Iterator[pa.RecordBatch]:
+    reader = LogReader(
+        Path(split.directory),
+        log_start_offset=split.log_start_offset,
+        log_end_offset=split.log_end_offset,
+        last_stable_offset=split.last_stable_offset,
+    )
+    return reader.read(offset, end_offset=split.end_offset, isolation=split.isolation, chunk_bytes=chunk_bytes)
+
+
+def _note_unfit_timestamps(records: pa.RecordBatch, rows: pa.RecordBatch, split: LogSplit, task: ReadTask) -> None:
+    """Refuse timestamps that Spark can't hold, or say that they became null."""
+    timestamps = rows.column("timestamp")
+    first = timestamps.is_null().index(True).as_py()
+    offset, found = records.column("offset")[first], records.column("timestamp")[first]
+    what = f"a timestamp does not fit into Spark's: log={split.directory} offset={offset} timestamp_ms={found}"
+    if task.fail_on_data_loss:
+        error = InvalidRecordError(what)
+        error.add_note("the option failOnDataLoss=false gives such a record null for a timestamp")
+        raise error
+    logger.warning("%s; null instead: records=%d", what, timestamps.null_count)

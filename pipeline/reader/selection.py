@@ -1,0 +1,51 @@
+"""Which logs a query reads."""
+
+import re
+
+from pipeline.reader.options import ReaderOptions
+from pipeline.store_view import LogView, StoreView
+from storage_core.errors import UnknownTopicError
+
+__all__ = ["choose_logs"]
+
+_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
+"""Read when they are asked for by name, as by Kafka's own clients."""
+
+
+def choose_logs(view: StoreView, options: ReaderOptions) -> tuple[LogView, ...]:
+    """Return the logs that the options choose: all of them, but for Kafka's internal topics, where they name none.
+
+    Raises:
+        UnknownTopicError: a topic or partition that they name is not there, or the folder holds no logs at all.
+    """
+    if not view.logs and view.ledger_version is None:
+        raise UnknownTopicError(f"no store, and no log directory <topic>-<partition>: path={view.root}")
+    if options.assign is not None:
+        return _assigned(view, options)
+    if options.subscribe is not None:
+        return _subscribed(view, options.subscribe)
+    pattern = re.compile(options.subscribe_pattern or ".*")
+    return tuple(
+        each for each in view.logs if each.log.topic not in _INTERNAL_TOPICS and pattern.fullmatch(each.log.topic)
+    )
+
+
+def _assigned(view: StoreView, options: ReaderOptions) -> tuple[LogView, ...]:
+    wanted = set(options.assign or ())
+    found = tuple(each for each in view.logs if each.log in wanted)
+    missing = wanted - {each.log for each in found}
+    if missing:
+        names = ", ".join(f"{log.topic}:{log.partition}" for log in sorted(missing))
+        raise UnknownTopicError(f"assign names partitions that are not there: {names} path={view.root}")
+    return found
+
+
+def _subscribed(view: StoreView, topics: tuple[str, ...]) -> tuple[LogView, ...]:
+    there = {each.log.topic for each in view.logs}
+    missing = sorted(set(topics) - there)
+    if missing:
+        known = ", ".join(sorted(there)) or "none"
+        raise UnknownTopicError(
+            f"subscribe names topics that are not there: {', '.join(missing)} topics={known} path={view.root}"
+        )
+    return tuple(each for each in view.logs if each.log.topic in topics)

@@ -1,0 +1,202 @@
+"""`readStream.format("kafka-log")`: follows logs as Spark's Kafka connector follows a topic.
+
+Offsets are the connector's: `{"topic": {"0": n}}`, where n is the next offset to read. A micro-batch is a range of
+offsets, so running it again reads the same records.
+
+Spark does not keep where a query started: if it ends in its first micro-batch, it asks again. A start at the end of the
+logs would then be another one. So such a query's first micro-batch is empty: its end, which Spark keeps, is the start.
+
+Source: Spark's Structured Streaming + Kafka Integration Guide; KafkaMicroBatchStream.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pipeline.reader.log_bounds import LogBounds, find_bounds, report_data_loss, resolve_starts
+from pipeline.reader.offset_limits import LATEST
+from pipeline.reader.options import ReaderOptions
+from pipeline.reader.plan import plan_tasks
+from pipeline.reader.rate_limit import count_new_offsets, limit_offsets
+from pipeline.reader.read_task import read_task
+from pipeline.reader.store_watch import StoreWatch
+from storage_core.clock import Clock, SystemClock
+from storage_core.topic_partition import TopicPartition
+
+__all__ = ["KafkaLogStreamReader"]
+
+logger = logging.getLogger(__name__)
+
+_Offsets = dict[TopicPartition, int]
+_Json = dict[str, dict[str, int]]
+
+
+class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver, and reads them on executors.
+
+    Args:
+        options: of the query.
+        clock: tells how long a small micro-batch was put off.
+    """
+
+    def __init__(self, options: ReaderOptions, clock: Clock | None = None) -> None:
+        self._options = options
+        self._clock = clock or SystemClock()
+        self._watch = StoreWatch(options)
+        self._movable_start: _Json | None = None
+        self._was_asked = False
+        self._was_replayed = False
+        self._target: _Offsets | None = None
+        self._latest: _Offsets = {}
+        self._last_trigger_ms = 0
+
+    def initialOffset(self) -> _Json:  # noqa: N802
+        """Return where a new query starts."""
+        starting = self._options.starting
+        start = _to_json(resolve_starts(self._bounds(), self._options))
+        if starting.has(LATEST) or (starting.is_time and self._options.no_match_starts_latest):
+            self._movable_start = start
+        logger.info("a new query starts: offsets=%s", start)
+        return start
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the limit that the options ask for."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note where the logs end now: the query ends there."""
+        self._target = _ends(self._bounds())
+
+    def latestOffset(self, start: _Json, limit: ReadLimit) -> _Json:  # noqa: N802
+        """Return where the next micro-batch ends; its start where there is nothing to do yet."""
+        is_first, self._was_asked = not self._was_asked, True
+        bounds = self._bounds()
+        begin = _starts(_from_json(start), bounds)
+        self._latest = _ends(bounds) if self._target is None else _ends_at(self._target, bounds, begin)
+        if is_first and not self._was_replayed and start == self._movable_start:
+            return start
+        if isinstance(limit, ReadAllAvailable):
+            return _to_json(self._latest)
+        if self._is_too_little(begin):
+            return start
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_offsets_per_trigger
+        return _to_json(self._latest if most is None else limit_offsets(most, begin, self._latest))
+
+    def reportLatestOffset(self) -> _Json | None:  # noqa: N802
+        """Return where the logs ended when they were last looked at: less the end of a micro-batch it is the lag."""
+        return _to_json(self._latest) or None
+
+    def partitions(self, start: _Json, end: _Json) -> list[InputPartition]:
+        """Return the tasks of a micro-batch.
+
+        Raises:
+            OffsetOutOfRangeError: records that were to be read are gone, and data loss is to fail.
+        """
+        if start == end:
+            return []
+        if start == self._movable_start and not self._was_asked:
+            self._was_replayed = True
+            return []
+        bounds = self._bounds()
+        begin, until = _from_json(start), _from_json(end)
+        for log in sorted(begin.keys() - until.keys()):
+            self._report(f"a log is gone: log={log} offset={begin[log]}")
+        wanted = {log: self._range(log, begin.get(log), stop, bounds.get(log)) for log, stop in until.items()}
+        return [*plan_tasks({log: each for log, each in wanted.items() if each}, bounds, self._options)]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
+        return read_task(partition)
+
+    def _bounds(self) -> dict[TopicPartition, LogBounds]:
+        return find_bounds(self._watch.logs(), self._options)
+
+    def _report(self, what: str) -> None:
+        report_data_loss(what, self._options)
+
+    def _is_too_little(self, begin: _Offsets) -> bool:
+        """Whether to put the micro-batch off: there are few records, and the last one is not long ago.
+
+        Not once the query has an end: what is missing would never come.
+        """
+        least = self._options.min_offsets_per_trigger
+        now_ms = self._clock.now_ms()
+        if least is None or self._target is not None:
+            return False
+        is_due = now_ms - self._last_trigger_ms >= self._options.max_trigger_delay_ms
+        if not is_due and count_new_offsets(begin, self._latest) < least:
+            return True
+        self._last_trigger_ms = now_ms
+        return False
+
+    def _range(
+        self, log: TopicPartition, begin: int | None, end: int, bounds: LogBounds | None
+    ) -> tuple[int, int] | None:
+        """Return what to read of a log, after checking that it is all there.
+
+        Args:
+            log: to read.
+            begin: where the micro-batch starts; None where the log was found since.
+            end: where it ends.
+            bounds: of the log; None where it is gone.
+        """
+        if bounds is None:
+            self._report(f"a log is gone: log={log} offset={end}")
+            return None
+        if begin is not None and end < begin:
+            self._report(f"a log ends in front of what was read of it: log={log} read={begin} end={end}")
+        if end > bounds.end_offset:
+            self._report(f"the end of a log is gone: log={log} wanted_end={end} end={bounds.end_offset}")
+        start = begin or 0
+        if start < min(end, bounds.start_offset):
+            what = f"records are gone: log={log} offset={start} start={bounds.start_offset}"
+            if start == 0 and bounds.view.expected is not None:
+                # An empty log of a store takes its start from its first record, which need not have offset 0.
+                logger.warning("%s; nothing was read of this log yet, it is read from its start", what)
+            else:
+                self._report(what)
+        return max(start, bounds.start_offset), min(end, bounds.end_offset)
+
+
+def _ends(bounds: Mapping[TopicPartition, LogBounds]) -> _Offsets:
+    return {log: each.end_offset for log, each in bounds.items()}
+
+
+def _ends_at(target: _Offsets, bounds: Mapping[TopicPartition, LogBounds], begin: _Offsets) -> _Offsets:
+    """Return where the logs ended when the target was set; a query that began behind it ends where it began."""
+    return {log: min(each.end_offset, max(target[log], begin[log])) for log, each in bounds.items() if log in target}
+
+
+def _starts(begin: _Offsets, bounds: Mapping[TopicPartition, LogBounds]) -> _Offsets:
+    """Return where each log is read from; one found since starts at its first record."""
+    return {log: max(begin.get(log, 0), each.start_offset) for log, each in bounds.items()}
+
+
+def _to_json(offsets: Mapping[TopicPartition, int]) -> _Json:
+    """Return offsets as Spark keeps them, in order: it compares their text."""
+    found: _Json = {}
+    for log in sorted(offsets):
+        found.setdefault(log.topic, {})[str(log.partition)] = offsets[log]
+    return found
+
+
+def _from_json(offsets: _Json) -> _Offsets:
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in offsets.items()
+        for partition, offset in partitions.items()
+    }
