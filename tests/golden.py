@@ -1,6 +1,4 @@
-"""Logs that a real broker wrote, with what its own consumer and dump tool said about them.
-
-A few lie in `tests/data/golden`; a checkout beside the whole collection (`../shared/golden`) uses all of it.
+"""Logs that a real broker wrote, with what its own consumer and dump tool said about them: `tests/data/golden`.
 
 - `<case>/<case>-0/`: the log directory after a clean shutdown.
 - `<case>/expected.json`: what a consumer read, and the broker's answers to time lookups.
@@ -15,16 +13,14 @@ from typing import Any
 
 import pytest
 
-__all__ = ["GoldenLog", "golden_logs"]
+__all__ = ["GoldenLog", "golden_logs", "golden_root"]
 
-_ROOT = Path(__file__).resolve().parent.parent
-_OWN = _ROOT / "tests" / "data" / "golden"
-_ALL = _ROOT.parent / "shared" / "golden"
+_FOLDER = Path(__file__).resolve().parent / "data" / "golden"
 
 
 @dataclass(frozen=True)
 class GoldenLog:
-    """One case of format v2."""
+    """One case."""
 
     folder: Path
 
@@ -50,11 +46,14 @@ class GoldenLog:
         return (self.folder / "dump.txt").read_text()
 
 
-def golden_logs() -> list[Any]:
-    """Return every case as a pytest parameter; one that says so, loudly, where the whole collection is absent."""
-    folders = {path.name: path for parent in (_OWN, _ALL) if parent.is_dir() for path in sorted(parent.glob("v2-*"))}
-    cases = [pytest.param(GoldenLog(folder), id=name) for name, folder in sorted(folders.items())]
-    if not _ALL.is_dir():
-        reason = f"ONLY {len(cases)} GOLDEN LOGS COMPARED: the whole collection is not at ../shared/golden"
-        cases.append(pytest.param(None, id="whole-collection", marks=pytest.mark.skip(reason=reason)))
-    return cases
+def golden_logs(pattern: str = "v[012]-*") -> list[Any]:
+    """Return the cases whose names match, every one of formats v0, v1 and v2 if none is given, as pytest parameters."""
+    folders = sorted(_FOLDER.glob(pattern))
+    if not folders:
+        raise LookupError(f"no golden log: folder={_FOLDER} pattern={pattern}")
+    return [pytest.param(GoldenLog(folder), id=folder.name) for folder in folders]
+
+
+def golden_root() -> Path:
+    """Return the folder of the files that a broker keeps beside its logs."""
+    return _FOLDER / "root"

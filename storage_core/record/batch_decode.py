@@ -1,47 +1,46 @@
-"""Batches in, columns out: Kafka's RecordBatch v2 to Arrow, vectorised.
+"""Batches in, columns out: Kafka's record formats v0, v1 and v2 to Arrow, vectorised.
 
-Every count and length is untrusted: `decode_kernels` checks each before it is used, and nothing is sized by a number
-that the bytes present could not justify. The CRC is not looked at here; see `batch_scan.check_crcs`.
+Formats may follow each other in any order; the records come out in the order of their batches. Every count and length
+is untrusted: the kernels check each before it is used, and nothing is sized by a number that the bytes present could
+not justify. A batch's CRC is not looked at here; see `batch_scan.check_crcs`. Only the CRCs of a wrapper's inner
+entries are, because nobody else gets to see them: Kafka's consumer checks both.
 
-Source: Kafka DefaultRecordBatch, AbstractLegacyRecordBatch; KIP-98.
+Source: Kafka DefaultRecordBatch, AbstractLegacyRecordBatch; KIP-32, KIP-98.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from storage_core.errors import CorruptBatchError, UnsupportedFormatError
+from storage_core.errors import CorruptBatchError
 from storage_core.log_config import CODECS, INT32_MAX
-from storage_core.record.attributes import CODEC_MASK, CONTROL_BIT, LOG_APPEND_TIME_BIT
+from storage_core.record.attributes import CODEC_MASK, CONTROL_BIT
 from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2, ByteSource
 from storage_core.record.batch_scan import BatchScan, scan_batches
 from storage_core.record.compression import MAX_DECOMPRESSED_BYTES, decompress
-from storage_core.record.decode_kernels import (
-    FAILURES,
-    SECTION_COLUMNS,
-    SectionColumn,
-    copy_ranges,
-    locate_headers,
-    parse_records,
-)
-from storage_core.record.schema import HEADERS_TYPE, RECORD_SCHEMA
+from storage_core.record.decode_kernels import SectionColumn
+from storage_core.record.decoded_columns import DamagedSectionError, SectionTable, decode_sections, plain_sections
+from storage_core.record.legacy_decode import LEGACY_CODECS, InnerSet, open_wrapper, survey_wrapper
+from storage_core.record.legacy_header import MIN_ENTRY_BYTES
+from storage_core.record.legacy_kernels import compare_crcs, locate_entries
+from storage_core.record.schema import RECORD_SCHEMA
 
-__all__ = ["DECODE_TARGET_BYTES", "decode_batches", "iter_decoded"]
+__all__ = ["DECODE_TARGET_BYTES", "InspectedRecords", "decode_batches", "iter_decoded", "iter_inspected"]
 
-DECODE_TARGET_BYTES: Final = 32 << 20
+DECODE_TARGET_BYTES: Final = 8 << 20
 """Record bytes after which `iter_decoded` yields."""
 
 _MIN_RECORD_BYTES: Final = 7
-_TEXT_PIECE: Final = 1 << 16
+_SPAN: Final = slice(SectionColumn.START, SectionColumn.END + 1)
 
 _Bytes = npt.NDArray[np.uint8]
-_Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
@@ -65,14 +64,13 @@ def decode_batches(
 
     Raises:
         CorruptBatchError: a batch's bytes contradict themselves.
-        UnsupportedFormatError: a batch is of format v0 or v1.
         ValueError: the records are above 2 GiB; `iter_decoded` takes any number.
     """
     options = _Options(INT32_MAX, max_batch_bytes, include_control)
-    chunks = list(_chunks(data, scan, options))
-    if len(chunks) > 1:
+    decoded = [records for _, records in _decoded(data, scan, options)]
+    if len(decoded) > 1:
         raise ValueError("the records are above 2 GiB: decode them with iter_decoded")
-    return _decode(*chunks[0]) if chunks else _empty()
+    return decoded[0] if decoded else pa.RecordBatch.from_pylist([], schema=RECORD_SCHEMA)
 
 
 def iter_decoded(
@@ -97,11 +95,43 @@ def iter_decoded(
 
     Raises:
         CorruptBatchError: a batch's bytes contradict themselves.
-        UnsupportedFormatError: a batch is of format v0 or v1.
     """
     options = _Options(min(target_bytes, INT32_MAX), max_batch_bytes, include_control)
-    for source, sections in _chunks(data, scan, options):
-        yield _decode(source, sections)
+    for _, records in _decoded(data, scan, options):
+        yield records
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedRecords:
+    """Records of some batches, and what only a tool wants to know of them.
+
+    Attributes:
+        records: (n,) `RECORD_SCHEMA`.
+        scan: (b,) the batches.
+        counts: (b,) how many of the records each has.
+        crc: (n,) the stored CRC of a record of v0 or v1, 0 for those of v2, which have none.
+        is_valid: (n,) whether that CRC is right.
+    """
+
+    records: pa.RecordBatch
+    scan: BatchScan
+    counts: _Int64s
+    crc: npt.NDArray[np.uint32]
+    is_valid: npt.NDArray[np.bool_]
+
+
+def iter_inspected(
+    data: ByteSource, scan: BatchScan, *, max_batch_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[InspectedRecords]:
+    """Yield what `iter_decoded` does, with control records, and beside them whose they are and what their CRCs say.
+
+    Raises:
+        CorruptBatchError: a batch's bytes contradict themselves; a wrong CRC inside a wrapper does not count.
+    """
+    options = _Options(DECODE_TARGET_BYTES, max_batch_bytes, True, survey_wrapper)
+    for sections, records in _decoded(data, scan, options):
+        crc, is_valid = _entry_crcs(sections)
+        yield InspectedRecords(records, sections.scan, sections.counts, crc, is_valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,22 +139,30 @@ class _Options:
     target_bytes: int
     max_batch_bytes: int
     include_control: bool
+    open_wrapper: Callable[[memoryview, int, int, int], InnerSet] = open_wrapper
 
 
-@dataclass(frozen=True, slots=True)
-class _Sections:
-    """Record sections of some batches: `table` as the kernel takes it, the rest by batch."""
+def _decoded(
+    data: ByteSource, scan: BatchScan | None, options: _Options
+) -> Iterator[tuple[SectionTable, pa.RecordBatch]]:
+    for sections in _chunks(data, scan, options):
+        try:
+            records = decode_sections(sections)
+        except DamagedSectionError as error:
+            good = sections.before(error.place)
+            if len(good.scan):
+                yield good, decode_sections(good)
+            raise CorruptBatchError(str(error.args[0]), int(sections.scan.position[error.place])) from error
+        yield sections, records
 
-    table: npt.NDArray[np.int64]
-    scan: BatchScan
 
-
-def _chunks(data: ByteSource, scan: BatchScan | None, options: _Options) -> Iterator[tuple[_Bytes, _Sections]]:
-    """Yield bytes and the sections in them, up to the target each; raise at the first batch that can't be read."""
+def _chunks(data: ByteSource, scan: BatchScan | None, options: _Options) -> Iterator[SectionTable]:
+    """Yield the sections of the batches, up to the target each; raise at the first batch that can't be read."""
     source = np.frombuffer(data, np.uint8)
     scan = scan_batches(source) if scan is None else scan
     if not options.include_control:
-        scan = scan.take((scan.attributes & CONTROL_BIT) == 0) if (scan.attributes & CONTROL_BIT).any() else scan
+        is_control = ((scan.attributes & CONTROL_BIT) != 0) & (scan.magic == MAGIC_V2)
+        scan = scan.take(~is_control) if is_control.any() else scan
     readable, error = _readable(source, scan)
     good = scan.take(slice(0, readable))
     if (good.attributes & CODEC_MASK).any():
@@ -135,18 +173,22 @@ def _chunks(data: ByteSource, scan: BatchScan | None, options: _Options) -> Iter
         raise error
 
 
-def _readable(source: _Bytes, scan: BatchScan) -> tuple[int, Exception | None]:
+def _readable(source: _Bytes, scan: BatchScan) -> tuple[int, CorruptBatchError | None]:
     """Return how many batches may be read, and what is wrong with the one after them."""
     codec = scan.attributes & CODEC_MASK
-    room = scan.size - HEADER_BYTES
+    is_v2 = scan.magic == MAGIC_V2
+    room, codecs = scan.size - HEADER_BYTES, np.full(len(scan), len(CODECS))
+    if not is_v2.all():
+        is_v1 = scan.magic == 1
+        room = np.where(is_v2, room, scan.size - np.where(is_v1, MIN_ENTRY_BYTES[1], MIN_ENTRY_BYTES[0]))
+        codecs = np.where(is_v2, codecs, len(LEGACY_CODECS))
     checks = (
-        ((scan.magic == 0) | (scan.magic == 1), "format v0 or v1 is not read by this release"),
-        (scan.magic != MAGIC_V2, "no format has this magic"),
+        ((scan.magic < 0) | (scan.magic > MAGIC_V2), "no format has this magic"),
         ((scan.position < 0) | (room < 0) | (scan.position + scan.size > source.size), "batch reaches past its bytes"),
-        (codec >= len(CODECS), "attributes name no codec"),
-        (scan.records_count < 0, "records count is negative"),
+        (codec >= codecs, "attributes name no codec of this format"),
+        (is_v2 & (scan.records_count < 0), "records count is negative"),
         (
-            (codec == 0) & (scan.records_count > room // _MIN_RECORD_BYTES),
+            is_v2 & (codec == 0) & (scan.records_count > room // _MIN_RECORD_BYTES),
             "records count is above what the bytes can hold",
         ),
     )
@@ -154,131 +196,94 @@ def _readable(source: _Bytes, scan: BatchScan) -> tuple[int, Exception | None]:
     if not wrong.any():
         return len(scan), None
     first = int(np.argmax(wrong))
-    position = int(scan.position[first])
     message = next(message for bad, message in checks if bad[first])
-    if scan.magic[first] in (0, 1):
-        return first, UnsupportedFormatError(f"{message} magic={scan.magic[first]} position={position}")
-    return first, CorruptBatchError(message, position)
+    return first, CorruptBatchError(message, int(scan.position[first]))
 
 
-def _plain_chunks(source: _Bytes, scan: BatchScan, target_bytes: int) -> Iterator[tuple[_Bytes, _Sections]]:
+def _plain_chunks(source: _Bytes, scan: BatchScan, target_bytes: int) -> Iterator[SectionTable]:
     ends = np.cumsum(scan.size)
     first = 0
     while first < len(scan):
         base = int(ends[first - 1]) if first else 0
         after = max(int(np.searchsorted(ends, base + target_bytes, side="right")), first + 1)
         chosen = scan.take(slice(first, after))
-        yield source, _sections(chosen, chosen.position + HEADER_BYTES, chosen.position + chosen.size)
+        yield SectionTable(source, plain_sections(chosen), chosen)
         first = after
 
 
-def _compressed_chunks(source: _Bytes, scan: BatchScan, options: _Options) -> Iterator[tuple[_Bytes, _Sections]]:
-    view = source.data
+def _compressed_chunks(source: _Bytes, scan: BatchScan, options: _Options) -> Iterator[SectionTable]:
+    """Yield sections in bytes of their own: compressed batches opened, and what lies between them copied as it is."""
+    table = plain_sections(scan)
     parts: list[bytes | memoryview] = []
-    first, total, max_bytes = 0, 0, min(options.max_batch_bytes, INT32_MAX)
-    batches = zip(
-        scan.position.tolist(), scan.size.tolist(), scan.attributes.tolist(), scan.records_count.tolist(), strict=True
-    )
-    for place, (position, size, attributes, count) in enumerate(batches):
-        section: bytes | memoryview = view[position + HEADER_BYTES : position + size]
+    first = total = 0
+    for start, after in _stretches(scan, options.target_bytes):
         try:
-            if count or section:  # a batch that lost all its records may be left without a stream
-                section = decompress(CODECS[attributes & CODEC_MASK], section, max_bytes, position)
-            if count > len(section) // _MIN_RECORD_BYTES:
-                raise CorruptBatchError("records count is above what the bytes can hold", position)
+            part = _part(source.data, scan, table[start:after], start, options)
         except CorruptBatchError:
             if parts:
-                yield _joined(parts, scan.take(slice(first, place)))
+                yield _joined(parts, table, scan, slice(first, start))
             raise
-        if parts and total + len(section) > options.target_bytes:
-            yield _joined(parts, scan.take(slice(first, place)))
-            first, total, parts = place, 0, []
-        parts.append(section)
-        total += len(section)
+        if parts and total + len(part) > options.target_bytes:
+            yield _joined(parts, table, scan, slice(first, start))
+            first, total, parts = start, 0, []
+        table[start:after, _SPAN] += total
+        parts.append(part)
+        total += len(part)
     if parts:
-        yield _joined(parts, scan.take(slice(first, len(scan))))
+        yield _joined(parts, table, scan, slice(first, len(scan)))
 
 
-def _joined(parts: list[bytes | memoryview], scan: BatchScan) -> tuple[_Bytes, _Sections]:
-    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
-    ends = np.cumsum(sizes)
-    return np.frombuffer(b"".join(parts), np.uint8), _sections(scan, ends - sizes, ends)
+def _stretches(scan: BatchScan, target_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield (first, after) of each compressed batch alone, and of uncompressed ones that lie back to back."""
+    is_plain, piece = (scan.attributes & CODEC_MASK) == 0, np.cumsum(scan.size) // max(target_bytes, 1)
+    follows = scan.position[1:] == scan.position[:-1] + scan.size[:-1]
+    joins = is_plain[1:] & is_plain[:-1] & follows & (piece[1:] == piece[:-1])
+    borders = [0, *(np.flatnonzero(~joins) + 1).tolist(), len(scan)]
+    return pairwise(borders)
 
 
-def _sections(scan: BatchScan, starts: _Int64s, ends: _Int64s) -> _Sections:
-    append_time = (scan.attributes & LOG_APPEND_TIME_BIT) != 0
-    table = np.empty((len(scan), SECTION_COLUMNS), np.int64)
-    table[:, SectionColumn.START] = starts
-    table[:, SectionColumn.END] = ends
-    table[:, SectionColumn.COUNT] = scan.records_count
-    table[:, SectionColumn.BASE_OFFSET] = scan.base_offset
-    table[:, SectionColumn.BASE_TIMESTAMP] = np.where(append_time, scan.max_timestamp, scan.base_timestamp)
-    table[:, SectionColumn.FIXED_TIMESTAMP] = append_time
-    return _Sections(table, scan)
+def _part(view: memoryview, scan: BatchScan, rows: _Int64s, place: int, options: _Options) -> bytes | memoryview:
+    """Return the bytes of a stretch, and let its rows of the section table count from their start."""
+    position = int(scan.position[place])
+    attributes, max_bytes = int(scan.attributes[place]), min(options.max_batch_bytes, INT32_MAX)
+    if not attributes & CODEC_MASK:
+        rows[:, _SPAN] -= position
+        return view[position : position + int(rows[-1, SectionColumn.END])]
+    entry = view[position : position + int(scan.size[place])]
+    if scan.magic[place] < MAGIC_V2:
+        found = options.open_wrapper(entry, int(scan.last_offset[place]), max_bytes, position)
+        rows[0, SectionColumn.COUNT], rows[0, SectionColumn.BASE_OFFSET] = found.count, found.base_offset
+        rows[0, _SPAN] = (0, len(found.data))
+        return found.data
+    section: bytes | memoryview = entry[HEADER_BYTES:]
+    count = int(scan.records_count[place])
+    if count or section:  # a batch that lost all its records may be left without a stream
+        section = decompress(CODECS[attributes & CODEC_MASK], section, max_bytes, position)
+    if count > len(section) // _MIN_RECORD_BYTES:
+        raise CorruptBatchError("records count is above what the bytes can hold", position)
+    rows[0, _SPAN] = (0, len(section))
+    return section
 
 
-def _empty() -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema=RECORD_SCHEMA)
+def _joined(parts: list[bytes | memoryview], table: _Int64s, scan: BatchScan, chosen: slice) -> SectionTable:
+    return SectionTable(np.frombuffer(b"".join(parts), np.uint8), table[chosen], scan.take(chosen))
 
 
-def _decode(source: _Bytes, sections: _Sections) -> pa.RecordBatch:
-    counts = sections.table[:, SectionColumn.COUNT]
-    count = int(counts.sum())
-    offsets, timestamps = np.empty(count, np.int64), np.empty(count, np.int64)
-    key, value, headers = _ranges(count), _ranges(count), _ranges(count)
-    failure, place = parse_records(source, sections.table, offsets, timestamps, *key, *value, *headers)
-    if failure:
-        raise CorruptBatchError(FAILURES[failure], int(sections.scan.position[place]))
-    append_time = sections.table[:, SectionColumn.FIXED_TIMESTAMP].astype(np.int8)
-    columns = [
-        pa.array(offsets),
-        pa.array(timestamps),
-        pa.array(np.repeat(append_time, counts)),
-        pa.array(np.repeat(sections.scan.leader_epoch, counts)),
-        _binary(source, *key),
-        _binary(source, *value),
-        _headers(source, *headers),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+def _entry_crcs(sections: SectionTable) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
+    """Return the stored CRC of each record of v0 and v1, and whether it is right."""
+    count = int(sections.counts.sum())
+    crc, is_valid = np.zeros(count, np.uint32), np.ones(count, np.bool_)
+    is_legacy = sections.scan.magic < MAGIC_V2
+    if is_legacy.any():
+        chosen = np.repeat(is_legacy, sections.counts)
+        starts, ends = np.empty((2, int(chosen.sum())), np.int64)
+        locate_entries(sections.source, sections.table[is_legacy], starts, ends)
+        is_wrong = np.empty(len(starts), np.bool_)
+        compare_crcs(sections.source, starts, ends, is_wrong)
+        stored = sections.source[starts[:, np.newaxis] + _CRC_BYTES]
+        crc[chosen] = stored.view(">u4").reshape(len(starts))
+        is_valid[chosen] = ~is_wrong
+    return crc, is_valid
 
 
-def _ranges(count: int) -> tuple[_Int64s, _Int32s]:
-    """Return room for the starts and the Arrow offsets of `count` elements."""
-    return np.empty(count, np.int64), np.empty(count + 1, np.int32)
-
-
-def _binary(source: _Bytes, starts: _Int64s, offsets: _Int32s) -> pa.Array:
-    data = np.empty(int(offsets[-1]), np.uint8)
-    copy_ranges(source, starts, offsets, data)
-    is_null = starts < 0
-    validity = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null.any() else None
-    return pa.Array.from_buffers(pa.binary(), len(starts), [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
-
-
-def _headers(source: _Bytes, starts: _Int64s, offsets: _Int32s) -> pa.Array:
-    count = int(offsets[-1])
-    names, contents = _ranges(count), _ranges(count)
-    if count:
-        locate_headers(source, starts, offsets, *names, *contents)
-    else:
-        names[1][0] = contents[1][0] = 0
-    pairs = pa.StructArray.from_arrays(
-        [_text(_binary(source, *names)), _binary(source, *contents)], fields=list(HEADERS_TYPE.value_type)
-    )
-    return pa.Array.from_buffers(HEADERS_TYPE, len(starts), [None, pa.py_buffer(offsets)], children=[pairs])
-
-
-def _text(names: pa.Array) -> pa.Array:
-    """Return header keys as text; bytes that are not UTF-8 become U+FFFD, as in Kafka's consumer."""
-    text = pa.Array.from_buffers(pa.string(), len(names), names.buffers())
-    try:
-        text.validate(full=True)
-    except pa.ArrowInvalid:
-        # A piece at a time: a small compressed batch may hold tens of millions of keys, and each costs an object.
-        pieces = (names.slice(start, _TEXT_PIECE) for start in range(0, len(names), _TEXT_PIECE))
-        return pa.concat_arrays([_replaced(piece) for piece in pieces])
-    return text
-
-
-def _replaced(names: pa.Array) -> pa.Array:
-    return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
+_CRC_BYTES: Final = np.arange(12, 16)

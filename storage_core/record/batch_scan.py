@@ -7,7 +7,6 @@ Source: Kafka FileLogInputStream, DefaultRecordBatch.
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
@@ -16,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_core.errors import CorruptBatchError
+from storage_core.record.attributes import CODEC_MASK, LOG_APPEND_TIME_BIT
 from storage_core.record.batch_header import HEADER_BYTES, HEADER_DTYPE, LOG_OVERHEAD_BYTES, MAGIC_V2, ByteSource
+from storage_core.record.legacy_header import LEGACY_DTYPES
+from storage_core.record.legacy_kernels import compare_crcs
 from storage_core.record.scan_kernels import MIN_BATCH_BYTES, gather_headers, walk_batches
 
 __all__ = ["BatchScan", "check_crcs", "scan_batches"]
 
 _CRC_COVERS_FROM: Final = 21
-_LEGACY_CRC_AT: Final = 12
-_LEGACY_CRC_COVERS_FROM: Final = 16
 
 _Int64s = npt.NDArray[np.int64]
 _Int32s = npt.NDArray[np.int32]
@@ -33,8 +33,10 @@ _Int32s = npt.NDArray[np.int32]
 class BatchScan:
     """Header fields of b batches, side by side.
 
-    Entries of format v0 and v1 have their position, size, `magic` and offset (`base_offset` is `last_offset`); their
-    other fields are -1, attributes and CRC 0.
+    An entry of format v0 or v1 is a batch. Its `base_offset` is its `last_offset`, which for a wrapper is the offset of
+    the last record inside: where the first one lies shows only when it is opened. `attributes` holds the bits that its
+    format defines, `max_timestamp` its own timestamp (-1 in v0), `records_count` 1, or -1 for a wrapper. Leader epoch,
+    base timestamp and producer are -1.
 
     Attributes:
         position: (b,) where each batch starts, counted from the start of the bytes given.
@@ -104,10 +106,7 @@ def scan_batches(data: ByteSource, start: int = 0, end: int | None = None) -> Ba
 def _scan(positions: _Int64s, headers: npt.NDArray[np.void], valid_bytes: int) -> BatchScan:
     legacy = headers["magic"] < MAGIC_V2
     if legacy.any():
-        for name in HEADER_DTYPE.names[3:]:  # type: ignore[index]
-            headers[name][legacy] = {"magic": headers["magic"][legacy], "crc": 0, "attributes": 0}.get(name, -1)
-        headers["partition_leader_epoch"][legacy] = -1
-        headers["last_offset_delta"][legacy] = 0
+        headers[legacy] = _legacy_headers(headers[legacy])
     base_offset = headers["base_offset"].astype(np.int64)
     return BatchScan(
         position=positions,
@@ -128,20 +127,48 @@ def _scan(positions: _Int64s, headers: npt.NDArray[np.void], valid_bytes: int) -
     )
 
 
+def _legacy_headers(headers: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Return rows of the header table for entries of v0 and v1, of which the table holds the first 61 bytes."""
+    fields = headers.view(np.uint8).reshape(len(headers), HEADER_BYTES)[:, : LEGACY_DTYPES[1].itemsize].copy()
+    entries = fields.view(LEGACY_DTYPES[1]).reshape(len(headers))
+    has_time = entries["magic"] == 1
+    defined = np.where(has_time, CODEC_MASK | LOG_APPEND_TIME_BIT, CODEC_MASK)
+    rows = np.empty_like(headers)
+    for name in HEADER_DTYPE.names[5:]:  # type: ignore[index]
+        rows[name] = -1
+    rows["base_offset"], rows["batch_length"] = entries["offset"], entries["message_size"]
+    rows["partition_leader_epoch"], rows["last_offset_delta"] = -1, 0
+    rows["magic"], rows["crc"] = entries["magic"], entries["crc"]
+    rows["attributes"] = entries["attributes"] & defined
+    rows["max_timestamp"] = np.where(has_time, entries["timestamp"], -1)
+    rows["records_count"] = np.where(entries["attributes"] & CODEC_MASK, -1, 1)
+    return rows
+
+
 def check_crcs(data: ByteSource, scan: BatchScan) -> npt.NDArray[np.int64]:
     """Return the places in `scan` of the batches whose CRC is wrong, in order.
 
-    Entries of format v0 and v1 are checked with their own CRC-32.
+    Entries of format v0 and v1 are checked with their own CRC-32, a wrapper as a whole: its inner entries have CRCs of
+    their own, which are checked when it is decoded.
     """
-    view = np.frombuffer(data, np.uint8).data
-    ends = (scan.position + scan.size).tolist()
+    source = np.frombuffer(data, np.uint8)
+    is_legacy = scan.magic < MAGIC_V2
+    if not is_legacy.any():
+        return np.flatnonzero(_wrong_crcs(source, scan)).astype(np.int64)
+    wrong, legacy = np.zeros(len(scan), np.bool_), scan.take(is_legacy)
+    wrong[~is_legacy] = _wrong_crcs(source, scan.take(~is_legacy))
+    wrong_legacy = np.zeros(len(legacy), np.bool_)
+    compare_crcs(source, legacy.position, legacy.position + legacy.size, wrong_legacy)
+    wrong[is_legacy] = wrong_legacy
+    return np.flatnonzero(wrong).astype(np.int64)
+
+
+def _wrong_crcs(source: npt.NDArray[np.uint8], scan: BatchScan) -> npt.NDArray[np.bool_]:
+    """Return which batches of format v2 have a wrong CRC."""
+    view = source.data
     found = [
         crc32c.crc32c(view[start + _CRC_COVERS_FROM : end])
-        for start, end in zip(scan.position.tolist(), ends, strict=True)
+        for start, end in zip(scan.position.tolist(), (scan.position + scan.size).tolist(), strict=True)
     ]
-    wrong = np.array(found, np.uint32) != scan.crc
-    for place in np.flatnonzero(scan.magic < MAGIC_V2).tolist():
-        start = int(scan.position[place])
-        stored = int.from_bytes(view[start + _LEGACY_CRC_AT : start + _LEGACY_CRC_COVERS_FROM], "big")
-        wrong[place] = zlib.crc32(view[start + _LEGACY_CRC_COVERS_FROM : ends[place]]) != stored
-    return np.flatnonzero(wrong).astype(np.int64)
+    wrong: npt.NDArray[np.bool_] = np.array(found, np.uint32) != scan.crc
+    return wrong

@@ -4,7 +4,7 @@
 |--------|--------------------------------------------------------------------------------------------------------|
 | gzip   | one RFC 1952 member: no name, mtime 0, xfl 0, OS byte ff, deflate, crc32, isize                        |
 | snappy | xerial stream: magic, i32 version 1, i32 compatible 1, then blocks: i32 size, raw snappy of <= 32 KiB  |
-| lz4    | one frame: independent 64 KiB blocks, no checksum, no content size                                     |
+| lz4    | one frame: independent 64 KiB blocks, no checksum, no content size; in v0 a wrong header checksum      |
 | zstd   | one frame: no content size, no checksum                                                                |
 
 Reading takes any stream a Kafka client may have written (a bare snappy block too: librdkafka writes those), never
@@ -30,7 +30,7 @@ from storage_core.log_config import CODECS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DEFAULT_LEVELS", "MAX_DECOMPRESSED_BYTES", "check_level", "compress", "decompress"]
+__all__ = ["DEFAULT_LEVELS", "MAX_DECOMPRESSED_BYTES", "check_level", "compress", "decompress", "decompress_v0"]
 
 MAX_DECOMPRESSED_BYTES: Final = 64 << 20
 """Most bytes one compressed batch may hold: the writer makes no larger one, the reader refuses it as a bomb."""
@@ -53,6 +53,11 @@ _SIZE: Final = struct.Struct(">i")
 _LZ4_FAST_LEVEL: Final = 9
 _LZ4_HC_LEVELS: Final = (3, 12)
 _LZ4_FIRST_READ_BYTES: Final = 128 * 1024
+_LZ4_DESCRIPTOR_AT: Final = 4
+_LZ4_MIN_HEADER_BYTES: Final = 7
+_LZ4_CONTENT_SIZE_BIT: Final = 0x08
+_LZ4_DICTIONARY_BIT: Final = 0x01
+_XXHASH_PRIMES: Final = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 
 _ZSTD_SLICE_BYTES: Final = 2048
 """A slice of input makes at most 64 MiB of output: 4 bytes of run-length block stand for 128 KiB."""
@@ -106,6 +111,14 @@ def decompress(codec: str, stream: bytes | memoryview, max_bytes: int, position:
         return _DECOMPRESSORS[codec](memoryview(stream), max_bytes)
     except _STREAM_ERRORS as error:
         raise CorruptBatchError(f"{codec} stream is damaged: {error}", position) from error
+
+
+def decompress_v0(codec: str, stream: bytes | memoryview, max_bytes: int, position: int) -> bytes | memoryview:
+    """Return what the value of a wrapper of format v0 stands for; arguments and errors as of `decompress`.
+
+    The header checksum of its lz4 frames was computed over the wrong bytes, so no reader may look at it.
+    """
+    return decompress(codec, _with_right_checksum(stream) if codec == "lz4" else stream, max_bytes, position)
 
 
 def _compress_none(section: bytes | memoryview, _level: int) -> bytes | memoryview:
@@ -193,6 +206,36 @@ def _decompress_snappy(stream: memoryview, max_bytes: int) -> bytes:
 def _decompress_snappy_block(block: memoryview, max_bytes: int, before_bytes: int = 0) -> bytes:
     _refuse_above(before_bytes + cramjam.snappy.decompress_raw_len(block), max_bytes)
     return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _with_right_checksum(stream: bytes | memoryview) -> bytes | memoryview:
+    """Return an lz4 frame with the checksum its descriptor should have; what is no frame stays."""
+    if len(stream) < _LZ4_MIN_HEADER_BYTES:
+        return stream
+    flags = stream[_LZ4_DESCRIPTOR_AT]
+    end = (
+        _LZ4_DESCRIPTOR_AT + 2 + (8 if flags & _LZ4_CONTENT_SIZE_BIT else 0) + (4 if flags & _LZ4_DICTIONARY_BIT else 0)
+    )
+    checksum = (_xxhash32(bytes(stream[_LZ4_DESCRIPTOR_AT:end])) >> 8) & 0xFF
+    return b"".join((stream[:end], bytes((checksum,)), stream[end + 1 :]))
+
+
+def _xxhash32(data: bytes) -> int:
+    """Return xxHash32, seed 0, of fewer than 16 bytes. Source: xxHash's specification."""
+    value, whole = _XXHASH_PRIMES[4] + len(data), len(data) // 4 * 4
+    for (word,) in struct.iter_unpack("<I", data[:whole]):
+        value = _rotated(value + word * _XXHASH_PRIMES[2], 17) * _XXHASH_PRIMES[3]
+    for byte in data[whole:]:
+        value = _rotated(value + byte * _XXHASH_PRIMES[4], 11) * _XXHASH_PRIMES[0]
+    value &= 0xFFFFFFFF
+    for shift, prime in ((15, _XXHASH_PRIMES[1]), (13, _XXHASH_PRIMES[2])):
+        value = (value ^ (value >> shift)) * prime & 0xFFFFFFFF
+    return value ^ (value >> 16)
+
+
+def _rotated(value: int, bits: int) -> int:
+    value &= 0xFFFFFFFF
+    return (value << bits | value >> (32 - bits)) & 0xFFFFFFFF
 
 
 def _decompress_lz4(stream: memoryview, max_bytes: int) -> bytes:

@@ -38,9 +38,10 @@ class SectionColumn:
     BASE_OFFSET: Final = 3
     BASE_TIMESTAMP: Final = 4
     FIXED_TIMESTAMP: Final = 5  # not 0: every record has the base timestamp, deltas are ignored (LogAppendTime)
+    MAGIC: Final = 6  # 0 and 1 are read by `legacy_kernels`; there a base offset is added to each stored one
 
 
-SECTION_COLUMNS: Final = 6
+SECTION_COLUMNS: Final = 7
 
 FAILURES: Final = (
     "",
@@ -171,11 +172,12 @@ def parse_records(
 
     Args:
         source: the bytes the sections point into.
-        sections: (b, SECTION_COLUMNS), each within `source`; the bytes of all together fit int32.
+        sections: (b, SECTION_COLUMNS) of format v2, each within `source`; the bytes of all together fit int32.
         offsets: out, (n,) for the n records that `COUNT` adds up to.
         timestamps: out, (n,).
         key_starts: out, (n,) where each key's bytes start, -1 = null.
-        key_offsets: out, (n + 1,) Arrow offsets of the keys once they lie back to back. The same of the values.
+        key_offsets: out, (n + 1,) Arrow offsets of the keys once they lie back to back; the first one is given. The
+            same of the values and the header lists.
         header_starts: out, (n,) where each record's headers start.
         header_offsets: out, (n + 1,) Arrow offsets of the header lists.
 
@@ -183,8 +185,8 @@ def parse_records(
         a place in `FAILURES`, 0 for none, and the place of the section that failed.
     """
     start = address_of(source)
-    key_offsets[0] = value_offsets[0] = header_offsets[0] = 0
-    key_end = value_end = header_end = place = 0
+    key_end, value_end, header_end = key_offsets[0], value_offsets[0], header_offsets[0]
+    place = 0
     for section in range(sections.shape[0]):
         address, section_end = start + sections[section, _START], start + sections[section, _END]
         base_offset, base_timestamp = sections[section, _BASE_OFFSET], sections[section, _BASE_TIMESTAMP]

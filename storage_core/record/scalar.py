@@ -30,6 +30,7 @@ from storage_core.record.attributes import pack_attributes
 from storage_core.record.batch_encode import EncodeOptions
 from storage_core.record.batch_header import HEADER_BYTES, BatchHeader, pack_header, unpack_header
 from storage_core.record.compression import MAX_DECOMPRESSED_BYTES, compress, decompress
+from storage_core.record.java_text import java_text
 from storage_core.record.schema import LOG_APPEND_TIME
 from storage_core.record.varint import VARLONG_MAX_BYTES, pack_varint, unpack_varint
 
@@ -164,7 +165,7 @@ def unpack_record(data: bytes, position: int, base_offset: int, base_timestamp: 
         content, position = _unpack_field(data, position, end)
         if name is None:
             raise ValueError("a header has no key")
-        headers.append((name.decode("utf-8", "replace"), content))
+        headers.append((java_text(name), content))
     if position != end:
         raise ValueError("a record's fields are shorter than its length")
     timestamp = _wrap(base_timestamp + timestamp_delta)

@@ -19,7 +19,8 @@ MIN_BATCH_BYTES: Final = 26
 _HEADER_BYTES: Final = 61
 _UP_TO_MAGIC_BYTES: Final = 17
 _LOG_OVERHEAD_BYTES: Final = 12
-_MIN_LEGACY_LENGTH: Final = 14
+_MIN_LENGTH: Final = 14
+_MIN_V1_LENGTH: Final = 22
 _MIN_V2_LENGTH: Final = 49
 
 _Bytes = npt.NDArray[np.uint8]
@@ -43,12 +44,13 @@ def walk_batches(source: _Bytes, start: int, end: int, positions: _Int64s, stopp
         length = 0
         for place in range(position + 8, position + 12):
             length = (length << 8) | source[place]
-        if length > 0x7FFFFFFF or length < _MIN_LEGACY_LENGTH:
+        if length > 0x7FFFFFFF or length < _MIN_LENGTH:
             damaged = 1
             break
         if end - position < _LOG_OVERHEAD_BYTES + length:
             break
-        if source[position + 16] >= 2 and length < _MIN_V2_LENGTH:
+        magic = source[position + 16]
+        if (magic >= 2 and length < _MIN_V2_LENGTH) or (magic == 1 and length < _MIN_V1_LENGTH):
             damaged = 1
             break
         positions[found] = position

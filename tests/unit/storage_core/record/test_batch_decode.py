@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage_core.errors import CorruptBatchError, UnsupportedFormatError
+from storage_core.errors import CorruptBatchError
 from storage_core.log_config import CODECS
 from storage_core.record.batch_decode import decode_batches, iter_decoded
 from storage_core.record.batch_encode import EncodeOptions, RecordColumns, encode_batches
@@ -20,7 +20,6 @@ from storage_core.record.schema import HEADERS_TYPE, RECORD_SCHEMA
 from storage_core.record.varint import pack_varint
 from tests.record_cases import SPECIMENS, encode, records_of
 
-_V0 = bytes.fromhex("000000000000000900000016 2356c137 00 00 00000003 6b6579 00000005 76616c7565")
 _MARKER = bytes.fromhex(
     "0000000000000006000000420000000902c0fe920f0030000000000000000000000014000000000000001400000000000000070003"
     "ffffffff000000012000000008000000010c00000000000b00"
@@ -215,12 +214,6 @@ def test_decode_when_a_batch_expands_past_the_bound_then_corrupt(codec: str) -> 
         decode_batches(encoded.data, max_batch_bytes=100_000)
 
 
-def test_decode_when_format_is_v0_then_unsupported() -> None:
-    """Older formats are named, not guessed at."""
-    with pytest.raises(UnsupportedFormatError, match="magic=0 position=0"):
-        decode_batches(_V0)
-
-
 @pytest.mark.parametrize("magic", [3, 127, 128, 255])
 def test_decode_when_magic_is_unknown_then_corrupt(magic: int) -> None:
     """No format has such a magic."""
@@ -276,7 +269,7 @@ def test_iter_decoded_when_a_batch_is_damaged_then_those_before_it_come_first(co
         for each in iter_decoded(data, None, target_bytes):
             found += each.column("offset").to_pylist()
     assert caught.value.position == len(head)
-    assert found == ([0, 1, 2] if target_bytes == 1 or codec != "none" else found)
+    assert found == [0, 1, 2]
 
 
 def test_decode_when_offsets_have_gaps_then_they_are_the_stored_ones() -> None:

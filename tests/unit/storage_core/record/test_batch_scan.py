@@ -102,17 +102,43 @@ def test_scan_when_length_is_huge_then_torn_tail() -> None:
     assert len(scan) == 1
 
 
-def test_scan_when_entries_are_of_older_formats_then_magic_tells() -> None:
-    """v0 and v1 entries have position, size, magic and offset; their other columns are neutral."""
-    data = _V0 + _V1 + _log(1)
-    scan = scan_batches(data)
+def test_scan_when_entries_are_of_older_formats_then_columns_hold_what_they_have() -> None:
+    """An entry of v0 or v1 is a batch of one offset; what its format lacks is -1."""
+    scan = scan_batches(_V0 + _V1 + _log(1))
 
     assert scan.magic.tolist() == [0, 1, 2]
     assert scan.size.tolist()[:2] == [34, 42]
     assert scan.base_offset.tolist() == [9, 10, 0]
     assert scan.next_offset.tolist() == [10, 11, 6]
-    assert scan.records_count.tolist()[:2] == scan.max_timestamp.tolist()[:2] == [-1, -1]
+    assert scan.crc.tolist()[:2] == [0x2356C137, 0xEA5A4861]
+    assert scan.max_timestamp.tolist()[:2] == [-1, 1526384718283]
+    assert scan.records_count.tolist()[:2] == [1, 1]
     assert scan.attributes.tolist()[:2] == [0, 0]
+    for name in ("leader_epoch", "base_timestamp", "producer_id", "producer_epoch", "base_sequence"):
+        assert getattr(scan, name).tolist()[:2] == [-1, -1], name
+
+
+def test_scan_when_older_entries_have_attributes_then_only_bits_their_format_has() -> None:
+    """v1 has codec and timestamp type, v0 the codec alone; a wrapper's count is unknown until it is opened."""
+    entries = [bytearray(each) for each in (_V0, _V1, _V0)]
+    for entry, attributes in zip(entries, (0xFA, 0xFA, 0xF8), strict=True):
+        entry[17] = attributes
+    scan = scan_batches(b"".join(entries))
+
+    assert scan.attributes.tolist() == [2, 10, 0]
+    assert scan.records_count.tolist() == [-1, -1, 1]
+
+
+@pytest.mark.parametrize(("magic", "length"), [(0, 13), (1, 14), (1, 21), (2, 48)])
+def test_scan_when_a_length_is_below_its_formats_smallest_then_corrupt(magic: int, length: int) -> None:
+    """Each format has its own smallest length; one byte more and the entry is complete."""
+    for size in (length, 49):
+        entry = bytes(8) + struct.pack(">i", size) + bytes(4) + bytes((magic,)) + bytes(size - 5)
+        if size == 49:
+            assert len(scan_batches(entry)) == 1
+            continue
+        with pytest.raises(CorruptBatchError):
+            scan_batches(_V0 + entry)
 
 
 def test_check_crcs_when_any_covered_byte_changes_then_that_batch_is_named() -> None:

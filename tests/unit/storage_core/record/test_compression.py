@@ -10,7 +10,7 @@ import zstandard
 
 from storage_core.errors import CorruptBatchError
 from storage_core.log_config import CODECS
-from storage_core.record.compression import check_level, compress, decompress
+from storage_core.record.compression import check_level, compress, decompress, decompress_v0
 
 _SECTIONS = {
     "empty": b"",
@@ -173,3 +173,28 @@ def test_compress_when_threads_share_the_module_then_each_gets_its_own_section()
     for thread in threads:
         thread.join()
     assert results == dict.fromkeys(range(4), True)
+
+
+@pytest.mark.parametrize("content_size", [False, True])
+def test_decompress_v0_when_lz4_header_checksum_is_wrong_then_section(content_size: bool) -> None:
+    """The checksum of a v0 frame's header is ignored, with every descriptor; later formats refuse it."""
+    section = _SECTIONS["text"]
+    stream = bytearray(lz4.frame.compress(section, store_size=content_size))
+    stream[14 if content_size else 6] ^= 0x55
+
+    assert bytes(decompress_v0("lz4", bytes(stream), len(section), 0)) == section
+    with pytest.raises(CorruptBatchError):
+        decompress("lz4", bytes(stream), len(section), 0)
+
+
+@pytest.mark.parametrize("size", range(8))
+def test_decompress_v0_when_lz4_frame_is_cut_in_its_header_then_corrupt(size: int) -> None:
+    """Fewer bytes than a frame's header are damage, not an error of another kind."""
+    with pytest.raises(CorruptBatchError):
+        decompress_v0("lz4", compress("lz4", b"abc")[:size], 100, 0)
+
+
+@pytest.mark.parametrize("codec", CODECS[:3])
+def test_decompress_v0_when_codec_is_another_then_as_decompress(codec: str) -> None:
+    """Only lz4 frames differ."""
+    assert bytes(decompress_v0(codec, compress(codec, b"abc"), 100, 0)) == b"abc"
