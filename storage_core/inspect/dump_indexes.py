@@ -6,7 +6,7 @@ Source: Kafka DumpLogSegments.dumpIndex, dumpTimeIndex, dumpTxnIndex, dumpProduc
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TextIO
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,43 +18,46 @@ from storage_core.index.time_index import TIME_ENTRY_BYTES, TimeIndex
 from storage_core.index.transaction_index import parse_transaction_index
 from storage_core.inspect.dump_errors import DumpErrors
 from storage_core.inspect.dump_options import DumpOptions
-from storage_core.inspect.dump_records import java_optional
+from storage_core.inspect.dump_printer import DumpPrinter
 from storage_core.log.log_files import INDEX, LOG, segment_file_name
-from storage_core.log.segment_reader import BatchChunk, SegmentReader
+from storage_core.log.segment_reader import BatchChunk, SegmentReader, announced_size
 from storage_core.log.segments import SegmentFiles
 from storage_core.record.batch_decode import decode_batches
-from storage_core.record.batch_header import HEADER_BYTES, unpack_header
+from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2, unpack_header
+from storage_core.record.legacy_header import MIN_ENTRY_BYTES, unpack_legacy_header
 from storage_core.storage.local import storage_errors
 
 __all__ = ["dump_offset_index", "dump_producer_snapshot", "dump_time_index", "dump_transaction_index"]
 
+_MAGIC_AT: Final = 16
 
-def dump_offset_index(path: Path, base_offset: int, options: DumpOptions, out: TextIO, errors: DumpErrors) -> None:
-    """Write an `.index` file's entries; each must name the last offset of the batch at its position."""
+
+def dump_offset_index(path: Path, base_offset: int, options: DumpOptions, out: DumpPrinter, errors: DumpErrors) -> None:
+    """Print an `.index` file's entries; each must name the last offset of the batch at its position."""
     index = OffsetIndex.from_bytes(_read(path), base_offset)
     if index.size_bytes < OFFSET_ENTRY_BYTES:
-        print(f"{path} is empty.", file=out)
+        out.empty_index()
         return
     if options.index_sanity_check:
         index.sanity_check()
-        print(f"{path} passed sanity check.", file=out)
+        out.sane_index()
         return
     entries = list(zip(index.offsets.tolist(), index.positions.tolist(), strict=True))
     with SegmentReader(_log_of(path, base_offset)) as reader:
         for offset, position in entries[: _shown_count(index.offsets, base_offset)]:
             _compare_offset_entry(reader, (offset, position), options.max_message_size, path, errors)
             if not options.verify_index_only:
-                print(f"offset: {offset} position: {position}", file=out)
+                out.offset_entry(offset, position)
     if not entries and not options.verify_index_only:
-        print(f"offset: {base_offset} position: 0", file=out)  # Kafka shows the first zero of a padded file
+        out.offset_entry(base_offset, 0)  # Kafka shows the first zero of a padded file
 
 
-def dump_time_index(path: Path, base_offset: int, options: DumpOptions, out: TextIO, errors: DumpErrors) -> None:
-    """Write a `.timeindex` file's entries; each must name a batch's last offset and its largest timestamp."""
+def dump_time_index(path: Path, base_offset: int, options: DumpOptions, out: DumpPrinter, errors: DumpErrors) -> None:
+    """Print a `.timeindex` file's entries; each must name a batch's last offset and its largest timestamp."""
     index = TimeIndex.from_bytes(_read(path), base_offset)
     if options.index_sanity_check:
         index.sanity_check()
-        print(f"{path} passed sanity check.", file=out)
+        out.sane_index()
         return
     offset_index = OffsetIndex.from_bytes(_read(path.with_name(segment_file_name(base_offset, INDEX))), base_offset)
     entries = list(zip(index.timestamps.tolist(), index.offsets.tolist(), strict=True))
@@ -64,38 +67,22 @@ def dump_time_index(path: Path, base_offset: int, options: DumpOptions, out: Tex
             found = _last_offset_from(reader, offset_index.lookup(offset)[1], offset)
             _compare_time_entry(found, (timestamp, offset, previous), path, errors)
             if not options.verify_index_only:
-                print(f"timestamp: {timestamp} offset: {offset}", file=out)
+                out.time_entry(timestamp, offset)
             previous = timestamp
     if not entries and index.size_bytes >= TIME_ENTRY_BYTES and not options.verify_index_only:
-        print(f"timestamp: 0 offset: {base_offset}", file=out)
+        out.time_entry(0, base_offset)
 
 
-def dump_transaction_index(path: Path, base_offset: int, out: TextIO) -> None:
-    """Write a `.txnindex` file's entries."""
+def dump_transaction_index(path: Path, base_offset: int, out: DumpPrinter) -> None:
+    """Print a `.txnindex` file's entries."""
     for entry in parse_transaction_index(_read(path), base_offset):
-        print(
-            f"version: {entry.version} producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
-            f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}",
-            file=out,
-        )
+        out.aborted_transaction(entry)
 
 
-def dump_producer_snapshot(path: Path, out: TextIO) -> None:
-    """Write a `.snapshot` file's producers; one without a known data batch ends at its last timestamp."""
+def dump_producer_snapshot(path: Path, out: DumpPrinter) -> None:
+    """Print a `.snapshot` file's producers."""
     for each in parse_producer_snapshot(_read(path)):
-        line = (
-            f"producerId: {each.producer_id} producerEpoch: {each.producer_epoch} "
-            f"coordinatorEpoch: {each.coordinator_epoch} "
-            f"currentTxnFirstOffset: {java_optional(each.current_txn_first_offset, none=-1)} "
-            f"lastTimestamp: {each.timestamp}"
-        )
-        if each.last_offset >= 0:
-            first_sequence = (each.last_sequence - each.offset_delta) % (1 << 31)
-            line += (
-                f" firstSequence: {first_sequence} lastSequence: {each.last_sequence} lastOffset: {each.last_offset} "
-                f"offsetDelta: {each.offset_delta} timestamp: {each.timestamp}"
-            )
-        print(line, file=out)
+        out.producer(each)
 
 
 def _read(path: Path) -> bytes:
@@ -117,15 +104,25 @@ def _compare_offset_entry(
     reader: SegmentReader, entry: tuple[int, int], max_message_size: int, path: Path, errors: DumpErrors
 ) -> None:
     offset, position = entry
-    head = reader.read(position, HEADER_BYTES)
-    header = unpack_header(head) if len(head) == HEADER_BYTES else None
-    room = min(max_message_size, reader.size_bytes - position)
-    if header is None or not HEADER_BYTES <= header.size_bytes <= room:
+    last_offset = _last_offset_at(reader, position, max_message_size)
+    if last_offset is None:
         errors.add_other(f"no batch at an indexed position: {path} offset={offset} position={position}")
-    elif header.last_offset != offset:
-        errors.index_mismatches.setdefault(str(path.absolute()), []).append((offset, header.last_offset))
+    elif last_offset != offset:
+        errors.index_mismatches.setdefault(str(path.absolute()), []).append((offset, last_offset))
         found = _last_offset_from(reader, position, offset)
-        errors.is_damaged |= header.last_offset > offset or found is None or found[0] != offset
+        errors.is_damaged |= last_offset > offset or found is None or found[0] != offset
+
+
+def _last_offset_at(reader: SegmentReader, position: int, max_message_size: int) -> int | None:
+    """Return the last offset of the batch of any format at a position; its header alone is looked at."""
+    head = reader.read(position, HEADER_BYTES)
+    if len(head) < MIN_ENTRY_BYTES[0]:
+        return None
+    magic, size = head[_MAGIC_AT], announced_size(head)
+    smallest = MIN_ENTRY_BYTES[magic] if magic < MAGIC_V2 else HEADER_BYTES
+    if not smallest <= size <= min(max_message_size, reader.size_bytes - position):
+        return None
+    return unpack_legacy_header(head).offset if magic < MAGIC_V2 else unpack_header(head).last_offset
 
 
 def _last_offset_from(reader: SegmentReader, position: int, offset: int) -> tuple[int, BatchChunk, int] | None:

@@ -1,4 +1,4 @@
-"""Shows log, index and snapshot files as Kafka's own dump tool does, line for line, for format v2.
+"""Shows log, checkpoint, index and snapshot files as Kafka's own dump tool does, line for line, or as JSON.
 
 Two departures. Kafka's tool ends with a stack trace at damage; this one says what is wrong and goes on. And 4.3 reports
 the first record of each segment that does not start at offset 0 as `-1 is followed by N`; that is no finding here.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 from storage_core.errors import LogStorageError
 from storage_core.inspect.dump_errors import DumpErrors
@@ -21,13 +21,19 @@ from storage_core.inspect.dump_indexes import (
     dump_time_index,
     dump_transaction_index,
 )
+from storage_core.inspect.dump_json import JsonPrinter
 from storage_core.inspect.dump_options import DumpOptions
-from storage_core.inspect.dump_records import dump_log_file
+from storage_core.inspect.dump_printer import DumpPrinter
+from storage_core.inspect.dump_records import dump_batches
+from storage_core.inspect.dump_text import TextPrinter
 from storage_core.log.log_files import INDEX, LOG, SNAPSHOT, TIMEINDEX, TXNINDEX
 
 __all__ = ["DumpOptions", "dump_log"]
 
-_KNOWN = (LOG, INDEX, TIMEINDEX, TXNINDEX, SNAPSHOT)
+_KNOWN: Final = (LOG, INDEX, TIMEINDEX, TXNINDEX, SNAPSHOT)
+_BOOTSTRAP: Final = "bootstrap.checkpoint"
+_CHECKPOINT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+"""A snapshot of KRaft's metadata log: end offset and epoch."""
 
 
 def dump_log(files: Sequence[Path], options: DumpOptions, out: TextIO, err: TextIO) -> bool:
@@ -35,31 +41,35 @@ def dump_log(files: Sequence[Path], options: DumpOptions, out: TextIO, err: Text
 
     Args:
         files: `.log`, `.index`, `.timeindex`, `.txnindex` or `.snapshot` files, under their own names; an index is
-            compared with the `.log` beside it.
+            compared with the `.log` beside it. Also KRaft's snapshots, which are `.checkpoint` files.
 
     Returns:
         Whether nothing was damaged, unreadable or of an unknown kind.
     """
     errors = DumpErrors()
     all_known = True
+    printer: DumpPrinter = JsonPrinter(out, options) if options.json else TextPrinter(out, options)
     for path in files:
-        print(f"Dumping {path}", file=out)
+        printer.file(path)
         match = re.match(r"[0-9]+(?=\.)", path.name)
-        if path.suffix not in _KNOWN or not match:
-            print(f"Ignoring unknown file {path}", file=err)
-            all_known = False
-            continue
         try:
-            _dump_file(path, int(match[0]), options, out, errors)
+            if path.name == _BOOTSTRAP or _CHECKPOINT.fullmatch(path.name):
+                _dump_checkpoint(path, options, printer, errors)
+            elif path.suffix in _KNOWN and match:
+                _dump_file(path, int(match[0]), options, printer, errors)
+            else:
+                print(f"Ignoring unknown file {path}", file=err)
+                all_known = False
         except LogStorageError as error:
             errors.add_other(f"{error}: {path}")
     errors.print_to(err)
     return all_known and not errors.is_damaged
 
 
-def _dump_file(path: Path, base_offset: int, options: DumpOptions, out: TextIO, errors: DumpErrors) -> None:
+def _dump_file(path: Path, base_offset: int, options: DumpOptions, out: DumpPrinter, errors: DumpErrors) -> None:
     if path.suffix == LOG:
-        dump_log_file(path, base_offset, options, out, errors)
+        out.log_start(base_offset)
+        dump_batches(path, options, out, errors)
     elif path.suffix == INDEX:
         dump_offset_index(path, base_offset, options, out, errors)
     elif path.suffix == TIMEINDEX:
@@ -68,3 +78,9 @@ def _dump_file(path: Path, base_offset: int, options: DumpOptions, out: TextIO, 
         dump_transaction_index(path, base_offset, out)
     else:
         dump_producer_snapshot(path, out)
+
+
+def _dump_checkpoint(path: Path, options: DumpOptions, out: DumpPrinter, errors: DumpErrors) -> None:
+    match = _CHECKPOINT.fullmatch(path.name)
+    out.checkpoint((int(match[1]), int(match[2])) if match else None)
+    dump_batches(path, options, out, errors)

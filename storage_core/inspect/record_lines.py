@@ -1,7 +1,8 @@
 """Records as lines of JSON: one object a line, binary content in base64.
 
 `{"offset":0,"timestamp":1700000000000,"timestamp_type":"CreateTime","leader_epoch":0,"key":"aw==","value":null,
-"headers":[["h","eA=="]]}`; a null is null, and so is the leader epoch of a batch that has none.
+"headers":[["h","eA=="]]}`; a null is null, and so is the leader epoch of a batch that has none. A record of format v0
+has timestamp -1 and the type `NoTimestampType`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["record_lines"]
+__all__ = ["base64_texts", "header_texts", "record_lines"]
 
-_TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
+_TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime", "NoTimestampType")  # the last one is number -1
 
 
 def record_lines(records: pa.RecordBatch) -> Iterator[str]:
@@ -27,8 +28,8 @@ def record_lines(records: pa.RecordBatch) -> Iterator[str]:
         records: of `RECORD_SCHEMA`.
     """
     numbers = (records.column(name).to_numpy().tolist() for name in records.schema.names[:4])
-    keys, values = _quoted(records.column("key")), _quoted(records.column("value"))
-    headers = _header_lists(records.column("headers"))
+    keys, values = base64_texts(records.column("key")), base64_texts(records.column("value"))
+    headers = header_texts(records.column("headers"))
     for offset, timestamp, kind, epoch, key, value, header in zip(*numbers, keys, values, headers, strict=True):
         yield (
             f'{{"offset":{offset},"timestamp":{timestamp},"timestamp_type":"{_TIMESTAMP_TYPES[kind]}",'
@@ -36,8 +37,8 @@ def record_lines(records: pa.RecordBatch) -> Iterator[str]:
         )
 
 
-def _quoted(column: pa.Array) -> list[str]:
-    """Return each value in base64 and quotes, or `null`; straight from the column's buffers."""
+def base64_texts(column: pa.Array) -> list[str]:
+    """Return each value of a binary column in base64 and quotes, or `null`; straight from the column's buffers."""
     if not len(column):
         return []
     _, offsets, data = column.buffers()
@@ -50,13 +51,14 @@ def _quoted(column: pa.Array) -> list[str]:
     return texts
 
 
-def _header_lists(column: pa.ListArray) -> list[str]:
+def header_texts(column: pa.ListArray) -> list[str]:
+    """Return each record's headers as a list of pairs."""
     if not len(column.flatten()):
         return ["[]"] * len(column)
     return [_header_list(each) for each in column.to_pylist()]
 
 
 def _header_list(headers: list[dict[str, Any]]) -> str:
-    values = _quoted(pa.array([each["value"] for each in headers], pa.binary()))
+    values = base64_texts(pa.array([each["value"] for each in headers], pa.binary()))
     keys = (json.dumps(each["key"], ensure_ascii=False) for each in headers)
     return f"[{','.join(f'[{key},{value}]' for key, value in zip(keys, values, strict=True))}]"
