@@ -55,7 +55,7 @@ class IndexCheck:
         self._ends_at_position: npt.NDArray[np.int64] = np.full(len(self._offsets), _UNSEEN, np.int64)
         self._start_before: npt.NDArray[np.int64] = np.zeros(len(self._offsets), np.int64)
         self._time_of_batch: npt.NDArray[np.int64] = np.full(len(self._times), _UNSEEN, np.int64)
-        self._largest_until: npt.NDArray[np.int64] = np.full(len(self._times), _UNSEEN, np.int64)
+        self._largest_before: npt.NDArray[np.int64] = np.full(len(self._times), _UNSEEN, np.int64)
         self._largest = -1
         self._last_offset = -1
         self._last_start = 0
@@ -97,12 +97,12 @@ class IndexCheck:
         stop = int(np.searchsorted(self._times.offsets, ends.max(), side="right"))
         if first == stop:
             return
-        largest = np.maximum(np.maximum.accumulate(scan.max_timestamp), self._largest)
+        largest = np.maximum.accumulate(np.concatenate([[self._largest], scan.max_timestamp]))
         order = np.argsort(ends, kind="stable")
         slots = order[np.minimum(np.searchsorted(ends, self._times.offsets[first:stop], sorter=order), len(ends) - 1)]
         is_there = ends[slots] == self._times.offsets[first:stop]
         self._time_of_batch[first:stop] = np.where(is_there, scan.max_timestamp[slots], -1)
-        self._largest_until[first:stop] = np.where(is_there, largest[slots], -1)
+        self._largest_before[first:stop] = np.where(is_there, largest[slots], -1)
 
     def _read_both(self, is_ours: bool) -> tuple[bytes | None, bytes | None]:
         paths = (self._reader.files.index_path, self._reader.files.time_index_path)
@@ -166,7 +166,7 @@ class IndexCheck:
     def _finish_times(self) -> None:
         name = self._reader.files.time_index_path.name
         times, offsets = self._times.timestamps, self._times.offsets
-        is_wrong = (self._time_of_batch != times) | (self._largest_until != times)
+        is_wrong = (self._time_of_batch != times) | (self._largest_before >= times)
         for entry in np.flatnonzero(is_wrong).tolist() if not self._damaged else ():
             time, offset = int(times[entry]), int(offsets[entry])
             found = int(self._time_of_batch[entry])
@@ -175,7 +175,7 @@ class IndexCheck:
             elif found != time:
                 what = f"entry {entry} says timestamp {time} at offset {offset}, that batch has {found}"
             else:
-                what = f"entry {entry} says timestamp {time}, but an earlier batch has {self._largest_until[entry]}"
+                what = f"entry {entry} says timestamp {time}, but an earlier batch has {self._largest_before[entry]}"
             kind: FindingKind = self._beyond if offset > self._last_offset else "index"
             if not self._add(kind, "time-index", name, what, entry * TIME_ENTRY_BYTES):
                 return

@@ -114,7 +114,7 @@ class TransactionWalk:
         if known is None or self._has_gaps:
             return None
         due = (known.first_offset, known.last_stable_offset)
-        if all(is_ == should or is_ < self._start_offset for is_, should in zip(_span(entry), due, strict=True)):
+        if all(is_ == should or 0 <= is_ < self._start_offset for is_, should in zip(_span(entry), due, strict=True)):
             return None
         what = f"entry {number} says first and last stable offset {_span(entry)}, the log says {due}"
         return position, what
