@@ -12,6 +12,8 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from pipeline.reader.data_source import register
+
 __all__ = ["build_session", "names_jars", "session_conf", "submitted_conf"]
 
 _CONF = {
@@ -86,7 +88,10 @@ def names_jars(conf: Mapping[str, str], word: str = "") -> bool:
 def build_session(
     configured: Mapping[str, str], submitted: Mapping[str, str] | None = None, jars: Sequence[Path] = ()
 ) -> SparkSession:
-    """Start Spark, or join the session that the platform has started; arguments as of `session_conf`."""
+    """Start Spark, or join the session that the platform has started; `format("kafka-log")` is known to it.
+
+    Arguments as of `session_conf`.
+    """
     conf = session_conf(configured, submitted, jars)
     if conf["spark.master"].startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -94,4 +99,6 @@ def build_session(
     builder = SparkSession.builder
     for name in conf.keys() - (submitted or {}).keys():
         builder = builder.config(name, conf[name])
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
