@@ -30,7 +30,7 @@ from storage_core.record.legacy_header import MIN_ENTRY_BYTES
 
 __all__ = ["BatchFault", "DamagedBytes", "SoundBatches", "UnreadableBytes", "pass_over"]
 
-_CHUNK_BYTES: Final = 1 << 20
+_CHUNK_BYTES: Final = 4 << 20
 _MAGIC_AT: Final = 16
 
 
