@@ -84,14 +84,14 @@ class JsonPrinter:
         self._print("checkpoint", end_offset=end, epoch=epoch)
 
     def batches(self, position: int, scan: BatchScan, is_valid: _Bools) -> None:
-        self._out.write(self._batch_lines(position, scan, is_valid).text())
+        self._batch_lines(position, scan, is_valid).write_to(self._out)
 
     def records(self, position: int, found: InspectedRecords, is_valid: _Bools) -> None:
         columns = record_columns(position, found, self._options)
         columns = replace(columns, contents=_contents(columns, found.records, self._prints_contents))
         batches = self._batch_lines(position, found.scan, is_valid)
         for lines in interleaved(batches, found.counts, lambda rows: self._record_lines(columns.rows(rows))):
-            self._out.write(lines.text())
+            lines.write_to(self._out)
 
     def invalid_bytes(self, count: int) -> None:
         self._print("invalid_bytes", count=count)

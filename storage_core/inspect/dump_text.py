@@ -124,13 +124,13 @@ class TextPrinter:
         self._print(end if snapshot is None else f"Snapshot end offset: {snapshot[0]}, epoch: {snapshot[1]}")
 
     def batches(self, position: int, scan: BatchScan, is_valid: _Bools) -> None:
-        self._out.write(_batch_lines(position, scan, is_valid).text())
+        _batch_lines(position, scan, is_valid).write_to(self._out)
 
     def records(self, position: int, found: InspectedRecords, is_valid: _Bools) -> None:
         columns = record_columns(position, found, self._options)
         batches = _batch_lines(position, found.scan, is_valid)
         for lines in interleaved(batches, found.counts, lambda rows: self._record_lines(columns.rows(rows))):
-            self._out.write(lines.text())
+            lines.write_to(self._out)
 
     def invalid_bytes(self, count: int) -> None:
         self._print(f"Found {count} invalid bytes at the end of {self._path.name}")

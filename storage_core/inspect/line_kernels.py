@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_core.kernels import kernel
-from storage_core.record.kernel_memory import BYTES, address_of, copy_bytes, inlined, store_byte
+from storage_core.record.kernel_memory import BYTES, INT64S, address_of, copy_bytes, inlined, store_byte
 
-__all__ = ["CHOICE", "CONTENT", "MAX_NUMBER_BYTES", "NUMBER", "TEXT", "render_lines"]
+__all__ = ["CHOICE", "CONTENT", "MAX_NUMBER_BYTES", "NUMBER", "TEXT", "place_lines", "render_lines"]
 
 TEXT: Final = 0
 NUMBER: Final = 1
@@ -99,3 +99,23 @@ def render_lines(
                 copy_bytes(address, content + starts[a, row], sizes[a, row])
                 address += sizes[a, row]
         ends[row] = address - start
+
+
+@kernel(f"void({BYTES}, {INT64S}, {INT64S}, uint8[::1])")
+def place_lines(data: _Bytes, ends: _Int64s, targets: _Int64s, out: _Bytes) -> None:
+    """Copy each line to its place; lines that stay beside each other are copied together.
+
+    Args:
+        data: lines back to back.
+        ends: (n,) where each ends.
+        targets: (n,) where each goes in `out`.
+    """
+    source, target = address_of(data), address_of(out)
+    run_start = line_start = 0
+    for line in range(ends.size):
+        size = ends[line] - line_start
+        if line + 1 == ends.size or targets[line + 1] != targets[line] + size:
+            run_size = ends[line] - run_start
+            copy_bytes(target + targets[line] + size - run_size, source + run_start, run_size)
+            run_start = ends[line]
+        line_start = ends[line]

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storage_core.inspect.line_kernels import place_lines
 from storage_core.inspect.line_program import Lines
-from storage_core.record.decode_kernels import copy_ranges
 
 __all__ = ["PlacedLines", "interleaved", "merge_lines"]
 
@@ -49,14 +49,12 @@ def merge_lines(parts: Sequence[PlacedLines]) -> Lines:
     Args:
         parts: all places together are 0..n-1.
     """
-    count = sum(len(lines) for lines, _ in parts)
-    starts, sizes, base = np.empty(count, np.int64), np.empty(count, np.int64), 0
+    sizes = np.zeros(sum(len(lines) for lines, _ in parts), np.int64)
     for lines, places in parts:
-        own = np.diff(lines.ends, prepend=0)
-        starts[places], sizes[places] = base + lines.ends - own, own
-        base += len(lines.data)
-    borders = np.zeros(count + 1, np.int64)
-    np.cumsum(sizes, out=borders[1:])
-    out = np.empty(int(borders[-1]), np.uint8)
-    copy_ranges(np.concatenate([lines.data for lines, _ in parts]), starts, borders.astype(np.int32), out)
-    return Lines(out, borders[1:])
+        sizes[places] = np.diff(lines.ends, prepend=0)
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    out = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+    for lines, places in parts:
+        place_lines(lines.data, lines.ends, starts[places], out)
+    return Lines(out, ends)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Self, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +79,15 @@ class Lines:
     def text(self) -> str:
         """Return all lines."""
         return self.data.tobytes().decode()
+
+    def write_to(self, out: TextIO) -> None:
+        """Write all lines, past the text layer where there is one that would only encode them again."""
+        buffer = getattr(out, "buffer", None)
+        if buffer is None or (out.encoding or "").lower() != "utf-8":
+            out.write(self.text())
+        else:
+            out.flush()
+            buffer.write(self.data)
 
 
 class LineProgram:
