@@ -3,12 +3,18 @@
 import io
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from storage_core.inspect.dump_log import DumpOptions, dump_log
+from storage_core.log_config import CODECS
+from storage_core.record.compression import compress
+from storage_core.record.legacy_scalar import pack_entry, pack_wrapper
+from storage_core.record.scalar import Record
+from tests.golden import golden_root
 from tests.kafka.toolbox import KafkaToolbox
 
 pytestmark = pytest.mark.kafka
@@ -58,7 +64,7 @@ def log(tmp_path: Path) -> Path:
     ],
     ids=lambda options: "-".join(options) or "plain",
 )
-@pytest.mark.parametrize("case", ["v2-compact-after", "v2-transactional"])
+@pytest.mark.parametrize("case", ["v0-segments", "v1-gzip", "v2-compact-after", "v2-transactional"])
 def test_dump_log_when_option_given_then_prints_what_kafka_prints(
     toolbox: KafkaToolbox, case: str, options: dict[str, bool | int]
 ) -> None:
@@ -67,6 +73,53 @@ def test_dump_log_when_option_given_then_prints_what_kafka_prints(
     files = sorted(path for path in directory.iterdir() if path.suffix)[:8]
 
     assert _ours(files, options) == _theirs(toolbox, files, options)
+
+
+@pytest.mark.parametrize("options", [{}, {"deep_iteration": True}, {"print_data_log": True}], ids="-".join)
+@pytest.mark.parametrize("name", ["bootstrap.checkpoint", "00000000000000000042-0000000007.checkpoint"])
+def test_dump_log_when_file_is_a_checkpoint_then_prints_what_kafka_prints(
+    toolbox: KafkaToolbox, tmp_path: Path, name: str, options: dict[str, bool | int]
+) -> None:
+    """KRaft's snapshots are shown as Kafka shows them: control records, and records of the metadata log as bytes."""
+    path = Path(shutil.copy(golden_root() / "bootstrap.checkpoint", tmp_path / name))
+
+    assert _ours([path], options) == _theirs(toolbox, [path], options)
+
+
+def test_dump_log_when_entries_of_older_formats_are_odd_then_prints_what_kafka_prints(
+    toolbox: KafkaToolbox, tmp_path: Path
+) -> None:
+    """Wrong CRCs inside and outside a wrapper, short and overlong entries, texts that are no UTF-8: the same lines."""
+    texts = [b"\xff", b"\xed\xa0\x80x\xed\xb0", b"\xe2\x82", b"\xf0\x9f\x98z", None, b"", "zwölf €".encode()]
+    records = [Record(offset=n, timestamp=n, key=text, value=text) for n, text in enumerate(texts)]
+    inner = bytearray(b"".join(pack_entry(record, 1) for record in records))
+    inner[-1] ^= 1
+    set_of = [Record(offset=n, timestamp=5, key=None, value=bytes(compress("gzip", bytes(inner)))) for n in (6, 13)]
+    damaged = bytearray(pack_entry(records[0], 0))
+    damaged[-1] ^= 1
+    path = tmp_path / _LOG
+    path.write_bytes(
+        pack_entry(set_of[0], 1, 1)
+        + pack_entry(replace(set_of[1], value=bytes(compress("snappy", bytes(inner) + bytes(11)))), 1, 2 | 8)
+        + b"".join(pack_wrapper([replace(each, offset=14) for each in records], 0, codec) for codec in CODECS[1:4])
+        + bytes(damaged)
+        + b"".join(pack_entry(replace(record, offset=20 + record.offset), 1, 8) for record in records)
+    )
+    options: dict[str, bool | int] = {"print_data_log": True}
+
+    assert _ours([path], options)[0] == _theirs(toolbox, [path], options)[0]
+
+
+def test_dump_log_when_decoder_named_then_prints_what_kafka_prints(toolbox: KafkaToolbox, tmp_path: Path) -> None:
+    """Kafka's number decoders read the first bytes of a key or value."""
+    path = tmp_path / _LOG
+    path.write_bytes(pack_entry(Record(offset=0, timestamp=5, key=b"\xff\xff\xff\xfe!", value=bytes(9)), 1))
+    options = {
+        "key_decoder_class": "org.apache.kafka.tools.api.IntegerDecoder",
+        "value_decoder_class": "org.apache.kafka.tools.api.LongDecoder",
+    }
+
+    assert _ours([path], options) == _theirs(toolbox, [path], options)  # type: ignore[arg-type]
 
 
 def _flip_payload(log: Path) -> None:
