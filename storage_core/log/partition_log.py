@@ -1,0 +1,314 @@
+"""Serves a log's batches to a socket without a byte of them passing through Python.
+
+What a fetch gets is whole batches, as they lie on the disk: from the one that holds the offset asked for, up to so many
+bytes, never past the log's committed end, and from one segment at a time. Where they start and end is found in the
+offset index and the headers behind its entry; the bytes go from the page cache to the socket inside the kernel.
+
+Source: Kafka UnifiedLog.read, LogSegment.read, FileRecords.writeTo.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import numpy as np
+
+from storage_core.errors import CorruptBatchError, CorruptFileError, OffsetOutOfRangeError, StorageError
+from storage_core.index.offset_index import OffsetIndex
+from storage_core.log.log_reader import LogReader
+from storage_core.log.segment_reader import announced_size, scan_up_to_damage
+from storage_core.log.segments import SegmentFiles, list_segments
+from storage_core.record.batch_scan import BatchScan, check_crcs
+from storage_core.storage.local import storage_errors
+
+__all__ = ["LogSlice", "PartitionLog", "SendResult"]
+
+_SCAN_BYTES: Final = 64 << 10
+_RELISTINGS: Final = 3
+_LONGEST_SEND_BYTES: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """What went out.
+
+    Attributes:
+        bytes_sent: of whole batches.
+        next_offset: to ask for next; behind the last batch sent.
+    """
+
+    bytes_sent: int
+    next_offset: int
+
+
+class PartitionLog:
+    """The batches of one log, up to the end that its reader has; a context manager.
+
+    The segment served last stays open, so that one consumer's fetches, which follow each other, find it open. One
+    thread at a time.
+
+    Args:
+        reader: says where the log lies, starts and ends.
+    """
+
+    def __init__(self, reader: LogReader) -> None:
+        self.directory: Path = reader.directory
+        self.log_start_offset = reader.log_start_offset
+        self.log_end_offset = reader.log_end_offset
+        self._segments = list_segments(self.directory)
+        self._open: _OpenSegment | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the open segment."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def send_to(self, peer: socket.socket, offset: int, max_bytes: int) -> SendResult:
+        """Send whole batches, beginning with the one that holds `offset`.
+
+        At least one batch is sent, even if it is larger than `max_bytes`; nothing at the log's end. The first batch may
+        begin below the offset, as in Kafka. A socket that takes no more is waited for, a non-blocking one too; an event
+        loop calls `slice` and sends as the socket can.
+
+        Args:
+            peer: a connected stream socket; its timeout holds for each wait.
+            offset: from log start to log end.
+            max_bytes: most bytes to send.
+
+        Raises:
+            OffsetOutOfRangeError: the offset is outside the log, or retention removed it.
+            CorruptBatchError: the batch can't be found, because one before it is damaged.
+            CorruptFileError: the segment was cut while it was sent.
+            StorageError: the disk refused.
+            OSError: the peer is gone, or took nothing for longer than the socket's timeout.
+        """
+        chosen = self.slice(offset, max_bytes)
+        while chosen.remaining_bytes:
+            if chosen.send_some(peer) == 0:
+                _wait_until_writable(peer)
+        return SendResult(chosen.size_bytes, chosen.next_offset)
+
+    def slice(self, offset: int, max_bytes: int) -> LogSlice:
+        """Return what `send_to` would send; nothing is read but headers.
+
+        To be sent before this log's next call: that may close the segment, and the rest can't be sent any more.
+
+        Raises:
+            As `send_to`, but for the peer's errors.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"offset {offset} is outside {self.log_start_offset}..{self.log_end_offset}: log={self.directory}"
+            )
+        for _ in range(_RELISTINGS):
+            try:
+                return self._find(offset, max_bytes)
+            except StorageError as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
+                self._segments = list_segments(self.directory)  # a cleaner merged the segment into another one
+        return self._find(offset, max_bytes)
+
+    def _find(self, offset: int, max_bytes: int) -> LogSlice:
+        number = bisect_right(self._segments, offset, key=lambda each: each.base_offset) - 1
+        if number < 0 and self._segments and offset < self.log_end_offset:
+            first = self._segments[0].base_offset
+            raise OffsetOutOfRangeError(
+                f"offset {offset} is gone, the first segment starts at {first}: log={self.directory}"
+            )
+        for files in self._segments[max(number, 0) :]:
+            if files.base_offset >= self.log_end_offset or offset >= self.log_end_offset:
+                break
+            segment = self._opened(files)
+            start = segment.find(offset)
+            if start is None or start[1] > self.log_end_offset:
+                continue
+            position, first_end_offset, first_size = start
+            end, next_offset = segment.end_of_slice(position, max_bytes, self.log_end_offset)
+            if end == position:  # not even one batch fits: it is sent whole
+                end, next_offset = position + first_size, first_end_offset
+            return LogSlice(segment, position, end - position, next_offset)
+        return LogSlice(None, 0, 0, self.log_end_offset)
+
+    def _opened(self, files: SegmentFiles) -> _OpenSegment:
+        if self._open is None or self._open.files != files:
+            self.close()
+            self._open = _OpenSegment(files)
+        return self._open
+
+
+class LogSlice:
+    """Whole batches of one segment, on their way to a socket.
+
+    Attributes:
+        size_bytes: of all of them.
+        next_offset: behind the last batch.
+    """
+
+    def __init__(self, segment: _OpenSegment | None, position: int, size_bytes: int, next_offset: int) -> None:
+        self._segment = segment
+        self._position = position
+        self._end = position + size_bytes
+        self.size_bytes = size_bytes
+        self.next_offset = next_offset
+
+    @property
+    def remaining_bytes(self) -> int:
+        """What is still to be sent."""
+        return self._end - self._position
+
+    def send_some(self, peer: socket.socket) -> int:
+        """Send what the socket takes at once, and return how much that was: 0 if it would block, or nothing is left.
+
+        Raises:
+            CorruptFileError: the file is shorter than it was.
+            StorageError: the disk refused.
+            ConnectionError: the peer is gone.
+        """
+        segment = self._segment
+        if segment is None or not self.remaining_bytes:
+            return 0
+        path, size = segment.files.log_path, min(self.remaining_bytes, _LONGEST_SEND_BYTES)
+        if segment.descriptor < 0:
+            raise StorageError(f"segment was closed before all of a slice was sent: path={path}")
+        try:
+            sent = os.sendfile(peer.fileno(), segment.descriptor, self._position, size)
+        except BlockingIOError:
+            return 0
+        except ConnectionError:
+            raise
+        except OSError:
+            with storage_errors(path):
+                raise
+        if sent == 0:
+            raise CorruptFileError(f"segment was cut while it was sent: file={path} position={self._position}")
+        self._position += sent
+        return sent
+
+
+class _OpenSegment:
+    """One open segment, and its offset index."""
+
+    def __init__(self, files: SegmentFiles) -> None:
+        self.files = files
+        with storage_errors(files.log_path):
+            self.descriptor = os.open(files.log_path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with storage_errors(files.index_path):
+                self._size_bytes = os.fstat(self.descriptor).st_size
+                data = files.index_path.read_bytes() if files.index_path.exists() else b""
+                self._index = OffsetIndex.from_bytes(data, files.base_offset)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def find(self, offset: int) -> tuple[int, int, int] | None:
+        """Return position, next offset and size of the batch that holds `offset`, or of the first one behind it."""
+        position = self._index.lookup(offset)[1]
+        if position < 0 or (position > 0 and not self._is_batch(position, offset)):
+            position = 0
+        for at, scan in self._scans(position):
+            behind = scan.last_offset >= offset
+            if behind.any():
+                first = int(np.argmax(behind))
+                return at + int(scan.position[first]), int(scan.last_offset[first]) + 1, int(scan.size[first])
+        return None
+
+    def end_of_slice(self, start: int, max_bytes: int, end_offset: int) -> tuple[int, int]:
+        """Return where the last whole batch within `max_bytes` and below `end_offset` ends, and its next offset.
+
+        The index leads there: of the entries within reach the last but one, whose batch ends before the last one's
+        starts. It is only a hint; where no sound batch starts at it, the batches are followed from `start`.
+        """
+        limit = min(start + max_bytes, self._size_bytes)
+        end, next_offset = start, -1
+        try:
+            for at, scan in self._scans(self._last_indexed(start, limit, end_offset)):
+                outside = (at + scan.position + scan.size > limit) | (scan.last_offset >= end_offset)
+                inside = int(np.argmax(outside)) if outside.any() else len(scan)
+                if inside:
+                    end = at + int(scan.position[inside - 1] + scan.size[inside - 1])
+                    next_offset = int(scan.last_offset[inside - 1]) + 1
+                if inside < len(scan) or end >= limit:
+                    break
+        except CorruptBatchError:
+            pass  # what lies before the damage is served; who asks for it is told
+        return end, next_offset
+
+    def _last_indexed(self, start: int, limit: int, end_offset: int) -> int:
+        """Return the position of a batch not far before the end of a slice, or `start`."""
+        index = self._index
+        reachable = min(np.searchsorted(index.positions, limit, "right"), np.searchsorted(index.offsets, end_offset))
+        if reachable < 2:
+            return start
+        position, offset = int(index.positions[reachable - 2]), int(index.offsets[reachable - 2])
+        return position if start < position <= limit and self._is_batch(position, offset) else start
+
+    def _scans(self, position: int) -> Iterator[tuple[int, BatchScan]]:
+        """Yield batch headers from `position` on, some at a time, each with the position that theirs count from."""
+        wanted = _SCAN_BYTES
+        while position < self._size_bytes:
+            data = self._read(position, min(wanted, self._size_bytes - position))
+            scan, error = scan_up_to_damage(data)
+            if len(scan):
+                yield position, scan
+            position += scan.valid_bytes
+            if error is not None:
+                raise CorruptBatchError(f"{error.args[0]} file={self.files.log_path}", position)
+            if scan.valid_bytes:
+                wanted = _SCAN_BYTES
+                continue
+            wanted = announced_size(data)
+            if wanted <= len(data) or wanted > self._size_bytes - position:
+                return
+
+    def _is_batch(self, position: int, offset: int) -> bool:
+        """Whether a sound batch starts here that does not lie behind `offset`: index and base offsets may be wrong."""
+        try:
+            at, scan = next(self._scans(position), (0, None))
+        except CorruptBatchError:
+            return False
+        if scan is None or not self.files.base_offset <= scan.base_offset[0] <= offset:
+            return False
+        first = scan.take(slice(0, 1))
+        return not len(check_crcs(self._read(at, int(first.size[0])), first))
+
+    def _read(self, position: int, size_bytes: int) -> bytes:
+        parts = []
+        with storage_errors(self.files.log_path):
+            while size_bytes > 0 and (part := os.pread(self.descriptor, size_bytes, position)):
+                parts.append(part)
+                position, size_bytes = position + len(part), size_bytes - len(part)
+        return b"".join(parts)
+
+
+def _wait_until_writable(peer: socket.socket) -> None:
+    """Wait for room in the socket, not longer than its own timeout.
+
+    Raises:
+        TimeoutError: there is none.
+    """
+    poll = select.poll()
+    poll.register(peer, select.POLLOUT)
+    timeout = peer.gettimeout()
+    if not poll.poll(timeout * 1000 if timeout else None):
+        raise TimeoutError("the peer took no more bytes")
