@@ -116,6 +116,9 @@ class IndexCheck:
         for path, rule, content in zip(paths, _RULES, contents, strict=True):
             if content is None and (is_ours or any(each is not None for each in contents)):
                 self._report.add("index", rule, path.name, "is missing; half an index is worse than none")
+        if contents == [None, None] and not is_ours and self._reader.size_bytes:
+            what = "is missing, and so is the time index: a broker builds both by a recovery of the segment"
+            self._report.add("sparse", "offset-index", paths[0].name, what)
         return contents[0], contents[1]
 
     def _check_shapes(self) -> bool:

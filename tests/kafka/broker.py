@@ -98,7 +98,7 @@ class KafkaBroker:
     def format(self) -> None:
         """Make the folder a cluster of its own."""
         self.log_dir.mkdir(parents=True)
-        cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_")  # no option
         properties = self._write_properties({})
         self.toolbox.run("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", str(properties))
 

@@ -285,13 +285,33 @@ def test_verify_directory_when_index_size_odd_then_found(log: WrittenLog) -> Non
 
 
 def test_verify_directory_when_one_index_missing_then_half_an_index_found(log: WrittenLog) -> None:
-    """Kafka believes half an index; both or none is sound in a plain folder, both must be there in a store."""
+    """Kafka believes half an index, and builds both where none is there; in a store both must be."""
     (log.directory / "00000000000000000015.timeindex").unlink()
     assert _found(log, with_ledger=False) == [("index", "00000000000000000015.timeindex", None)]
 
     (log.directory / "00000000000000000015.index").unlink()
-    assert _found(log, with_ledger=False) == []
+    assert _found(log, with_ledger=False) == [("sparse", "00000000000000000015.index", None)]
     assert [kind for kind, _, _ in _found(log)] == ["index", "index"]
+
+
+@pytest.mark.parametrize(("kept", "found"), [(9999, []), (3, ["sparse"]), (0, ["sparse"])])
+def test_verify_directory_when_entries_of_an_index_are_gone_then_noted(
+    tmp_path: Path, kept: int, found: list[str]
+) -> None:
+    """An index that lost entries is right, but slow: it is noted where no writer leaves so few."""
+    batches = [Batch([1000 + number], value_bytes=3000) for number in range(40)]
+    log = write_log(tmp_path / "t-0", [batches, [Batch([9000])]], index_interval_bytes=4096)
+    _change(log.directory / f"{0:020d}.index", lambda data: data.__delitem__(slice(kept * 8, None)))
+
+    assert [kind for kind, _, _ in _found(log)] == found
+
+
+def test_verify_directory_when_batches_are_large_then_their_index_is_no_sparse_one(tmp_path: Path) -> None:
+    """Between two large batches there is nothing that could have an entry."""
+    batches = [Batch([1000 + number], value_bytes=100_000) for number in range(5)]
+    log = write_log(tmp_path / "t-0", [batches, [Batch([9000])]], index_interval_bytes=4096)
+
+    assert _found(log) == []
 
 
 def test_verify_directory_when_entries_lead_behind_the_committed_end_then_uncommitted(log: WrittenLog) -> None:
