@@ -192,13 +192,18 @@ class _Records:
             hidden |= self._aborted.mask(reader, chunk)
         if hidden.any():
             scan = scan.take(~hidden)
-        enough = np.cumsum(np.where(scan.records_count < 0, 1, scan.records_count))
-        first = 0
+        if max_records >= INT32_MAX:
+            yield BatchChunk(chunk.data, chunk.position, scan)
+            return
+        # A guess is good enough: of the first batch only what lies in the range counts, of others what they hold.
+        counts = np.minimum(
+            np.where(scan.records_count < 0, 1, scan.records_count), scan.last_offset - self._offsets[0] + 1
+        )
+        enough, first, wanted = np.cumsum(counts), 0, max_records
         while first < len(scan):
-            # The first batch may begin before the range, and so hold no record of it.
-            stop = int(np.searchsorted(enough, min(int(enough[first]) + max_records, INT64_MAX))) + 1
+            stop = int(np.searchsorted(enough, wanted)) + 1
             yield BatchChunk(chunk.data, chunk.position, scan.take(slice(first, stop)))
-            first = stop
+            first, wanted = stop, int(enough[min(stop, len(scan)) - 1]) + max_records
 
     def _decoded(self, reader: SegmentReader, chunk: BatchChunk) -> Iterator[pa.RecordBatch]:
         try:
@@ -228,7 +233,7 @@ def _scan_end(segment: SegmentFiles) -> int:
     with SegmentReader(segment) as reader:
         next_offset = segment.base_offset
         try:
-            for chunk in reader.chunks(reader.position_before(INT64_MAX)):
+            for chunk in reader.chunks_from(INT64_MAX):
                 next_offset = int(chunk.scan.last_offset[-1]) + 1
         except CorruptBatchError as error:
             if not reader.ends_in_zeros(error.position):

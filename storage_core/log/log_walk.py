@@ -149,7 +149,7 @@ class LogWalk:
     def _segment_chunks(self, reader: SegmentReader) -> Generator[tuple[SegmentReader, BatchChunk], None, None]:
         is_last = self._number == len(self._segments.files)
         previous = reader.files.base_offset - 1
-        for chunk in reader.chunks(reader.position_before(self.next_offset), *self._sizes):
+        for chunk in reader.chunks_from(self.next_offset, *self._sizes):
             last = chunk.scan.last_offset
             at_end = last >= self._end_offset - 1
             has_end = bool(at_end.any())

@@ -122,6 +122,29 @@ class SegmentReader:
             if wanted <= len(data) or wanted > self.size_bytes - position:
                 return
 
+    def chunks_from(
+        self, offset: int, chunk_bytes: int = CHUNK_BYTES, first_bytes: int = INT32_MAX
+    ) -> Iterator[BatchChunk]:
+        """Yield the batches from one at or before that of `offset` on, as the offset index knows it.
+
+        The index is only a hint, see `position_before`; here the batch it leads to is read only once.
+
+        Raises:
+            As `chunks`.
+        """
+        position = self._indexed_position(offset)
+        if 0 < position < self.size_bytes:
+            chunks = self.chunks(position, chunk_bytes, first_bytes)
+            try:
+                first = next(chunks, None)
+            except CorruptBatchError:
+                first = None
+            if first is not None and self._is_sound_before(first.data, first.scan, offset):
+                yield first
+                yield from chunks
+                return
+        yield from self.chunks(0, chunk_bytes, first_bytes)
+
     def read(self, position: int, size_bytes: int) -> bytes:
         """Return bytes of the `.log`; fewer where it ends.
 
@@ -141,10 +164,7 @@ class SegmentReader:
         The index is only a hint: where it is missing, or does not lead to a sound batch at or before the offset, the
         scan starts at the segment's first byte.
         """
-        base_offset = self.files.base_offset
-        position = _search(
-            self.files.index_path, lambda read, size: find_offset_entry(read, size, base_offset, offset)
-        )[1]
+        position = self._indexed_position(offset)
         return position if position == 0 or self._is_batch_before(position, offset) else 0
 
     def time_index(self) -> TimeIndex:
@@ -189,9 +209,17 @@ class SegmentReader:
             return False
         batch = self.read(position, size)
         scan, error = scan_up_to_damage(batch)
-        if error is not None or len(scan) != 1 or len(check_crcs(batch, scan)):
+        return error is None and self._is_sound_before(batch, scan, offset)
+
+    def _is_sound_before(self, data: bytes, scan: BatchScan, offset: int) -> bool:
+        """Whether the first batch of a scan can be where an index entry leads to."""
+        if not len(scan) or not self.files.base_offset <= int(scan.base_offset[0]) <= offset:
             return False
-        return self.files.base_offset <= int(scan.base_offset[0]) <= offset
+        return not len(check_crcs(data, scan.take(slice(0, 1))))
+
+    def _indexed_position(self, offset: int) -> int:
+        base_offset = self.files.base_offset
+        return _search(self.files.index_path, lambda read, size: find_offset_entry(read, size, base_offset, offset))[1]
 
 
 def find_time(files: SegmentFiles, timestamp: int) -> tuple[int, int]:

@@ -62,7 +62,7 @@ def list_segments(directory: Path) -> list[SegmentFiles]:
         StorageError: the directory can't be read.
     """
     with storage_errors(directory):
-        names = os.listdir(directory)
+        names = _log_names(directory)
     return _segments(directory, [name for name in names if name.endswith(LOG)])
 
 
@@ -80,7 +80,7 @@ def list_readable_segments(directory: Path) -> list[SegmentFiles]:
         names: list[str] = []
         for _ in range(_LISTINGS):
             before = os.stat(directory).st_mtime_ns
-            names = os.listdir(directory)
+            names = _log_names(directory)
             if os.stat(directory).st_mtime_ns == before:
                 break
     published = {name for name in names if name.endswith(LOG)}
@@ -106,6 +106,12 @@ def floor_segment(segments: Sequence[SegmentFiles], offset: int) -> int | None:
     """Return the number of the segment that holds `offset` if any does: the last one that starts at or before it."""
     number = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     return number if number >= 0 else None
+
+
+def _log_names(directory: Path) -> list[str]:
+    """Return the names of `.log` files, those on their way too; a folder of such a name is none."""
+    with os.scandir(directory) as entries:
+        return [each.name for each in entries if each.name.endswith((LOG, LOG + SWAP)) and not each.is_dir()]
 
 
 def _segments(directory: Path, names: Iterable[str]) -> list[SegmentFiles]:

@@ -147,7 +147,7 @@ def _batches_from(
     reader: SegmentReader, first_offset: int, end_offset: int
 ) -> Iterator[tuple[BatchChunk, npt.NDArray[np.bool_]]]:
     """Yield chunks, and which of their batches may hold offsets of [first, end)."""
-    for chunk in reader.chunks(reader.position_before(first_offset), CHUNK_BYTES, SEEK_BYTES):
+    for chunk in reader.chunks_from(first_offset, CHUNK_BYTES, SEEK_BYTES):
         at_end = chunk.scan.last_offset >= end_offset - 1
         stop = int(np.argmax(at_end)) + 1 if at_end.any() else len(at_end)
         wanted = chunk.scan.last_offset >= first_offset
