@@ -148,7 +148,7 @@ def execute_repair(
         result = RepairResult(cut_folder(open_logs(root), options.keep_in))
         for _ in range(_ROUNDS):
             now = _check(open_logs(root), options)
-            result.left, result.is_sound = now.left, now.result.is_sound
+            _judge(now, result)
             if not now.steps:
                 break
             _write_down_lost(now, options, clock)
@@ -168,7 +168,7 @@ def _execute_in_store(
         result = RepairResult(cut_folder(open_logs(root)))
         for _ in range(_ROUNDS):
             now = _check(open_logs(root), options)
-            result.left, result.is_sound = now.left, now.result.is_sound
+            _judge(now, result)
             if not now.steps:
                 break
             _write_down_lost(now, options, clock)
@@ -302,6 +302,12 @@ def _cut_back(store: Store, ledger: Ledger, lock: WriterLock) -> Iterator[Repair
             cut_back(directory, end, lock.check)
             yield RepairStep(str(log), directory.name, "cut back to the committed end")
     store.sweep_staging()
+
+
+def _judge(now: _Round, result: RepairResult) -> None:
+    """Take over what a check says; a log of which a repair could save nothing is empty, and that is sound."""
+    result.left = now.left
+    result.is_sound = now.result.is_clean if result.steps else now.result.is_sound
 
 
 def _note(steps: Sequence[RepairStep], result: RepairResult, report: Callable[[RepairStep], None]) -> None:

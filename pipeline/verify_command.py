@@ -45,8 +45,12 @@ class VerifyResult:
     @property
     def is_sound(self) -> bool:
         """Whether nothing is wrong, and something was there to check."""
-        is_clean = all(each.kind in HARMLESS_KINDS for each in self.findings)
-        return is_clean and any(each.batches for each in self.logs)
+        return self.is_clean and any(each.batches for each in self.logs)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return all(each.kind in HARMLESS_KINDS for each in self.findings)
 
     def summary(self) -> dict[str, Any]:
         """Return the counts, for JSON and for the last line."""

@@ -106,8 +106,7 @@ class _LogCheck:
     options: VerifyOptions
 
     def run(self) -> None:
-        listed = [each for each in list_segments(self.report.directory) if not each.log_path.is_dir()]
-        segments = self._committed(listed)
+        segments = self._committed(list_segments(self.report.directory))
         small_files = SmallFilesCheck(self.report, self.expected)
         small_files.check_names({each.base_offset for each in segments})
         small_files.check_metadata()

@@ -52,7 +52,7 @@ def test_repair_when_killed_while_it_finishes_a_replacement_then_the_second_one_
     context: ForkServerContext, memory_path: Path, step: str
 ) -> None:
     """Finishing what a cleaner began can itself be interrupted, as in a broker."""
-    directory = memory_path / "t-0"
+    directory = memory_path / "logs" / "t-0"
     write_log(directory, [[Batch([s * 10 + b]) for b in range(3)] for s in range(3)])
     merged = b"".join((directory / f"{base:020d}.log").read_bytes() for base in (0, 3))
     (directory / f"{0:020d}.log.swap").write_bytes(merged)

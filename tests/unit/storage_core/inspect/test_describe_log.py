@@ -22,6 +22,15 @@ def test_describe_log_when_two_segments_then_offsets_sizes_and_timestamps(tmp_pa
     assert described.max_timestamp_ms == 40
 
 
+def test_describe_log_when_a_folder_is_named_like_a_segment_then_passed_over(tmp_path: Path) -> None:
+    """A folder is no segment, whatever its name."""
+    directory = _log(tmp_path).directory
+    before = describe_log(directory)
+    (directory / f"{99:020d}.log").mkdir()
+
+    assert describe_log(directory) == before
+
+
 def test_describe_log_when_ledger_known_then_only_committed_bytes_count(tmp_path: Path) -> None:
     """What a writer has not committed is no part of the log."""
     log = _log(tmp_path)
