@@ -1,8 +1,10 @@
 """The logs of a store, or of any folder of topic-partition directories, for the tools that read.
 
-A store's ledger says what is committed; in a plain folder each log speaks for itself.
+A store's ledger says what is committed. In a plain folder each log speaks for itself, but for its start: after records
+were deleted that lies inside a segment, and `log-start-offset-checkpoint` beside the logs has it.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +12,20 @@ from pathlib import Path
 from sink.ledger import Ledger, LogState
 from sink.ledger_versions import AsOf, open_ledger_at
 from sink.store import Store
-from storage_core.errors import InvalidConfigError, UnknownTopicError
+from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
+from storage_core.errors import CorruptFileError, InvalidConfigError, UnknownTopicError
 from storage_core.inspect.findings import ExpectedLog
 from storage_core.log.log_files import LOG
 from storage_core.log.log_reader import LogReader
+from storage_core.log.segments import list_segments
 from storage_core.storage.local import storage_errors
 from storage_core.topic_partition import TopicPartition, parse_directory_name
 
 __all__ = ["LogView", "StoreView", "open_logs", "select_logs"]
+
+logger = logging.getLogger(__name__)
+
+_LOG_STARTS = "log-start-offset-checkpoint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,20 +35,29 @@ class LogView:
     Attributes:
         directory: of the log.
         expected: what the ledger says of it, None in a plain folder.
+        checkpointed_start: where the checkpoint beside it says that it starts; None where there is none.
     """
 
     log: TopicPartition
     directory: Path
     expected: ExpectedLog | None = None
+    checkpointed_start: int | None = None
 
     def reader(self) -> LogReader:
-        """Return a reader of the committed records."""
+        """Return a reader of the committed records; all of a store's records are stable, for it has no transactions."""
         expected = self.expected
+        if expected is None:
+            return LogReader(self.directory, log_start_offset=self._plain_start())
+        end = expected.log_end_offset
         return LogReader(
-            self.directory,
-            log_start_offset=expected.log_start_offset if expected else None,
-            log_end_offset=expected.log_end_offset if expected else None,
+            self.directory, log_start_offset=expected.log_start_offset, log_end_offset=end, last_stable_offset=end
         )
+
+    def _plain_start(self) -> int | None:
+        """Return the checkpoint's start, or the first segment's if that is higher, as a broker does."""
+        if self.checkpointed_start is None:
+            return None
+        return max(self.checkpointed_start, *(each.base_offset for each in list_segments(self.directory)[:1]), 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +93,14 @@ def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
         raise InvalidConfigError(f"only a store has a past, and this folder is none: path={root} {as_of}")
     own = parse_directory_name(root.absolute().name)
     if own and any(root.glob(f"*{LOG}")):
-        return StoreView(root=root, logs=(LogView(log=own, directory=root),))
-    logs = [LogView(log=log, directory=path) for path in _directories(root) if (log := parse_directory_name(path.name))]
+        start = _log_starts(root.absolute().parent).get(own)
+        return StoreView(root=root, logs=(LogView(log=own, directory=root, checkpointed_start=start),))
+    starts = _log_starts(root)
+    logs = [
+        LogView(log=log, directory=path, checkpointed_start=starts.get(log))
+        for path in _directories(root)
+        if (log := parse_directory_name(path.name))
+    ]
     return StoreView(root=root, logs=tuple(sorted(logs, key=lambda each: each.log)))
 
 
@@ -127,6 +150,18 @@ def _expected(state: LogState) -> ExpectedLog:
         topic_id=state.topic_id,
         leader_epoch=state.leader_epoch,
     )
+
+
+def _log_starts(folder: Path) -> dict[TopicPartition, int]:
+    """Return what the checkpoint in a broker's root says; one that can't be parsed counts as empty, as in Kafka."""
+    path = folder / _LOG_STARTS
+    with storage_errors(path):
+        data = path.read_bytes() if path.is_file() else b""
+    try:
+        return parse_offset_checkpoint(data)
+    except CorruptFileError as error:
+        logger.warning("a checkpoint is passed over: %s path=%s", error, path)
+        return {}
 
 
 def _directories(folder: Path) -> list[Path]:
