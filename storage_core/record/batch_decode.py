@@ -213,60 +213,68 @@ def _plain_chunks(source: _Bytes, scan: BatchScan, target_bytes: int) -> Iterato
 
 def _compressed_chunks(source: _Bytes, scan: BatchScan, options: _Options) -> Iterator[SectionTable]:
     """Yield sections in bytes of their own: compressed batches opened, and what lies between them copied as it is."""
-    table = plain_sections(scan)
+    table, borders = plain_sections(scan), _stretches(scan, options.target_bytes)
+    position, end, count = scan.position.tolist(), (scan.position + scan.size).tolist(), scan.records_count.tolist()
+    codec, view = (scan.attributes & CODEC_MASK).tolist(), source.data
+    max_bytes = min(options.max_batch_bytes, INT32_MAX)
     parts: list[bytes | memoryview] = []
     first = total = 0
-    for start, after in _stretches(scan, options.target_bytes):
+    for place, (start, after) in enumerate(pairwise(borders)):
+        batch = view[position[start] : end[after - 1]]
+        part: bytes | memoryview = batch
         try:
-            part = _part(source.data, scan, table[start:after], start, options)
+            if codec[start] and table[start, SectionColumn.MAGIC] < MAGIC_V2:
+                inner = options.open_wrapper(batch, int(scan.last_offset[start]), max_bytes, position[start])
+                part = inner.data
+                table[start, SectionColumn.COUNT], table[start, SectionColumn.BASE_OFFSET] = (
+                    inner.count,
+                    inner.base_offset,
+                )
+            elif codec[start]:
+                part = _section(batch, CODECS[codec[start]], count[start], max_bytes, position[start])
         except CorruptBatchError:
             if parts:
-                yield _joined(parts, table, scan, slice(first, start))
+                yield _joined(parts, table, scan, borders[first : place + 1])
             raise
         if parts and total + len(part) > options.target_bytes:
-            yield _joined(parts, table, scan, slice(first, start))
-            first, total, parts = start, 0, []
-        table[start:after, _SPAN] += total
+            yield _joined(parts, table, scan, borders[first : place + 1])
+            first, total, parts = place, 0, []
         parts.append(part)
         total += len(part)
     if parts:
-        yield _joined(parts, table, scan, slice(first, len(scan)))
+        yield _joined(parts, table, scan, borders[first:])
 
 
-def _stretches(scan: BatchScan, target_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield (first, after) of each compressed batch alone, and of uncompressed ones that lie back to back."""
+def _stretches(scan: BatchScan, target_bytes: int) -> list[int]:
+    """Return where stretches start and the last one ends: a compressed batch, or others that lie back to back."""
     is_plain, piece = (scan.attributes & CODEC_MASK) == 0, np.cumsum(scan.size) // max(target_bytes, 1)
     follows = scan.position[1:] == scan.position[:-1] + scan.size[:-1]
     joins = is_plain[1:] & is_plain[:-1] & follows & (piece[1:] == piece[:-1])
-    borders = [0, *(np.flatnonzero(~joins) + 1).tolist(), len(scan)]
-    return pairwise(borders)
+    return [0, *(np.flatnonzero(~joins) + 1).tolist(), len(scan)]
 
 
-def _part(view: memoryview, scan: BatchScan, rows: _Int64s, place: int, options: _Options) -> bytes | memoryview:
-    """Return the bytes of a stretch, and let its rows of the section table count from their start."""
-    position = int(scan.position[place])
-    attributes, max_bytes = int(scan.attributes[place]), min(options.max_batch_bytes, INT32_MAX)
-    if not attributes & CODEC_MASK:
-        rows[:, _SPAN] -= position
-        return view[position : position + int(rows[-1, SectionColumn.END])]
-    entry = view[position : position + int(scan.size[place])]
-    if scan.magic[place] < MAGIC_V2:
-        found = options.open_wrapper(entry, int(scan.last_offset[place]), max_bytes, position)
-        rows[0, SectionColumn.COUNT], rows[0, SectionColumn.BASE_OFFSET] = found.count, found.base_offset
-        rows[0, _SPAN] = (0, len(found.data))
-        return found.data
-    section: bytes | memoryview = entry[HEADER_BYTES:]
-    count = int(scan.records_count[place])
+def _section(batch: memoryview, codec: str, count: int, max_bytes: int, position: int) -> bytes | memoryview:
+    """Return the records of a compressed batch of format v2."""
+    section: bytes | memoryview = batch[HEADER_BYTES:]
     if count or section:  # a batch that lost all its records may be left without a stream
-        section = decompress(CODECS[attributes & CODEC_MASK], section, max_bytes, position)
+        section = decompress(codec, section, max_bytes, position)
     if count > len(section) // _MIN_RECORD_BYTES:
         raise CorruptBatchError("records count is above what the bytes can hold", position)
-    rows[0, _SPAN] = (0, len(section))
     return section
 
 
-def _joined(parts: list[bytes | memoryview], table: _Int64s, scan: BatchScan, chosen: slice) -> SectionTable:
-    return SectionTable(np.frombuffer(b"".join(parts), np.uint8), table[chosen], scan.take(chosen))
+def _joined(parts: list[bytes | memoryview], table: _Int64s, scan: BatchScan, borders: list[int]) -> SectionTable:
+    """Return the sections of stretches, in their bytes put together."""
+    rows = np.diff(borders)
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+    ends = np.cumsum(sizes)
+    mine, chosen = table[borders[0] : borders[-1]], scan.take(slice(borders[0], borders[-1]))
+    moved = np.repeat(ends - sizes - scan.position[borders[:-1]], rows)
+    mine[:, _SPAN] += moved[:, np.newaxis]
+    is_compressed = (chosen.attributes & CODEC_MASK) != 0
+    mine[is_compressed, SectionColumn.START] = np.repeat(ends - sizes, rows)[is_compressed]
+    mine[is_compressed, SectionColumn.END] = np.repeat(ends, rows)[is_compressed]
+    return SectionTable(np.frombuffer(b"".join(parts), np.uint8), mine, chosen)
 
 
 def _entry_crcs(sections: SectionTable) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:

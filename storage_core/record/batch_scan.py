@@ -15,11 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_core.errors import CorruptBatchError
-from storage_core.record.attributes import CODEC_MASK, LOG_APPEND_TIME_BIT
-from storage_core.record.batch_header import HEADER_BYTES, HEADER_DTYPE, LOG_OVERHEAD_BYTES, MAGIC_V2, ByteSource
-from storage_core.record.legacy_header import LEGACY_DTYPES
+from storage_core.record.batch_header import MAGIC_V2, ByteSource
 from storage_core.record.legacy_kernels import compare_crcs
-from storage_core.record.scan_kernels import MIN_BATCH_BYTES, gather_headers, walk_batches
+from storage_core.record.scan_kernels import (
+    HEADER_COLUMNS,
+    MIN_BATCH_BYTES,
+    HeaderColumn,
+    unpack_headers,
+    walk_batches,
+)
 
 __all__ = ["BatchScan", "check_crcs", "scan_batches"]
 
@@ -98,51 +102,25 @@ def scan_batches(data: ByteSource, start: int = 0, end: int | None = None) -> Ba
     if stopped[1]:
         raise CorruptBatchError("batch length is below what any batch has", valid_bytes)
     positions = positions[:found].copy()
-    headers = np.empty((found, HEADER_BYTES), np.uint8)
-    gather_headers(source, positions, headers)
-    return _scan(positions, headers.view(HEADER_DTYPE).reshape(found), valid_bytes)
-
-
-def _scan(positions: _Int64s, headers: npt.NDArray[np.void], valid_bytes: int) -> BatchScan:
-    legacy = headers["magic"] < MAGIC_V2
-    if legacy.any():
-        headers[legacy] = _legacy_headers(headers[legacy])
-    base_offset = headers["base_offset"].astype(np.int64)
+    columns = np.empty((HEADER_COLUMNS, found), np.int64)
+    unpack_headers(source, positions, columns)
     return BatchScan(
         position=positions,
-        size=headers["batch_length"].astype(np.int64) + LOG_OVERHEAD_BYTES,
-        magic=headers["magic"].astype(np.int8),
-        base_offset=base_offset,
-        last_offset=base_offset + headers["last_offset_delta"],
-        leader_epoch=headers["partition_leader_epoch"].astype(np.int32),
-        crc=headers["crc"].astype(np.uint32),
-        attributes=headers["attributes"].astype(np.int16),
-        base_timestamp=headers["base_timestamp"].astype(np.int64),
-        max_timestamp=headers["max_timestamp"].astype(np.int64),
-        producer_id=headers["producer_id"].astype(np.int64),
-        producer_epoch=headers["producer_epoch"].astype(np.int16),
-        base_sequence=headers["base_sequence"].astype(np.int32),
-        records_count=headers["records_count"].astype(np.int32),
+        size=columns[HeaderColumn.SIZE],
+        magic=columns[HeaderColumn.MAGIC].astype(np.int8),
+        base_offset=columns[HeaderColumn.BASE_OFFSET],
+        last_offset=columns[HeaderColumn.LAST_OFFSET],
+        leader_epoch=columns[HeaderColumn.LEADER_EPOCH].astype(np.int32),
+        crc=columns[HeaderColumn.CRC].astype(np.uint32),
+        attributes=columns[HeaderColumn.ATTRIBUTES].astype(np.int16),
+        base_timestamp=columns[HeaderColumn.BASE_TIMESTAMP],
+        max_timestamp=columns[HeaderColumn.MAX_TIMESTAMP],
+        producer_id=columns[HeaderColumn.PRODUCER_ID],
+        producer_epoch=columns[HeaderColumn.PRODUCER_EPOCH].astype(np.int16),
+        base_sequence=columns[HeaderColumn.BASE_SEQUENCE].astype(np.int32),
+        records_count=columns[HeaderColumn.RECORDS_COUNT].astype(np.int32),
         valid_bytes=valid_bytes,
     )
-
-
-def _legacy_headers(headers: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """Return rows of the header table for entries of v0 and v1, of which the table holds the first 61 bytes."""
-    fields = headers.view(np.uint8).reshape(len(headers), HEADER_BYTES)[:, : LEGACY_DTYPES[1].itemsize].copy()
-    entries = fields.view(LEGACY_DTYPES[1]).reshape(len(headers))
-    has_time = entries["magic"] == 1
-    defined = np.where(has_time, CODEC_MASK | LOG_APPEND_TIME_BIT, CODEC_MASK)
-    rows = np.empty_like(headers)
-    for name in HEADER_DTYPE.names[5:]:  # type: ignore[index]
-        rows[name] = -1
-    rows["base_offset"], rows["batch_length"] = entries["offset"], entries["message_size"]
-    rows["partition_leader_epoch"], rows["last_offset_delta"] = -1, 0
-    rows["magic"], rows["crc"] = entries["magic"], entries["crc"]
-    rows["attributes"] = entries["attributes"] & defined
-    rows["max_timestamp"] = np.where(has_time, entries["timestamp"], -1)
-    rows["records_count"] = np.where(entries["attributes"] & CODEC_MASK, -1, 1)
-    return rows
 
 
 def check_crcs(data: ByteSource, scan: BatchScan) -> npt.NDArray[np.int64]:

@@ -15,7 +15,17 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, register_jitable
 
-__all__ = ["BYTES", "INT64S", "address_of", "copy_bytes", "inlined", "load_byte", "store_byte"]
+__all__ = [
+    "BYTES",
+    "INT64S",
+    "address_of",
+    "copy_bytes",
+    "inlined",
+    "load_byte",
+    "load_int32",
+    "load_int64",
+    "store_byte",
+]
 
 BYTES: Final = "Array(uint8, 1, 'C', True)"
 """Signature of a byte column that a kernel only reads; a writable one is accepted too."""
@@ -79,3 +89,17 @@ store_byte: Final = cast("Callable[[int, int], None]", intrinsic(_store_byte))
 
 copy_bytes: Final = cast("Callable[[int, int, int], None]", intrinsic(_copy_bytes))
 """`copy_bytes(target, source, count)`: the two must not overlap."""
+
+
+@inlined
+def load_int32(address: int) -> int:
+    """Return the big-endian i32 at an address."""
+    value = (load_byte(address) << 24) | (load_byte(address + 1) << 16)
+    value |= (load_byte(address + 2) << 8) | load_byte(address + 3)
+    return value - ((value >> 31) << 32)
+
+
+@inlined
+def load_int64(address: int) -> int:
+    """Return the big-endian i64 at an address."""
+    return (load_int32(address) << 32) | (load_int32(address + 4) & 0xFFFFFFFF)

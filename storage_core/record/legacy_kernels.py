@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from storage_core.kernels import kernel
 from storage_core.record.decode_kernels import SectionColumn
-from storage_core.record.kernel_memory import BYTES, INT64S, address_of, inlined, load_byte
+from storage_core.record.kernel_memory import BYTES, INT64S, address_of, inlined, load_byte, load_int32, load_int64
 
 __all__ = ["LEGACY_FAILURES", "compare_crcs", "locate_entries", "parse_entries", "survey_set"]
 
@@ -66,20 +66,6 @@ _TABLES: Final = _crc_tables()
 
 
 @inlined
-def _load_int32(address: int) -> int:
-    """Return the big-endian i32 at an address."""
-    value = (load_byte(address) << 24) | (load_byte(address + 1) << 16)
-    value |= (load_byte(address + 2) << 8) | load_byte(address + 3)
-    return value - ((value >> 31) << 32)
-
-
-@inlined
-def _load_int64(address: int) -> int:
-    """Return the big-endian i64 at an address."""
-    return (_load_int32(address) << 32) | (_load_int32(address + 4) & 0xFFFFFFFF)
-
-
-@inlined
 def _load_uint32_little(address: int) -> int:
     value = load_byte(address) | (load_byte(address + 1) << 8)
     return value | (load_byte(address + 2) << 16) | (load_byte(address + 3) << 24)
@@ -110,7 +96,7 @@ def _crc32(address: int, end: int) -> int:
 
 @inlined
 def _has_wrong_crc(address: int, end: int) -> bool:
-    return _crc32(address + _CRC_FROM, end) != _load_int32(address + _CRC_AT) & 0xFFFFFFFF
+    return _crc32(address + _CRC_FROM, end) != load_int32(address + _CRC_AT) & 0xFFFFFFFF
 
 
 @inlined
@@ -118,7 +104,7 @@ def _entry_end(address: int, end: int, magic: int) -> int:
     """Return the end of the entry at an address, or -1 where its length lies."""
     if end - address < _LOG_OVERHEAD_BYTES + _MIN_V0_SIZE:
         return -1
-    size = _load_int32(address + 8)
+    size = load_int32(address + 8)
     least = _MIN_V0_SIZE + (_TIMESTAMP_BYTES if magic == 1 else 0)
     if size < least or size > end - address - _LOG_OVERHEAD_BYTES:
         return -1
@@ -130,7 +116,7 @@ def _read_part(address: int, end: int) -> tuple[int, int]:
     """Return the size of a key or value, -1 for null, and where its bytes start, or address -1 where it lies."""
     if end - address < 4:
         return 0, -1
-    size = _load_int32(address)
+    size = load_int32(address)
     address += 4
     if size > end - address:
         return 0, -1
@@ -167,7 +153,7 @@ def survey_set(source: _Bytes, magic: int, checks_crcs: int) -> tuple[int, int, 
     address, section_end = address_of(source), address_of(source) + source.size
     count, last_offset = 0, 0
     while section_end - address >= _LOG_OVERHEAD_BYTES:
-        size = _load_int32(address + 8)
+        size = load_int32(address + 8)
         if size < _MIN_V0_SIZE:
             return 1, count, last_offset
         if size > section_end - address - _LOG_OVERHEAD_BYTES:
@@ -181,7 +167,7 @@ def survey_set(source: _Bytes, magic: int, checks_crcs: int) -> tuple[int, int, 
             return 5, count, last_offset
         if checks_crcs and _has_wrong_crc(address, end):
             return 6, count, last_offset
-        last_offset = _load_int64(address)
+        last_offset = load_int64(address)
         count += 1
         address = end
     return 0, count, last_offset
@@ -215,8 +201,8 @@ def parse_entries(
             end = _entry_end(address, section_end, magic)
             if end < 0:
                 return 1, section
-            offsets[place] = sections[section, _BASE_OFFSET] + _load_int64(address)
-            timestamps[place] = sections[section, _BASE_TIMESTAMP] if fixed else _load_int64(address + _TIMESTAMP_AT)
+            offsets[place] = sections[section, _BASE_OFFSET] + load_int64(address)
+            timestamps[place] = sections[section, _BASE_TIMESTAMP] if fixed else load_int64(address + _TIMESTAMP_AT)
             fields = address + _TIMESTAMP_AT + (_TIMESTAMP_BYTES if magic == 1 else 0)
             key_size, key = _read_part(fields, end)
             if key < 0:
@@ -249,6 +235,6 @@ def locate_entries(source: _Bytes, sections: npt.NDArray[np.int64], starts: _Int
         address = start + sections[section, _START]
         for _ in range(sections[section, _COUNT]):
             starts[place] = address - start
-            address += _LOG_OVERHEAD_BYTES + _load_int32(address + 8)
+            address += _LOG_OVERHEAD_BYTES + load_int32(address + 8)
             ends[place] = address - start
             place += 1

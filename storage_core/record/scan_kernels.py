@@ -9,19 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_core.kernels import kernel
-from storage_core.record.kernel_memory import BYTES, INT64S, address_of, copy_bytes
+from storage_core.record.kernel_memory import BYTES, INT64S, address_of, load_byte, load_int32, load_int64
 
-__all__ = ["MIN_BATCH_BYTES", "gather_headers", "walk_batches"]
+__all__ = ["HEADER_COLUMNS", "MIN_BATCH_BYTES", "HeaderColumn", "unpack_headers", "walk_batches"]
 
 MIN_BATCH_BYTES: Final = 26
 """Smallest complete entry of any format: the next one starts at least this far on."""
 
-_HEADER_BYTES: Final = 61
 _UP_TO_MAGIC_BYTES: Final = 17
 _LOG_OVERHEAD_BYTES: Final = 12
 _MIN_LENGTH: Final = 14
 _MIN_V1_LENGTH: Final = 22
 _MIN_V2_LENGTH: Final = 49
+_CODEC_MASK: Final = 0x07
+_V1_ATTRIBUTES: Final = 0x0F
 
 _Bytes = npt.NDArray[np.uint8]
 _Int64s = npt.NDArray[np.int64]
@@ -61,11 +62,66 @@ def walk_batches(source: _Bytes, start: int, end: int, positions: _Int64s, stopp
     return found
 
 
-@kernel(f"void({BYTES}, {INT64S}, uint8[:, ::1])")
-def gather_headers(source: _Bytes, positions: _Int64s, headers: npt.NDArray[np.uint8]) -> None:
-    """Copy 61 bytes from each position into a row of `headers`; beyond the end of `source` there are zeros."""
-    start, target = address_of(source), address_of(headers)
+class HeaderColumn:
+    """The columns that `unpack_headers` fills."""
+
+    SIZE: Final = 0
+    MAGIC: Final = 1
+    BASE_OFFSET: Final = 2
+    LAST_OFFSET: Final = 3
+    LEADER_EPOCH: Final = 4
+    CRC: Final = 5
+    ATTRIBUTES: Final = 6
+    BASE_TIMESTAMP: Final = 7
+    MAX_TIMESTAMP: Final = 8
+    PRODUCER_ID: Final = 9
+    PRODUCER_EPOCH: Final = 10
+    BASE_SEQUENCE: Final = 11
+    RECORDS_COUNT: Final = 12
+
+
+HEADER_COLUMNS: Final = 13
+
+# Kernels see module constants, not class attributes.
+_SIZE, _MAGIC, _CRC = HeaderColumn.SIZE, HeaderColumn.MAGIC, HeaderColumn.CRC
+_BASE_OFFSET, _LAST_OFFSET = HeaderColumn.BASE_OFFSET, HeaderColumn.LAST_OFFSET
+_LEADER_EPOCH, _ATTRIBUTES = HeaderColumn.LEADER_EPOCH, HeaderColumn.ATTRIBUTES
+_BASE_TIMESTAMP, _MAX_TIMESTAMP = HeaderColumn.BASE_TIMESTAMP, HeaderColumn.MAX_TIMESTAMP
+_PRODUCER_ID, _PRODUCER_EPOCH = HeaderColumn.PRODUCER_ID, HeaderColumn.PRODUCER_EPOCH
+_BASE_SEQUENCE, _RECORDS_COUNT = HeaderColumn.BASE_SEQUENCE, HeaderColumn.RECORDS_COUNT
+
+
+@kernel(f"void({BYTES}, {INT64S}, int64[:, ::1])")
+def unpack_headers(source: _Bytes, positions: _Int64s, columns: npt.NDArray[np.int64]) -> None:
+    """Fill the header fields of batches that `walk_batches` has found.
+
+    Args:
+        columns: out, (HEADER_COLUMNS, n); what a format lacks is -1.
+    """
+    start = address_of(source)
     for place in range(positions.size):
-        size = min(_HEADER_BYTES, source.size - positions[place])
-        copy_bytes(target + place * _HEADER_BYTES, start + positions[place], size)
-        headers[place, size:] = 0
+        address = start + positions[place]
+        magic = load_byte(address + 16)
+        columns[_SIZE, place] = _LOG_OVERHEAD_BYTES + load_int32(address + 8)
+        columns[_MAGIC, place] = magic - ((magic >> 7) << 8)
+        columns[_BASE_OFFSET, place] = load_int64(address)
+        if 2 <= magic < 128:
+            columns[_LAST_OFFSET, place] = columns[_BASE_OFFSET, place] + load_int32(address + 23)
+            columns[_LEADER_EPOCH, place] = load_int32(address + 12)
+            columns[_CRC, place] = load_int32(address + 17) & 0xFFFFFFFF
+            columns[_ATTRIBUTES, place] = load_int32(address + 21) >> 16
+            columns[_BASE_TIMESTAMP, place] = load_int64(address + 27)
+            columns[_MAX_TIMESTAMP, place] = load_int64(address + 35)
+            columns[_PRODUCER_ID, place] = load_int64(address + 43)
+            columns[_PRODUCER_EPOCH, place] = load_int32(address + 51) >> 16
+            columns[_BASE_SEQUENCE, place] = load_int32(address + 53)
+            columns[_RECORDS_COUNT, place] = load_int32(address + 57)
+        else:
+            attributes = load_byte(address + 17)
+            columns[_LAST_OFFSET, place] = columns[_BASE_OFFSET, place]
+            columns[_CRC, place] = load_int32(address + 12) & 0xFFFFFFFF
+            columns[_ATTRIBUTES, place] = attributes & (_V1_ATTRIBUTES if magic == 1 else _CODEC_MASK)
+            columns[_MAX_TIMESTAMP, place] = load_int64(address + 18) if magic == 1 else -1
+            columns[_RECORDS_COUNT, place] = -1 if attributes & _CODEC_MASK else 1
+            columns[_LEADER_EPOCH, place] = columns[_BASE_TIMESTAMP, place] = columns[_PRODUCER_ID, place] = -1
+            columns[_PRODUCER_EPOCH, place] = columns[_BASE_SEQUENCE, place] = -1
