@@ -139,7 +139,7 @@ class PartitionLog:
                 continue
             position, first_end_offset, first_size = start
             end, next_offset = segment.end_of_slice(position, max_bytes, self.log_end_offset)
-            if end == position:  # not even one batch fits: it is sent whole
+            if next_offset < first_end_offset:  # not even one batch fits, it is sent whole; or those behind it go back
                 end, next_offset = position + first_size, first_end_offset
             return LogSlice(segment, position, end - position, next_offset)
         return LogSlice(None, 0, 0, self.log_end_offset)
@@ -240,10 +240,12 @@ class _OpenSegment:
         starts. It is only a hint; where no sound batch starts at it, the batches are followed from `start`.
         """
         limit = min(start + max_bytes, self._size_bytes)
-        end, next_offset = start, -1
+        end, next_offset = start, 0
         try:
             for at, scan in self._scans(self._last_indexed(start, limit, end_offset)):
+                before = np.concatenate([[next_offset - 1], scan.last_offset[:-1]])
                 outside = (at + scan.position + scan.size > limit) | (scan.last_offset >= end_offset)
+                outside |= scan.last_offset <= before  # base offsets are outside the CRC
                 inside = int(np.argmax(outside)) if outside.any() else len(scan)
                 if inside:
                     end = at + int(scan.position[inside - 1] + scan.size[inside - 1])

@@ -170,6 +170,18 @@ def test_send_to_when_batch_behind_is_damaged_then_sends_those_before(log: Writt
     assert _send(served, 0, _EVERYTHING) == (bytes(data[:position]), 6)
 
 
+def test_send_to_when_offsets_go_back_then_fetches_go_on(log: WrittenLog, served: PartitionLog) -> None:
+    """A wrong base offset, which no CRC covers, ends a fetch: the next one must not ask for the same again."""
+    path, position, *_ = log.batches[1]
+    data = bytearray(path.read_bytes())
+    data[position : position + 8] = bytes(8)
+    path.write_bytes(data)
+    path.with_suffix(".index").write_bytes(b"")
+
+    assert _send(served, 0, _EVERYTHING) == (bytes(data[:position]), 3)
+    assert _send(served, 3, _EVERYTHING)[1] == 120
+
+
 def test_send_to_when_socket_does_not_block_then_waits_for_it(log: WrittenLog, served: PartitionLog) -> None:
     """A full socket buffer is no reason to send half a batch."""
     for timeout in (0, 30):
