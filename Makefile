@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SETUP  := $(VENV)/.complete
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check unit kafka-test kill-test bench clean
+.PHONY: help setup run test check unit kafka-test kill-test fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ kafka-test: $(SETUP) ## let Kafka's own tools, broker and clients judge what we 
 
 kill-test: $(SETUP) ## kill the job at every named step and at 50 random moments (long form)
 	SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q -m kill tests/kill
+
+fuzz: $(SETUP) ## feed a million damaged inputs to every decoder; FUZZ="--seed N" repeats a run (long form)
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 bench: $(SETUP) ## measure, against baselines in the same run; prints Markdown
 	$(BIN)/python -m benchmarks
