@@ -61,7 +61,7 @@ def _used(entries: npt.NDArray[np.void], first: int) -> npt.NDArray[np.void]:
     """Return the entries before the zero tail; a zero entry at the very start counts unless another zero follows."""
     if not len(entries) or any(entries[-1].item()):
         return entries
-    zero = ~entries.view(np.uint8).reshape(len(entries), -1).any(axis=1)
+    zero: npt.NDArray[np.bool_] = (entries.view(np.uint8).reshape(len(entries), -1) == 0).all(axis=1)
     if first == 0 and zero[0]:
         zero[0] = len(zero) > 1 and bool(zero[1])
     return entries[: int(np.argmax(zero))] if zero.any() else entries

@@ -52,7 +52,7 @@ class SegmentFiles:
         return self.log_path.name.endswith(SWAP)
 
     def _sibling(self, suffix: str) -> Path:
-        return self.log_path.with_name(segment_file_name(self.base_offset, suffix))
+        return self.log_path.parent / segment_file_name(self.base_offset, suffix)
 
 
 def list_segments(directory: Path) -> list[SegmentFiles]:
