@@ -77,14 +77,21 @@ def _state(pid: int) -> str:
 
 
 class SparkJob:
-    """The job as a Spark stream, in a session of its own: whatever it starts dies with it."""
+    """The job as a Spark stream, in a session of its own: whatever it starts dies with it.
 
-    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
+    Args:
+        folder: of the job.
+        arguments: of the job behind its folder.
+        module: the job.
+        environment: more variables.
+    """
+
+    def __init__(self, folder: Path, *arguments: str, module: str = "tests.kill.job", **environment: str) -> None:
         self._ready = folder / "ready"
         self._ready.unlink(missing_ok=True)
         self._log = (folder / "job.log").open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.kill.job", str(folder), *arguments],
+            [sys.executable, "-m", module, str(folder), *arguments],
             cwd=_ROOT,
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, **environment},
             stdin=subprocess.DEVNULL,
