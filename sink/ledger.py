@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from sink.ledger_crc import ROWS_CRC, committed_crc, rows_crc
 from sink.torn_ledger import TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_entry
 from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
 from storage_core.fault_points import reach
@@ -125,8 +126,10 @@ class Ledger:
         if not (path / "_delta_log").is_dir():
             raise LedgerDamagedError(f"no ledger: path={path}")
         try:
-            return cls(path, _open_table(path))
-        except (DeltaError, OSError, pa.ArrowException) as error:
+            ledger = cls(path, _open_table(path))
+            ledger._check_rows()
+            return ledger
+        except (DeltaError, OSError, ValueError, KeyError, pa.ArrowException) as error:
             raise LedgerDamagedError(
                 f"the ledger can't be read: path={path}; a writer that starts after a crash drops an entry that a power"
                 f" cut tore, any other damage means: restore it from a copy ({_one_line(error)})"
@@ -250,6 +253,17 @@ class Ledger:
         }
         self._index_rows()
 
+    def _check_rows(self) -> None:
+        """Compare the rows with the CRC of their commit.
+
+        Raises:
+            ValueError: they are not what was committed.
+        """
+        committed = committed_crc(self._path / "_delta_log" / f"{self.version:020}.json")
+        found = rows_crc(self._text, self._integers)
+        if committed not in (None, found):
+            raise ValueError(f"its rows are not what was committed: crc={found} committed={committed}")
+
     def _index_rows(self) -> None:
         partitions = self._integers["partition"].tolist()
         self._rows = {TopicPartition(topic, partitions[row]): row for row, topic in enumerate(self.topics)}
@@ -272,7 +286,10 @@ class Ledger:
                 commit_properties=CommitProperties(
                     max_commit_retries=_NO_RETRY_COUNT,
                     app_transactions=transactions,
-                    custom_metadata={TRANSACTION_COUNT: str(len(transactions or ()))},
+                    custom_metadata={
+                        TRANSACTION_COUNT: str(len(transactions or ())),
+                        ROWS_CRC: rows_crc(text, integers),
+                    },
                 ),
                 post_commithook_properties=_NO_HOOKS,
             )

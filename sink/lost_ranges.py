@@ -84,7 +84,7 @@ class LostRangeTable:
         try:
             files = [self._path / uri.rpartition("/")[2] for uri in self._open().file_uris()]
             parts = [pq.ParquetFile(file).read(LOST_RANGES_SCHEMA.names, use_threads=False) for file in files]
-        except (DeltaError, OSError, pa.ArrowException) as error:
+        except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
             raise LedgerDamagedError(f"the table of lost offsets can't be read: path={self._path} ({error})") from error
         rows = [LostRange(**row) for part in parts for row in part.to_pylist()]
         return sorted(rows, key=lambda each: (each.found_ms, *each.place[:3]))
