@@ -316,6 +316,25 @@ def test_dump_log_when_files_are_named_then_shown_in_order(sparklog: Sparklog, w
     assert "| offset: 2 CreateTime: 1700000062000 keySize: 3" in ran.out
 
 
+def test_dump_log_when_as_json_then_an_object_a_line(sparklog: Sparklog, written: Path) -> None:
+    """Batches and records are objects, which say what they are and where they are from."""
+    path = written / "logs" / "t-1" / "00000000000000000000.log"
+
+    ran = sparklog("dump-log", "--files", path, "--print-data-log", "--json")
+
+    assert ran.code == 0
+    assert {each["type"] for each in ran.objects} == {"log", "batch", "record"}
+    assert {each["file"] for each in ran.objects} == {str(path)}
+
+
+def test_dump_log_when_decoder_is_not_offered_then_named(sparklog: Sparklog) -> None:
+    """An option of Kafka's tool that is not here is no unknown option."""
+    ran = sparklog("dump-log", "--files", "x.log", "--transaction-log-decoder")
+
+    assert ran.code == 2
+    assert "--transaction-log-decoder is not offered" in ran.err
+
+
 def test_dump_log_when_file_is_unknown_then_exit_code_1(sparklog: Sparklog, tmp_path: Path) -> None:
     """A file of no known kind is ignored with a line on stderr."""
     ran = sparklog("dump-log", "--files", tmp_path / "notes.txt")
