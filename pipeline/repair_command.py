@@ -190,7 +190,7 @@ def _execute_in_store(
 def _check(view: StoreView, options: RepairOptions) -> _Round:
     result = verify(view, lambda _finding: None, jobs=options.jobs, keep_in=options.keep_in)
     repairs = [
-        plan_repair(log_report, each.expected, _sizes(each.directory))
+        plan_repair(log_report, each.expected, _sizes(log_report))
         for each, log_report in zip(view.logs, result.logs, strict=True)
     ]
     return _Round(view, result, repairs, _root_steps(view, result))
@@ -205,11 +205,12 @@ def _root_steps(view: StoreView, result: VerifyResult) -> list[RepairStep]:
     return [RepairStep(*place, "write it anew") for place in sorted({(each.log, each.file) for each in findings})]
 
 
-def _sizes(directory: Path) -> dict[str, int]:
-    if not directory.is_dir():
+def _sizes(report: LogReport) -> dict[str, int]:
+    """Return the sizes of a log's files; of a log that can't be read none are needed."""
+    if not report.directory.is_dir() or any(each.rule == "unreadable" for each in report.findings):
         return {}
-    with storage_errors(directory):
-        return {entry.name: entry.stat().st_size for entry in os.scandir(directory) if entry.is_file()}
+    with storage_errors(report.directory), os.scandir(report.directory) as entries:
+        return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
 
 
 def _place(view: StoreView, each: LogView, options: RepairOptions, check_owner: Callable[[], None]) -> RepairPlace:

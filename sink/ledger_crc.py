@@ -36,6 +36,5 @@ def committed_crc(entry: Path) -> str | None:
     if not entry.exists():
         return None
     actions = [json.loads(line) for line in entry.read_bytes().splitlines()]
-    info = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
-    found = info.get(ROWS_CRC)
-    return None if found is None else str(found)
+    found = [action["commitInfo"].get(ROWS_CRC) for action in actions if "commitInfo" in action]
+    return None if not found or found[0] is None else str(found[0])

@@ -148,6 +148,9 @@ def plan_repair(report: LogReport, expected: ExpectedLog | None, sizes: Mapping[
         sizes: of the files in its directory, by name.
     """
     repair = LogRepair(report.log)
+    repair.left = [each for each in report.findings if each.rule == "unreadable"]
+    if repair.left:
+        return repair  # what can't be read may be whole
     names = sorted(sizes)
     repair.has_swaps = any(name.endswith(SWAP) for name in names)
     if not repair.has_swaps:  # which of these go is decided with the replacement
@@ -197,7 +200,7 @@ def _plan_beside(
         repair.written[METADATA_FILE] = render_partition_metadata(expected.topic_id)
     elif rule == "leader-epoch-checkpoint":
         _plan_epochs(repair, expected, sizes)
-    elif rule in ("unreadable", "record-count", "records", "name", "partition-metadata"):
+    elif rule in ("record-count", "records", "name", "partition-metadata"):
         repair.left.append(finding)
 
 

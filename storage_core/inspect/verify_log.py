@@ -21,6 +21,7 @@ from storage_core.inspect.findings import ExpectedLog, LogReport, OffsetRange, R
 from storage_core.inspect.offset_walk import OffsetFault, OffsetWalk
 from storage_core.inspect.verify_indexes import IndexCheck
 from storage_core.inspect.verify_pass import Event, SoundBatches, pass_over
+from storage_core.inspect.verify_root import META_FILE
 from storage_core.inspect.verify_segment import LogChecks, SegmentCheck
 from storage_core.inspect.verify_small_files import SmallFilesCheck
 from storage_core.inspect.verify_transactions import TransactionWalk
@@ -83,14 +84,21 @@ def verify_directory(
     try:
         _LogCheck(report, expected, options or VerifyOptions(deep=deep)).run()
     except StorageError as error:
-        first, last = (expected.log_start_offset, expected.log_end_offset - 1) if expected else (None, None)
-        if first is None:
-            report.add("missing", "directory", report.log, str(error))
+        rule = _rule_of_unreadable(directory)
+        if expected is None:
+            report.add("missing", rule, report.log, str(error))
         else:
-            report.add_offsets("missing", "directory", report.log, str(error), (first, last))
+            offsets = (expected.log_start_offset, expected.log_end_offset - 1)
+            report.add_offsets("missing", rule, report.log, str(error), offsets)
     if expected is None and not report.batches and not report.findings:
         report.add("nothing", "nothing", report.log, "no batch was found: nothing to check")
     return report
+
+
+def _rule_of_unreadable(directory: Path) -> Rule:
+    """A log is gone only where its root is there: a disk that is not mounted, or refuses, is no reason to repair."""
+    is_gone = (directory.parent / META_FILE).is_file() and not directory.exists()
+    return "directory" if is_gone else "unreadable"
 
 
 def _one_by_one(

@@ -12,7 +12,7 @@ from pipeline.cli import main
 from storage_core.checkpoint.meta_properties import render_meta_properties
 from storage_core.log.log_reader import LogReader
 from tests.damaged_store import DAMAGES, END, LOG, change, problems_of_repaired, segments, write_store
-from tests.sink_store import contents, in_process, numbers, open_store, read_log
+from tests.sink_store import contents, in_process, numbers, open_store, read_log, rows
 from tests.written_log import Batch, write_log
 
 _ID = "q1Sh-9_ISia_zwGINzRvyQ"
@@ -101,6 +101,38 @@ def test_repair_when_a_store_was_repaired_then_the_sink_goes_on(store: Path, spa
 def _new_values(store: Path) -> list[int]:
     values = [each.value or b"" for log in ("t-0", "t-1") for each in read_log(store / "logs" / log)]
     return sorted(int(value) for value in values if value.isdigit() and int(value) >= END)
+
+
+def test_repair_when_a_disk_is_not_mounted_then_its_logs_are_left_alone(sparklog: Sparklog, memory_path: Path) -> None:
+    """A root that is gone with all its logs is a lost disk, which may come back; nothing is made in its place."""
+    disks = (memory_path / "a", memory_path / "b")
+    log_dirs = tuple(str(disk) for disk in disks)
+    writer = open_store(memory_path / "s", {"t": {"partitions": 2}}, topic="t", log_dirs=log_dirs)
+    writer.append("q", 0, in_process(rows(partition=[0, 1], value=["x", "y"])))
+    writer.close()
+    disks[1].rename(memory_path / "away")
+
+    ran = sparklog("repair", memory_path / "s", "--execute")
+
+    assert ran.code == 1
+    assert not disks[1].exists()
+    (memory_path / "away").rename(disks[1])
+    assert sparklog("verify", memory_path / "s").code == 0
+
+
+def test_repair_when_a_file_cannot_be_read_then_its_log_is_left_alone(sparklog: Sparklog, store: Path) -> None:
+    """What can't be read may be whole."""
+    path = segments(store)[-1]
+    content = path.read_bytes()
+    path.unlink()
+    path.symlink_to(path)  # reading it fails, whoever asks
+
+    ran = sparklog("repair", store, "--execute")
+
+    assert ran.code == 1
+    path.unlink()
+    path.write_bytes(content)
+    assert sparklog("verify", store).code == 0
 
 
 def test_repair_when_not_told_to_execute_then_nothing_is_changed(sparklog: Sparklog, store: Path) -> None:

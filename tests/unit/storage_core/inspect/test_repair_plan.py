@@ -121,6 +121,18 @@ def test_plan_repair_when_records_were_written_wrong_then_left_alone(tmp_path_fa
     assert (plan.left, plan.rewrites) == ([wrong], [])
 
 
+def test_plan_repair_when_something_cannot_be_read_then_the_log_is_left_alone(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """What a disk refuses to give may be whole: nothing is taken for lost because of it."""
+    unreadable = Finding(log="t-0", file=_NAME, kind="damage", rule="unreadable", what="", position=300)
+    end = Finding(log="t-0", file=_NAME, kind="missing", rule="ledger-end", what="", first_offset=120, last_offset=149)
+
+    plan = _plan(tmp_path_factory, unreadable, end)
+
+    assert (plan.steps(), plan.left) == ([], [unreadable])
+
+
 def test_plan_repair_when_the_directory_is_gone_then_made_with_its_end(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
