@@ -28,8 +28,8 @@ from storage_core.record.batch_scan import BatchScan
 
 __all__ = ["RELISTINGS", "LogWalk", "SegmentList", "is_gone"]
 
-RELISTINGS: Final = 3
-"""How often in a row a file may be gone before that counts as an error."""
+RELISTINGS: Final = 20
+"""How often in a row a listed file may be gone before that is an error: a cleaner at work renames one after another."""
 
 _UP_TO_MAGIC_BYTES: Final = 17
 
