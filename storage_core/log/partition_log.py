@@ -2,7 +2,8 @@
 
 What a fetch gets is whole batches, as they lie on the disk: from the one that holds the offset asked for, up to so many
 bytes, never past the log's committed end, and from one segment at a time. Where they start and end is found in the
-offset index and the headers behind its entry; the bytes go from the page cache to the socket inside the kernel.
+offset index and the headers behind its entry; the bytes go from the page cache to the socket inside the kernel. Batches
+between are not looked at: a damaged one goes out as it lies, as in Kafka, and the consumer's check of its CRC finds it.
 
 Source: Kafka UnifiedLog.read, LogSegment.read, FileRecords.writeTo.
 """
@@ -12,11 +13,12 @@ from __future__ import annotations
 import os
 import select
 import socket
+import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 import numpy as np
 
@@ -25,14 +27,24 @@ from storage_core.index.offset_index import OffsetIndex
 from storage_core.log.log_reader import LogReader
 from storage_core.log.segment_reader import announced_size, scan_up_to_damage
 from storage_core.log.segments import SegmentFiles, list_segments
-from storage_core.record.batch_scan import BatchScan, check_crcs
+from storage_core.record.batch_header import LOG_OVERHEAD_BYTES, MAGIC_V2
+from storage_core.record.batch_scan import check_crcs
 from storage_core.storage.local import storage_errors
 
 __all__ = ["LogSlice", "PartitionLog", "SendResult"]
 
 _SCAN_BYTES: Final = 64 << 10
+_BLOCK_BYTES: Final = 4096
+_SHORT_WAY_BYTES: Final = 256 << 10
+_HEAD: Final = struct.Struct(">qi4xb6xi")
+"""A batch's base offset, length, magic and, in format v2, last offset delta."""
+
+_MIN_BATCH_BYTES: Final = 26
 _RELISTINGS: Final = 3
 _LONGEST_SEND_BYTES: Final = 1 << 30
+
+_Placed: TypeAlias = tuple[int, int, int]
+"""Position, next offset and size of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +146,11 @@ class PartitionLog:
             if files.base_offset >= self.log_end_offset or offset >= self.log_end_offset:
                 break
             segment = self._opened(files)
-            start = segment.find(offset)
-            if start is None or start[1] > self.log_end_offset:
+            found = segment.find(offset)
+            if found is None or found[1] > self.log_end_offset:
                 continue
-            position, first_end_offset, first_size = start
-            end, next_offset = segment.end_of_slice(position, max_bytes, self.log_end_offset)
-            if next_offset < first_end_offset:  # not even one batch fits, it is sent whole; or those behind it go back
-                end, next_offset = position + first_size, first_end_offset
-            return LogSlice(segment, position, end - position, next_offset)
+            end, next_offset = segment.end_of_slice(found, max_bytes, self.log_end_offset)
+            return LogSlice(segment, found[0], end - found[0], next_offset)
         return LogSlice(None, 0, 0, self.log_end_offset)
 
     def _opened(self, files: SegmentFiles) -> _OpenSegment:
@@ -205,6 +214,7 @@ class _OpenSegment:
 
     def __init__(self, files: SegmentFiles) -> None:
         self.files = files
+        self._followed = (-1, 0)  # where the last slice ended: next offset and position
         with storage_errors(files.log_path):
             self.descriptor = os.open(files.log_path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -221,39 +231,36 @@ class _OpenSegment:
             os.close(self.descriptor)
             self.descriptor = -1
 
-    def find(self, offset: int) -> tuple[int, int, int] | None:
-        """Return position, next offset and size of the batch that holds `offset`, or of the first one behind it."""
+    def find(self, offset: int) -> _Placed | None:
+        """Return the batch that holds `offset`, or the first one behind it."""
+        if self._followed[0] == offset:
+            following = next(self._near(self._followed[1]), None)
+            if following is not None and following[1] > offset:
+                return following
         position = self._index.lookup(offset)[1]
         if position < 0 or (position > 0 and not self._is_batch(position, offset)):
             position = 0
-        for at, scan in self._scans(position):
-            behind = scan.last_offset >= offset
-            if behind.any():
-                first = int(np.argmax(behind))
-                return at + int(scan.position[first]), int(scan.last_offset[first]) + 1, int(scan.size[first])
-        return None
+        return next((each for each in self._far(position) if each[1] > offset), None)
 
-    def end_of_slice(self, start: int, max_bytes: int, end_offset: int) -> tuple[int, int]:
+    def end_of_slice(self, first: _Placed, max_bytes: int, end_offset: int) -> tuple[int, int]:
         """Return where the last whole batch within `max_bytes` and below `end_offset` ends, and its next offset.
 
         The index leads there: of the entries within reach the last but one, whose batch ends before the last one's
-        starts. It is only a hint; where no sound batch starts at it, the batches are followed from `start`.
+        starts. It is only a hint; where no sound batch starts at it, the batches are followed from the first. Base
+        offsets are outside the CRC: a slice ends before one that goes back. The first batch is always in it.
         """
-        limit = min(start + max_bytes, self._size_bytes)
-        end, next_offset = start, 0
+        start, next_offset, size = first
+        limit, end = min(start + max_bytes, self._size_bytes), start + size
+        position = self._last_indexed(start, limit, end_offset)
+        batches = self._near(position) if limit - position <= _SHORT_WAY_BYTES else self._far(position)
         try:
-            for at, scan in self._scans(self._last_indexed(start, limit, end_offset)):
-                before = np.concatenate([[next_offset - 1], scan.last_offset[:-1]])
-                outside = (at + scan.position + scan.size > limit) | (scan.last_offset >= end_offset)
-                outside |= scan.last_offset <= before  # base offsets are outside the CRC
-                inside = int(np.argmax(outside)) if outside.any() else len(scan)
-                if inside:
-                    end = at + int(scan.position[inside - 1] + scan.size[inside - 1])
-                    next_offset = int(scan.last_offset[inside - 1]) + 1
-                if inside < len(scan) or end >= limit:
+            for at, following, size in batches:
+                if at + size > limit or following > end_offset or (at > start and following <= next_offset):
                     break
+                end, next_offset = at + size, following
         except CorruptBatchError:
             pass  # what lies before the damage is served; who asks for it is told
+        self._followed = (next_offset, end)
         return end, next_offset
 
     def _last_indexed(self, start: int, limit: int, end_offset: int) -> int:
@@ -265,14 +272,37 @@ class _OpenSegment:
         position, offset = int(index.positions[reachable - 2]), int(index.offsets[reachable - 2])
         return position if start < position <= limit and self._is_batch(position, offset) else start
 
-    def _scans(self, position: int) -> Iterator[tuple[int, BatchScan]]:
-        """Yield batch headers from `position` on, some at a time, each with the position that theirs count from."""
+    def _near(self, position: int) -> Iterator[_Placed]:
+        """Yield batches from `position` on, by their headers alone, a few at a time: for short ways."""
+        while position < self._size_bytes:
+            block = self._read(position, _BLOCK_BYTES)
+            if position + len(block) >= self._size_bytes:
+                block += bytes(1)  # the smallest entry of v0 is one byte shorter than what is looked at
+            at = 0
+            while len(block) - at >= _HEAD.size:
+                offset, length, magic, last_offset_delta = _HEAD.unpack_from(block, at)
+                size = LOG_OVERHEAD_BYTES + length
+                if size < _MIN_BATCH_BYTES or position + at + size > self._size_bytes:
+                    return
+                yield position + at, offset + 1 + (last_offset_delta if magic >= MAGIC_V2 else 0), size
+                at += size
+            if at == 0:
+                return
+            position += at
+
+    def _far(self, position: int) -> Iterator[_Placed]:
+        """Yield batches from `position` on, scanned many at a time: for long ways.
+
+        Raises:
+            CorruptBatchError: what follows those yielded can't be a batch.
+        """
         wanted = _SCAN_BYTES
         while position < self._size_bytes:
             data = self._read(position, min(wanted, self._size_bytes - position))
             scan, error = scan_up_to_damage(data)
-            if len(scan):
-                yield position, scan
+            yield from zip(
+                (position + scan.position).tolist(), scan.next_offset.tolist(), scan.size.tolist(), strict=True
+            )
             position += scan.valid_bytes
             if error is not None:
                 raise CorruptBatchError(f"{error.args[0]} file={self.files.log_path}", position)
@@ -285,14 +315,14 @@ class _OpenSegment:
 
     def _is_batch(self, position: int, offset: int) -> bool:
         """Whether a sound batch starts here that does not lie behind `offset`: index and base offsets may be wrong."""
-        try:
-            at, scan = next(self._scans(position), (0, None))
-        except CorruptBatchError:
+        found = next(self._near(position), None)
+        if found is None or not self.files.base_offset < found[1]:
             return False
-        if scan is None or not self.files.base_offset <= scan.base_offset[0] <= offset:
+        data = self._read(position, found[2])
+        scan, error = scan_up_to_damage(data)
+        if error is not None or len(scan) != 1 or not self.files.base_offset <= scan.base_offset[0] <= offset:
             return False
-        first = scan.take(slice(0, 1))
-        return not len(check_crcs(self._read(at, int(first.size[0])), first))
+        return not len(check_crcs(data, scan))
 
     def _read(self, position: int, size_bytes: int) -> bytes:
         parts = []
