@@ -103,6 +103,7 @@ class LogWalk:
         self._segments = segments
         self._end_offset = min(end_offset, segments.end_offset)
         self._sizes = (chunk_bytes, first_bytes)
+        self._files: list[SegmentFiles] = []
         self._number: int | None = None
 
     def chunks(self) -> Generator[tuple[SegmentReader, BatchChunk], None, None]:
@@ -126,59 +127,63 @@ class LogWalk:
 
     def _open_next(self) -> SegmentReader | None:
         for tries_left in range(RELISTINGS, -1, -1):
+            if self._files is not self._segments.files:  # listed again, perhaps by somebody else
+                self._files, self._number = self._segments.files, None
             is_first = self._number is None
             number = self._segments.number_of(self.next_offset) if self._number is None else self._number
-            if number >= len(self._segments.files):
+            if number >= len(self._files):
                 return None
-            files = self._segments.files[number]
+            files = self._files[number]
             try:
                 reader = SegmentReader(files)
             except StorageError as error:
                 if not is_gone(error) or not tries_left:
                     raise
                 self._segments.list_again()
-                self._number = None
                 continue
             self._number = number + 1
-            if not is_first and files.base_offset < self.next_offset and not self._segments.files[number - 1].is_swap:
+            if not is_first and files.base_offset < self.next_offset and not self._files[number - 1].is_swap:
                 reader.close()
                 raise _overlap(files, self.next_offset)
             return reader
         return None
 
     def _segment_chunks(self, reader: SegmentReader) -> Generator[tuple[SegmentReader, BatchChunk], None, None]:
-        is_last = self._number == len(self._segments.files)
+        is_last = self._number == len(self._files)
         previous = reader.files.base_offset - 1
         for chunk in reader.chunks_from(self.next_offset, *self._sizes):
             last = chunk.scan.last_offset
             at_end = last >= self._end_offset - 1
             has_end = bool(at_end.any())
             stop = int(np.argmax(at_end)) + 1 if has_end else len(at_end)
-            self._check_order(reader, chunk, stop, previous)
+            bad = self._first_out_of_order(chunk.scan, stop, previous)
             previous = int(last[stop - 1])
-            if has_end:
+            if bad is not None:
+                stop = max(bad - 1, 0)  # the one before it may be what is wrong
+            elif has_end:
                 self._check_follower(reader, chunk, stop - 1)
                 stop -= _starts_at_or_behind(self._end_offset, chunk.scan, stop - 1)
             first = int(np.argmax(last[:stop] >= self.next_offset)) if stop else 0
             if stop and last[first] >= self.next_offset:
                 self.next_offset = int(last[stop - 1]) + 1
                 yield reader, BatchChunk(chunk.data, chunk.position, chunk.scan.take(slice(first, stop)))
+            if bad is not None:
+                position = chunk.position + int(chunk.scan.position[bad])
+                raise _wrong_base_offset(reader, int(chunk.scan.base_offset[bad]), position)
             if has_end:
                 self.next_offset = self._end_offset
                 return
         if not is_last and reader.valid_bytes < reader.size_bytes:
             raise reader.corrupt_batch("closed segment ends inside a batch", reader.valid_bytes)
 
-    def _check_order(self, reader: SegmentReader, chunk: BatchChunk, stop: int, previous: int) -> None:
-        """Refuse a batch that goes back, or lies behind the log's end although that was not met yet."""
-        base, last = chunk.scan.base_offset[:stop], chunk.scan.last_offset[:stop]
+    def _first_out_of_order(self, scan: BatchScan, stop: int, previous: int) -> int | None:
+        """Return the first batch that goes back, or lies behind the log's end although that was not met yet."""
+        base, last = scan.base_offset[:stop], scan.last_offset[:stop]
         bad = base > last
         bad[0] |= base[0] <= previous
         bad[1:] |= base[1:] <= last[:-1]
-        bad[-1] |= _starts_at_or_behind(self._segments.end_offset, chunk.scan, stop - 1)
-        if bad.any():
-            number = int(np.argmax(bad))
-            raise _wrong_base_offset(reader, int(base[number]), chunk.position + int(chunk.scan.position[number]))
+        bad[-1] |= _starts_at_or_behind(self._segments.end_offset, scan, stop - 1)
+        return int(np.argmax(bad)) if bad.any() else None
 
     def _check_follower(self, reader: SegmentReader, chunk: BatchChunk, number: int) -> None:
         """Refuse the batch that ends the range if the one after it says that it can't be there.
@@ -195,7 +200,7 @@ class LogWalk:
             if base_offset <= last_offset:
                 raise _wrong_base_offset(reader, base_offset, position)
             return
-        for files in self._segments.files[self._number : self._number + 1] if self._number is not None else ():
+        for files in self._files[self._number : self._number + 1] if self._number is not None else ():
             if files.base_offset <= last_offset and not reader.files.is_swap and files.log_path.exists():
                 raise _overlap(files, last_offset + 1)
 

@@ -95,7 +95,8 @@ class TimeLookup:
         """Return the largest timestamp that a segment may hold; `INT64_MAX` where nothing tells."""
         if not self._is_known[number]:
             self._is_known[number] = True
-            found = find_time(self._segments.files[number], INT64_MAX)[0]
+            files = self._segments.files[number]
+            found = _NONE if files.is_swap else find_time(files, INT64_MAX)[0]  # the index may be the old segment's
             self._largest[number] = INT64_MAX if found == _NONE else found
         return int(self._largest[number])
 

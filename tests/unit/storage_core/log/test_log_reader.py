@@ -327,6 +327,36 @@ def test_look_ups_when_segments_were_merged_meanwhile_then_the_same_answers(log:
     assert _offsets(reader, 100) == log.offsets
 
 
+def test_read_when_a_look_up_on_the_same_reader_lists_again_then_goes_on_where_it_was(log: WrittenLog) -> None:
+    """A pass that is under way is not moved to another segment by what others find out."""
+    reader = LogReader(log.directory, log_start_offset=100, log_end_offset=154)
+    reading = reader.read(100, chunk_bytes=1)
+    found = [next(reading).column("offset").to_pylist() for _ in range(7)]
+    first, second = (log.directory / f"{base:020d}.log" for base in (100, 118))
+
+    merged = first.with_suffix(".swap")
+    merged.write_bytes(first.read_bytes() + second.read_bytes())
+    merged.replace(first)
+    for path in (second, first.with_suffix(".index"), first.with_suffix(".timeindex")):
+        path.unlink()
+    assert reader.offset_for_time(1000) == (118, 1000)
+    found += [batch.column("offset").to_pylist() for batch in reading]
+
+    assert [offset for offsets in found for offset in offsets] == log.offsets
+
+
+def test_read_when_a_base_offset_is_wrong_then_the_records_before_its_neighbour_came(log: WrittenLog) -> None:
+    """Which of two batches has the wrong offset is not known; those before them are sound."""
+    path, start, _, _, _ = log.batches[4]
+    _change(path, lambda data: data.__setitem__(slice(start, start + 8), struct.pack(">q", 101)))
+    found: list[int] = []
+    offsets = (offset for batch in LogReader(log.directory).read(100) for offset in batch.column("offset").to_pylist())
+
+    with pytest.raises(CorruptBatchError, match="base_offset=101"):
+        found.extend(offsets)
+    assert found == log.offsets[:9]
+
+
 def test_offset_for_time_when_asked_in_any_order_then_what_was_learned_does_no_harm(log: WrittenLog) -> None:
     """What one look-up learns of a segment holds for later and for earlier times."""
     times = [2055, 0, 2056, 1000, 56, 1, 1056, 5]
