@@ -265,13 +265,13 @@ class _Rebuild:
     def _batch_of(self, records: pa.RecordBatch) -> _Int64s:
         """Return (n,) the place in the scan of each record's batch."""
         offsets = records.column("offset").to_numpy()
-        batch = np.searchsorted(self.scan.last_offset, offsets)
+        batch: _Int64s = np.searchsorted(self.scan.last_offset, offsets).astype(np.int64)
         if (np.diff(offsets) <= 0).any() or batch[-1] == len(self.scan):
             row = int(np.argmax(np.diff(offsets) <= 0)) + 1 if batch[-1] < len(self.scan) else len(offsets) - 1
             place = min(int(batch[row]), len(self.scan) - 1)
             what = f"a record's offset goes back, or is none of its batch's: offset={offsets[row]}"
             raise CorruptBatchError(what, int(self.scan.position[place]))
-        return batch.astype(np.int64)
+        return batch
 
     def _groups(self, records: pa.RecordBatch, batch: _Int64s) -> _Int64s:
         """Return (n,) the number of the set that each record goes to: its batch, or plain entries that lie together."""

@@ -23,6 +23,7 @@ from tests.fuzz.worker import MEMORY_BUDGET_MB, run_case, work
 __all__ = ["main"]
 
 _HANG_S = 60
+_SAY_EVERY_S = 60
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -104,9 +105,13 @@ def _start(options: argparse.Namespace, number: int, path: Path) -> _Child:
 
 
 def _watch(children: Sequence[_Child]) -> None:
-    """Wait for all children; end those that hang."""
+    """Wait for all children, and say how far they are; end those that hang."""
+    said = time.monotonic()
     while running := [child for child in children if child.process.poll() is None]:
         time.sleep(0.2)
+        if time.monotonic() - said > _SAY_EVERY_S:
+            said = time.monotonic()
+            print(f"fuzz: {sum(child.numbers()[1] for child in children):,} cases so far", flush=True)
         for child in running:
             case = child.numbers()[0]
             if case != child.case:
