@@ -16,6 +16,7 @@ from benchmarks.table import verdict_table, write_between_marks
 GROUPS = {
     "record": "record_kernels",
     "verify": "verify_speed",
+    "serve": "serve",
     "seek": "seek",
     "ledger": "ledger_commit",
     "micro-batch": "micro_batch",

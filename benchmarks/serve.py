@@ -1,0 +1,132 @@
+"""Serving a log's bytes over TCP: `sendfile` from the page cache beside read-and-send."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.bench import Bench, noise_note
+from benchmarks.rounds import Contender, run_rounds
+from benchmarks.rows import make_rows
+from benchmarks.table import Table, ratio_text
+from storage_core.index.index_builder import IndexBuilder
+from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
+from storage_core.log.log_reader import LogReader
+from storage_core.log.partition_log import PartitionLog
+from storage_core.record.batch_encode import EncodeOptions, RecordColumns, encode_batches
+
+__all__ = ["run"]
+
+_FETCH_BYTES = 1 << 20
+_ROWS = 65_536
+_SEND_FILE, _READ_AND_SEND = "send_to (sendfile)", "read and send"
+
+_PEER = """
+import socket, sys
+size, peer = int(sys.argv[2]), socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+room = bytearray(1 << 20)
+while True:
+    left = size
+    while left:
+        taken = peer.recv_into(room, min(left, len(room)), socket.MSG_TRUNC)
+        if not taken:
+            sys.exit()
+        left -= taken
+    peer.sendall(b"!")
+"""
+"""Takes bytes and lets the kernel throw them away, so that it is the sender that is measured."""
+
+
+def run(bench: Bench) -> None:
+    """Send one log again and again."""
+    directory = _write_log(bench.fresh("serve-0"), bench.pick(512, 64) << 20)
+    path = directory / segment_file_name(0, LOG)
+    size = path.stat().st_size
+    with PartitionLog(LogReader(directory)) as log, _peer(size) as peer:
+        contenders = [
+            Contender(name=_SEND_FILE, units=size, run=lambda: _send_file(log, peer)),
+            Contender(name=_READ_AND_SEND, units=size, run=lambda: _read_and_send(path, peer)),
+        ]
+        results = run_rounds(contenders, warmups=1, rounds=bench.pick(15, 3))
+    baseline = results[_READ_AND_SEND]
+    rows = [
+        (
+            name,
+            f"{result.units / 1e6 / result.median:.0f}",
+            f"{1e9 / result.core_rate:.3f}",
+            ratio_text(result, baseline),
+            f"{np.median(result.core_ratios(baseline)):.2f}",
+        )
+        for name, result in results.items()
+    ]
+    notes = (
+        f"{size / 1e6:.0f} MB of 16 KiB batches in the page cache, {_FETCH_BYTES >> 20} MiB a fetch, TCP locally",
+        "CPU of the serving process; `send_to` finds whole batches for each fetch, read-and-send only copies",
+        noise_note(results.values()),
+    )
+    headers = ("what", "MB/s", "CPU s per GB", "time, of read and send", "CPU, of read and send")
+    bench.add(Table("Serving bytes to a socket", headers, rows, notes))
+    bench.fresh("serve-0")
+
+
+def _write_log(directory: Path, size_bytes: int) -> Path:
+    """Write one segment of so many bytes, with its indexes."""
+    directory.mkdir(parents=True)
+    rows, starts = np.arange(_ROWS), np.array([0, _ROWS])
+    columns = RecordColumns.from_arrow(make_rows(_ROWS, 1))
+    indexes, position, offset = IndexBuilder(0), 0, 0
+    with (directory / segment_file_name(0, LOG)).open("wb") as file:
+        while position < size_bytes:
+            encoded = encode_batches(replace(columns, offset=offset + rows), rows, starts, EncodeOptions())
+            last = encoded.base_offset + encoded.last_offset_delta
+            indexes.add(position + encoded.position, last, encoded.max_timestamp)
+            position, offset = position + file.write(encoded.data.data), offset + _ROWS
+    built = indexes.finish()
+    (directory / segment_file_name(0, INDEX)).write_bytes(built.offset_index)
+    (directory / segment_file_name(0, TIMEINDEX)).write_bytes(built.time_index)
+    return directory
+
+
+def _send_file(log: PartitionLog, peer: socket.socket) -> None:
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        offset = log.send_to(peer, offset, _FETCH_BYTES).next_offset
+    _wait(peer)
+
+
+def _read_and_send(path: Path, peer: socket.socket) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        position = 0
+        while data := os.pread(descriptor, _FETCH_BYTES, position):
+            peer.sendall(data)
+            position += len(data)
+    finally:
+        os.close(descriptor)
+    _wait(peer)
+
+
+def _wait(peer: socket.socket) -> None:
+    """Wait until the peer has taken everything."""
+    if peer.recv(1) != b"!":
+        raise RuntimeError("the peer of the benchmark is gone")
+
+
+@contextmanager
+def _peer(size: int) -> Iterator[socket.socket]:
+    """Give a connection to a process that takes `size` bytes, says so, and starts again."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        process = subprocess.Popen([sys.executable, "-c", _PEER, port, str(size)])
+        connection, _ = server.accept()
+    try:
+        with connection:
+            yield connection
+    finally:
+        process.wait(10)
