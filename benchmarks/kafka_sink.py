@@ -15,14 +15,14 @@ from benchmarks.table import Table, Verdict
 from tests.kafka.broker import KafkaBroker, TopicSpec
 from tests.kafka.toolbox import KafkaToolbox, KafkaToolError, KafkaUnavailableError
 
-__all__ = ["run"]
+__all__ = ["BROKER_SETTINGS", "ServerToolbox", "run"]
 
 _LOGS = 8
 _BATCH_BYTES = 16_384
 _CODECS = ("none", "zstd")
 _ZSTD_LEVEL = 1
 _SHORT_LIVED_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-_BROKER_SETTINGS = {"num.network.threads": 3, "num.io.threads": 8, "log.cleaner.enable": "false"}
+BROKER_SETTINGS = {"num.network.threads": 3, "num.io.threads": 8, "log.cleaner.enable": "false"}
 
 
 def run(bench: Bench) -> None:
@@ -34,17 +34,17 @@ def run(bench: Bench) -> None:
     folder = bench.fresh("broker")
     folder.mkdir()
     try:
-        toolbox = _ServerToolbox(KafkaToolbox.obtain().jars)
+        toolbox = ServerToolbox(KafkaToolbox.obtain().jars)
         with KafkaBroker(toolbox, folder) as broker:
             broker.format()
-            broker.start(_BROKER_SETTINGS)
+            broker.start(BROKER_SETTINGS)
             _compare(bench, broker)
     except (KafkaUnavailableError, KafkaToolError) as error:
         _did_not_run(bench, str(error))
     bench.fresh("broker")
 
 
-class _ServerToolbox(KafkaToolbox):
+class ServerToolbox(KafkaToolbox):
     """Runs Kafka's classes as a server is run: with the optimising compiler and the default collector."""
 
     def command(self, main_class: str, *arguments: str, heap: str = "512m", log_level: str = "error") -> list[str]:
