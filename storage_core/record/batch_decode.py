@@ -247,7 +247,10 @@ def _compressed_chunks(source: _Bytes, scan: BatchScan, options: _Options) -> It
 
 def _stretches(scan: BatchScan, target_bytes: int) -> list[int]:
     """Return where stretches start and the last one ends: a compressed batch, or others that lie back to back."""
-    is_plain, piece = (scan.attributes & CODEC_MASK) == 0, np.cumsum(scan.size) // max(target_bytes, 1)
+    ends = np.cumsum(scan.size)
+    piece = ends // max(target_bytes, 1)
+    # Only what lies in one piece from end to end is joined, so no stretch of several is above the target.
+    is_plain = ((scan.attributes & CODEC_MASK) == 0) & ((ends - scan.size) // max(target_bytes, 1) == piece)
     follows = scan.position[1:] == scan.position[:-1] + scan.size[:-1]
     joins = is_plain[1:] & is_plain[:-1] & follows & (piece[1:] == piece[:-1])
     return [0, *(np.flatnonzero(~joins) + 1).tolist(), len(scan)]

@@ -262,3 +262,17 @@ def test_iter_inspected_when_inner_crcs_are_wrong_then_told_not_refused() -> Non
     assert found.is_valid.tolist() == [True, True, False, True, True]
     assert found.crc[0] == 0
     assert found.crc[-1] == zlib.crc32(_GOOD[16:])
+
+
+@pytest.mark.parametrize("codec", _CODECS)
+@pytest.mark.parametrize("target_bytes", [1, 60, 200, 1000])
+def test_iter_decoded_when_entries_lie_beside_wrappers_then_no_result_above_the_target(
+    codec: str, target_bytes: int
+) -> None:
+    """Uncompressed entries that are copied beside wrappers are bounded like all others: the target, or one entry."""
+    entries = b"".join(_entry(1, 0, b"value", offset) for offset in range(100))
+    data = pack_wrapper(_three(timed=True), 1, codec) + entries
+    counts = [each.num_rows for each in iter_decoded(data, None, target_bytes)]
+
+    assert sum(counts) == 103
+    assert max(counts[1:]) <= max(target_bytes // len(_GOOD), 1)
