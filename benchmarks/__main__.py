@@ -16,11 +16,13 @@ from benchmarks.table import verdict_table, write_between_marks
 GROUPS = {
     "record": "record_kernels",
     "verify": "verify_speed",
+    "dump": "dump_speed",
     "serve": "serve",
     "seek": "seek",
     "ledger": "ledger_commit",
     "micro-batch": "micro_batch",
     "kafka": "kafka_sink",
+    "reader": "reader",
     "scale": "record_scale",
     "fixed-cost": "fixed_cost",
     "fresh-worker": "fresh_worker",
