@@ -18,7 +18,7 @@ from tests.record_cases import SPECIMENS, encode
 __all__ = ["SeedLog", "files", "logs", "streams"]
 
 _GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
-_MAX_LOG_BYTES = 3000
+_MAX_LOG_BYTES = 1600
 
 
 @dataclass(frozen=True)

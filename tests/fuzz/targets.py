@@ -62,7 +62,9 @@ def mutated_log(random: Random) -> None:
     check_crcs(data, scan)
     decoded: list[pa.RecordBatch] = []
     with contextlib.suppress(_FAILED):
-        for batch in iter_decoded(data, scan, random.choice((1, 1000, 1 << 25)), max_batch_bytes=_MAX_BATCH_BYTES):
+        for batch in iter_decoded(
+            data, scan, random.choice((1, 1000, 1 << 25, 1 << 25, 1 << 25)), max_batch_bytes=_MAX_BATCH_BYTES
+        ):
             batch.validate(full=True)
             decoded.append(batch)
     _demand_records_before(seed, first_changed, decoded)
