@@ -27,7 +27,7 @@ from storage_core.errors import (
 from storage_core.index.index_builder import IndexBuilder
 from storage_core.log.log_files import INDEX, LOG, SNAPSHOT, TIMEINDEX, parse_base_offset, segment_file_name
 from storage_core.log.segment_reader import BatchChunk, SegmentReader
-from storage_core.log.segments import SegmentFiles, list_segments
+from storage_core.log.segments import SegmentFiles, list_readable_segments
 from storage_core.log_config import INT32_MAX, INT64_MAX
 from storage_core.record.batch_convert import ConversionCounts, ConvertedBatches, ConvertOptions, convert_batches
 from storage_core.record.batch_header import MAGIC_V2
@@ -95,15 +95,17 @@ def convert_log(
     with storage_errors(target):
         target.mkdir()
     conversion = _Conversion(source, target, options, INT64_MAX if log_end_offset is None else log_end_offset)
-    listed = list_segments(source)
+    listed = list_readable_segments(source)
     segments = [each for number, each in enumerate(listed) if number == 0 or each.base_offset < conversion.end_offset]
     for number, segment in enumerate(segments):
         conversion.convert_segment(segment, is_last=number == len(segments) - 1, max_bytes=max_segment_bytes)
     report = conversion.report
     if log_end_offset and report.log_end_offset != log_end_offset:
-        raise CorruptFileError(
-            f"log ends at offset {report.log_end_offset}, its committed end is {log_end_offset}: log={source}"
-        )
+        if len(segments) == len(listed):
+            raise CorruptFileError(
+                f"log ends at offset {report.log_end_offset}, its committed end is {log_end_offset}: log={source}"
+            )
+        report.log_end_offset = log_end_offset  # cleaning emptied the end of the segment before the active one
     conversion.write_small_files(segments)
     return report
 

@@ -14,7 +14,6 @@ import os
 import select
 import socket
 import struct
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +24,9 @@ import numpy as np
 from storage_core.errors import CorruptBatchError, CorruptFileError, OffsetOutOfRangeError, StorageError
 from storage_core.index.offset_index import OffsetIndex
 from storage_core.log.log_reader import LogReader
+from storage_core.log.log_walk import RELISTINGS, SegmentList, is_gone
 from storage_core.log.segment_reader import announced_size, scan_up_to_damage
-from storage_core.log.segments import SegmentFiles, list_segments
+from storage_core.log.segments import SegmentFiles
 from storage_core.record.batch_header import LOG_OVERHEAD_BYTES, MAGIC_V2
 from storage_core.record.batch_scan import check_crcs
 from storage_core.storage.local import storage_errors
@@ -40,7 +40,6 @@ _HEAD: Final = struct.Struct(">qi4xb6xi")
 """A batch's base offset, length, magic and, in format v2, last offset delta."""
 
 _MIN_BATCH_BYTES: Final = 26
-_RELISTINGS: Final = 3
 _LONGEST_SEND_BYTES: Final = 1 << 30
 
 _Placed: TypeAlias = tuple[int, int, int]
@@ -74,7 +73,7 @@ class PartitionLog:
         self.directory: Path = reader.directory
         self.log_start_offset = reader.log_start_offset
         self.log_end_offset = reader.log_end_offset
-        self._segments = list_segments(self.directory)
+        self._segments = SegmentList(self.directory, self.log_end_offset)
         self._open: _OpenSegment | None = None
 
     def __enter__(self) -> Self:
@@ -126,25 +125,19 @@ class PartitionLog:
             raise OffsetOutOfRangeError(
                 f"offset {offset} is outside {self.log_start_offset}..{self.log_end_offset}: log={self.directory}"
             )
-        for _ in range(_RELISTINGS):
+        for _ in range(RELISTINGS):
             try:
                 return self._find(offset, max_bytes)
             except StorageError as error:
-                if not isinstance(error.__cause__, FileNotFoundError):
+                if not is_gone(error):
                     raise
-                self._segments = list_segments(self.directory)  # a cleaner merged the segment into another one
+                self.close()  # the open segment may be the one that took the other's records
+                self._segments.list_again()
         return self._find(offset, max_bytes)
 
     def _find(self, offset: int, max_bytes: int) -> LogSlice:
-        number = bisect_right(self._segments, offset, key=lambda each: each.base_offset) - 1
-        if number < 0 and self._segments and offset < self.log_end_offset:
-            first = self._segments[0].base_offset
-            raise OffsetOutOfRangeError(
-                f"offset {offset} is gone, the first segment starts at {first}: log={self.directory}"
-            )
-        for files in self._segments[max(number, 0) :]:
-            if files.base_offset >= self.log_end_offset or offset >= self.log_end_offset:
-                break
+        following = self._segments.files[self._segments.number_of(offset) :] if offset < self.log_end_offset else []
+        for files in following:
             segment = self._opened(files)
             found = segment.find(offset)
             if found is None or found[1] > self.log_end_offset:

@@ -136,6 +136,22 @@ def test_send_to_when_segment_deleted_then_says_the_offset_is_gone(log: WrittenL
         served.send_to(left, 0, 100)
 
 
+def test_send_to_when_cleaner_merges_segments_then_goes_on_in_the_merged_one(
+    log: WrittenLog, served: PartitionLog
+) -> None:
+    """A listed segment that is gone lies in the one before it, under a name that is open already."""
+    first, second = (log.directory / f"{base:020}.log" for base in (0, 120))
+    assert _send(served, 0, _EVERYTHING)[1] == 120
+    merged = first.read_bytes() + second.read_bytes()
+    first.with_suffix(".merged").write_bytes(merged)
+    first.with_suffix(".merged").rename(first)
+    expected = second.read_bytes()
+    for path in log.directory.glob("00000000000000000120.*"):
+        path.unlink()
+
+    assert _send(served, 120, _EVERYTHING) == (expected, 210)
+
+
 def test_send_to_when_offsets_are_missing_then_goes_on_behind_the_gap(tmp_path: Path) -> None:
     """An offset that compaction removed is answered with the next batch, in the next segment if need be."""
     written = write_log(tmp_path / "t-0", [[Batch([1]), Batch([2], gap=5)], [Batch([3], gap=13)]])
