@@ -105,6 +105,7 @@ _REMEDIES: Final[dict[Rule, str]] = {
     "root-entry": "move it away: a broker does not start on it",
     "nothing": "name another folder",
 }
+_DOUBTFUL: Final = "compare with a copy: the base offset of the log's last batch is wrong, or offsets are missing"
 _UNCOMMITTED_REMEDY: Final = "none: a writer is adding it, or the next one cuts it off"
 _OTHER_REMEDIES: Final[dict[FindingKind, str]] = {
     "uncommitted": _UNCOMMITTED_REMEDY,
@@ -170,6 +171,8 @@ class Finding:
     @property
     def remedy(self) -> str:
         """What to do about it, in one sentence."""
+        if self.kind == "gap" and self.due is not None:
+            return _DOUBTFUL
         other = _OTHER_REMEDIES.get(self.kind)
         return _REMEDIES[self.rule] if other is None or self.rule == "cleaned" else other
 
@@ -216,7 +219,13 @@ class LogReport:
         self.findings.append(finding)
 
     def add_offsets(
-        self, kind: FindingKind, rule: Rule, file: str, what: str, offsets: tuple[int, int | None], **place: int | None
+        self,
+        kind: FindingKind,
+        rule: Rule,
+        file: str,
+        what: str,
+        offsets: tuple[int | None, int | None],
+        **place: int | None,
     ) -> None:
         """Note a finding about offsets; `place` has `position`, `end_position` and `due`."""
         first, last = offsets

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from storage_core.inspect.findings import OffsetRange, Rule, is_within
 from storage_core.inspect.verify_pass import DamagedBytes
+from storage_core.log_config import INT32_MAX
 
 __all__ = ["LostBytes", "OffsetFault", "OffsetWalk"]
 
@@ -32,7 +33,8 @@ class OffsetFault:
         file: name of the `.log`.
         position: of the batch, or of the one behind the gap.
         first_offset, last_offset: what the batch must hold, or what is missing.
-        due: the base offset that the batch must have, where it is the batch that is wrong.
+        due: the base offset that the batch must have, where it is the batch that is wrong; of a gap before the last
+            batch of a log the one it may have, because nothing tells which of the two it is.
     """
 
     file: str
@@ -107,10 +109,12 @@ class OffsetWalk:
         self._suspect: _Suspect | None = None
         self._open_loss: LostBytes | None = None
         self._last_position = 0
+        self._base_offset = 0
 
     def start_segment(self, file: str, base_offset: int) -> None:
         """Go on with a segment whose name says where it starts."""
         self._file, self.next_offset, self._last_position = file, base_offset, 0
+        self._base_offset = base_offset
 
     def follow(
         self,
@@ -158,7 +162,7 @@ class OffsetWalk:
         if suspect is not None and limit is not None and self.next_offset > limit:
             self._blame(suspect)
         elif suspect is not None:
-            self._note_gap(suspect)
+            self._note_gap(suspect, due=suspect.before if limit is None else None)
         if limit is None:
             return
         if self.next_offset > limit:
@@ -187,6 +191,9 @@ class OffsetWalk:
         if last < base:
             self._fault(position, self.next_offset, self.next_offset, f"last offset {last} is below base offset {base}")
             return
+        if base - self._base_offset > INT32_MAX:
+            self._step_beyond(position, base, last)
+            return
         if self._open_loss is not None and base >= self.next_offset:
             self._close_loss(base - 1)
             self.next_offset = base
@@ -205,14 +212,25 @@ class OffsetWalk:
             self._suspect = _Suspect(position, self.next_offset, base, last)
         self.next_offset = last + 1
 
+    def _step_beyond(self, position: int, base: int, last: int) -> None:
+        """Take in a batch whose base offset no index entry of its segment could hold."""
+        suspect, self._suspect = self._suspect, None
+        if suspect is not None:
+            self._note_gap(suspect)
+        true_last = self.next_offset + last - base
+        due = self.next_offset if self._open_loss is None else None  # how much was lost before it is not known
+        what = f"base_offset={base} is too far from the segment's"
+        self._fault(position, self.next_offset, true_last, what, due=due)
+        self.next_offset = true_last + 1
+
     def _blame(self, suspect: _Suspect) -> None:
         what = f"base_offset={suspect.base} is too high, offset {suspect.before} is due"
         self._fault(suspect.position, suspect.before, suspect.next_if_wrong - 1, what, due=suspect.before)
         self.next_offset = suspect.next_if_wrong
 
-    def _note_gap(self, suspect: _Suspect) -> None:
+    def _note_gap(self, suspect: _Suspect, due: int | None = None) -> None:
         what = f"offsets are missing before the batch, or its base_offset={suspect.base} is wrong"
-        gap = OffsetFault(self._file, suspect.position, suspect.before, suspect.base - 1, what)
+        gap = OffsetFault(self._file, suspect.position, suspect.before, suspect.base - 1, what, due)
         if is_within((gap.first_offset, gap.last_offset), self._known):
             self.known_gaps.append(gap)
             return

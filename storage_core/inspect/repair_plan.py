@@ -189,6 +189,8 @@ def _plan_beside(
         repair.rebuilds.append(base)
     elif rule == "snapshot" or (rule == "orphan-index" and finding.kind == "index"):
         repair.dropped.append(finding.file)
+    elif rule == "gap" and finding.kind == "gap" and finding.due is not None:
+        repair.left.append(finding)  # a wrong base offset, or offsets that are missing: nothing tells
     elif rule == "gap" and finding.kind == "gap":
         repair.lost.append(_lost(finding))
     elif rule == "directory" and expected is not None:
@@ -255,7 +257,7 @@ def _plan_segment(
             if finding.rule in ("base-offset", "leader-epoch"):
                 repair.left.append(finding)
             continue
-        if finding.last_offset is not None or finding.rule != "zeros":  # of a file that has room for more
+        if _has_lost_offsets(finding):
             repair.lost.append(_lost(finding))
         if expected is not None and is_active and finding.last_offset == expected.log_end_offset - 1:
             fill = (finding.first_offset or 0, finding.last_offset)
@@ -283,6 +285,11 @@ def _patch(finding: Finding) -> HeaderPatch | None:
         end = finding.end_position or finding.position + 1
         return HeaderPatch("leader_epoch", finding.position, end, finding.due)
     return None
+
+
+def _has_lost_offsets(finding: Finding) -> bool:
+    """Whether offsets went with the bytes; zeros at an open end are room for more."""
+    return finding.first_offset is not None and (finding.last_offset is not None or finding.rule != "zeros")
 
 
 def _lost(finding: Finding) -> LostOffsets:

@@ -218,9 +218,11 @@ class _LogCheck:
 
     def _report_offsets(self, walk: OffsetWalk) -> None:
         for lost in walk.lost:
-            last = None if lost.last_offset is None else max(lost.last_offset, lost.first_offset)
+            offsets: tuple[int | None, int | None] = (lost.first_offset, lost.last_offset)
+            if lost.last_offset is not None and lost.last_offset < lost.first_offset:
+                offsets = (None, None)  # bytes too many: the offsets go on behind them
             place = {"position": lost.position, "end_position": lost.end}
-            self.report.add_offsets("damage", lost.rule, lost.file, lost.what, (lost.first_offset, last), **place)
+            self.report.add_offsets("damage", lost.rule, lost.file, lost.what, offsets, **place)
         self._report_end(walk)
         for gap in walk.known_gaps:
             offsets = (gap.first_offset, gap.last_offset)
@@ -233,7 +235,7 @@ class _LogCheck:
 
     def _add_gap(self, gap: OffsetFault) -> None:
         offsets = (gap.first_offset, gap.last_offset)
-        self.report.add_offsets("gap", "gap", gap.file, gap.what, offsets, position=gap.position)
+        self.report.add_offsets("gap", "gap", gap.file, gap.what, offsets, position=gap.position, due=gap.due)
 
     def _report_end(self, walk: OffsetWalk) -> None:
         """Compare the end with the ledger's; a segment that stops short of it shows as a gap before the limit."""

@@ -48,6 +48,15 @@ def test_offset_walk_when_last_base_too_high_and_end_unknown_then_a_gap() -> Non
     assert [(f.position, f.first_offset, f.last_offset) for f in walk.inside_gaps] == [(10, 3, 3)]
 
 
+@pytest.mark.parametrize("split", [1, 2, 99])
+def test_offset_walk_when_base_is_beyond_what_an_index_can_name_then_fault(split: int) -> None:
+    """A segment spans 31 bits of offsets: a base beyond them is wrong, even in the log's last batch."""
+    walk = _walk([(0, 3), (3 + 2**32, 2)], split=split)
+
+    assert [(f.position, f.due, f.last_offset) for f in walk.faults] == [(10, 3, 4)]
+    assert (walk.next_offset, walk.inside_gaps) == (5, [])
+
+
 def test_offset_walk_when_gaps_are_legal_then_only_counted() -> None:
     """Gaps are no faults."""
     walk = _walk([(5, 1), (9, 1), (20, 1)], limit=30)
