@@ -185,7 +185,7 @@ def _measure_memory(bench: Bench, stores: Sequence[Path]) -> None:
         largest = max(path.stat().st_size for path in store.rglob("*.log")) / 1e6
         added = found["peak_mb"] - found["before_mb"]
         rows.append((f"{found['rows']:,}", f"{largest:,.0f}", f"{found['peak_mb']:,.0f}", f"{added:,.0f}"))
-    notes = ("a process that does what a task does, without Spark; 8 MiB of the log at a time",)
+    notes = ("a process that does what a task does, without Spark; 4 MiB of the log at a time",)
     headers = ("records", "largest segment, MB", "peak of resident memory, MB", "of it while reading")
     bench.add(Table("Memory of a task that reads a whole store", headers, rows, notes))
     bench.judge(

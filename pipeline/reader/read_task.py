@@ -1,6 +1,6 @@
 """What a Spark task does: reads its splits piece by piece, as rows.
 
-At any time one chunk of a log (8 MiB, or one larger batch) and what it decodes to are in memory, whatever the size of
+At any time one chunk of a log (4 MiB, or one larger batch) and what it decodes to are in memory, whatever the size of
 the segments.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["read_task"]
 
 logger = logging.getLogger(__name__)
 
-_CHUNK_BYTES = 8 << 20
+_CHUNK_BYTES = 4 << 20
 _CHUNK_BYTES_AMID_DAMAGE = 512
 _SOUND_CHUNKS = 64
 """So many of them behind damage, and reading goes on in large ones."""
@@ -38,13 +38,18 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
     for split in task.splits:
         maker = RowMaker(split.log, include_headers=task.include_headers)
         for records in _records(split, task, loss):
-            for start in range(0, records.num_rows, ROWS_PER_BATCH):
-                piece = records.slice(start, ROWS_PER_BATCH)
-                rows = maker.rows(piece)
-                if rows.column("timestamp").null_count:
-                    _note_unfit_timestamps(piece, rows, split, task)
-                yield rows
+            yield from _rows(records, maker, split, task)
+            del records  # before the next ones are decoded
     loss.report()
+
+
+def _rows(records: pa.RecordBatch, maker: RowMaker, split: LogSplit, task: ReadTask) -> Iterator[pa.RecordBatch]:
+    for start in range(0, records.num_rows, ROWS_PER_BATCH):
+        piece = records.slice(start, ROWS_PER_BATCH)
+        rows = maker.rows(piece)
+        if rows.column("timestamp").null_count:
+            _note_unfit_timestamps(piece, rows, split, task)
+        yield rows
 
 
 @dataclass(slots=True)
@@ -74,8 +79,10 @@ def _records(split: LogSplit, task: ReadTask, loss: _Loss) -> Iterator[pa.Record
     while offset < split.end_offset:
         try:
             for number, records in enumerate(_read(split, offset, chunk_bytes)):
+                behind = records.column("offset")[-1].as_py() + 1
                 yield records
-                offset, skip = records.column("offset")[-1].as_py() + 1, next_offset
+                del records
+                offset, skip = behind, next_offset
                 if is_behind_damage and number == _SOUND_CHUNKS:
                     break
             else:
