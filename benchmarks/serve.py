@@ -26,6 +26,7 @@ __all__ = ["run"]
 _FETCH_BYTES = 1 << 20
 _ROWS = 65_536
 _SEND_FILE, _READ_AND_SEND = "send_to (sendfile)", "read and send"
+_LARGE_FETCHES = "send_to, 16 MiB a fetch"
 
 _PEER = """
 import socket, sys
@@ -51,6 +52,7 @@ def run(bench: Bench) -> None:
     with PartitionLog(LogReader(directory)) as log, _peer(size) as peer:
         contenders = [
             Contender(name=_SEND_FILE, units=size, run=lambda: _send_file(log, peer)),
+            Contender(name=_LARGE_FETCHES, units=size, run=lambda: _send_file(log, peer, 16 * _FETCH_BYTES)),
             Contender(name=_READ_AND_SEND, units=size, run=lambda: _read_and_send(path, peer)),
         ]
         results = run_rounds(contenders, warmups=1, rounds=bench.pick(15, 3))
@@ -93,10 +95,10 @@ def _write_log(directory: Path, size_bytes: int) -> Path:
     return directory
 
 
-def _send_file(log: PartitionLog, peer: socket.socket) -> None:
+def _send_file(log: PartitionLog, peer: socket.socket, max_bytes: int = _FETCH_BYTES) -> None:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        offset = log.send_to(peer, offset, _FETCH_BYTES).next_offset
+        offset = log.send_to(peer, offset, max_bytes).next_offset
     _wait(peer)
 
 

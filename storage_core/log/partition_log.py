@@ -239,31 +239,47 @@ class _OpenSegment:
         """Return where the last whole batch within `max_bytes` and below `end_offset` ends, and its next offset.
 
         The index leads there: of the entries within reach the last but one, whose batch ends before the last one's
-        starts. It is only a hint; where no sound batch starts at it, the batches are followed from the first. Base
-        offsets are outside the CRC: a slice ends before one that goes back. The first batch is always in it.
+        starts. It is only a hint: where the batches from the one do not lead to the other, they are followed from the
+        first. The first batch is always in the slice.
+        """
+        limit = min(first[0] + max_bytes, self._size_bytes)
+        end, next_offset = first[0] + first[2], first[1]
+        hint = self._last_indexed(first[0], limit, end_offset)
+        is_met = False
+        if hint is not None and limit - hint[0] <= _SHORT_WAY_BYTES:
+            end, next_offset, is_met = self._follow(self._near(hint[0]), first, limit, end_offset, hint[1])
+        if not is_met:
+            end, next_offset, _ = self._follow(self._far(first[0]), first, limit, end_offset, first[0])
+        self._followed = (next_offset, end)
+        return end, next_offset
+
+    def _follow(
+        self, batches: Iterator[_Placed], first: _Placed, limit: int, end_offset: int, mark: int
+    ) -> tuple[int, int, bool]:
+        """Follow batches as far as they belong to a slice; return its end, and whether a batch starts at `mark`.
+
+        Base offsets are outside the CRC: a slice ends before one that goes back.
         """
         start, next_offset, size = first
-        limit, end = min(start + max_bytes, self._size_bytes), start + size
-        position = self._last_indexed(start, limit, end_offset)
-        batches = self._near(position) if limit - position <= _SHORT_WAY_BYTES else self._far(position)
+        end, is_met = start + size, False
         try:
             for at, following, size in batches:
+                is_met = is_met or at == mark
                 if at + size > limit or following > end_offset or (at > start and following <= next_offset):
                     break
                 end, next_offset = at + size, following
         except CorruptBatchError:
             pass  # what lies before the damage is served; who asks for it is told
-        self._followed = (next_offset, end)
-        return end, next_offset
+        return end, next_offset, is_met
 
-    def _last_indexed(self, start: int, limit: int, end_offset: int) -> int:
-        """Return the position of a batch not far before the end of a slice, or `start`."""
+    def _last_indexed(self, start: int, limit: int, end_offset: int) -> tuple[int, int] | None:
+        """Return the positions of the last two entries between a slice's start and its limit."""
         index = self._index
         reachable = min(np.searchsorted(index.positions, limit, "right"), np.searchsorted(index.offsets, end_offset))
         if reachable < 2:
-            return start
-        position, offset = int(index.positions[reachable - 2]), int(index.offsets[reachable - 2])
-        return position if start < position <= limit and self._is_batch(position, offset) else start
+            return None
+        position, mark = index.positions[reachable - 2 : reachable].tolist()
+        return (position, mark) if start < position < mark <= limit else None
 
     def _near(self, position: int) -> Iterator[_Placed]:
         """Yield batches from `position` on, by their headers alone, a few at a time: for short ways."""
