@@ -143,6 +143,18 @@ def test_frame_when_asked_for_an_earlier_version_then_later_records_are_not_ther
     assert counts == [10, 20, 30]
 
 
+def test_frame_when_its_store_grows_then_it_stays_as_it_was_planned(spark: SparkSession, tmp_path: Path) -> None:
+    """All queries on one frame see one state of the store; a new frame sees the newest."""
+    with closing(open_events(tmp_path / "store")) as writer:
+        writer.append("q", 0, in_process(numbers(0, 10)))
+        frame = _load(spark, tmp_path / "store")
+        counts = [frame.count()]
+        writer.append("q", 1, in_process(numbers(10, 30)))
+        counts += [frame.count(), frame.where("offset >= 0").count(), _load(spark, tmp_path / "store").count()]
+
+    assert counts == [10, 10, 10, 30]
+
+
 def test_frame_when_a_range_is_asked_for_then_only_that_is_read(spark: SparkSession, tmp_path: Path) -> None:
     """Offsets and times bound what is read, at both ends."""
     write_log(tmp_path / "t-0", [[Batch(list(range(0, 100, 10)))], [Batch(list(range(100, 200, 10)))]])

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -147,7 +148,7 @@ def test_read_task_when_a_segment_can_not_be_read_then_the_error_names_it(tmp_pa
     """A disk that refuses is an error with the file, or a loss that is reported."""
     path = _log(tmp_path).batches[54][0]
     path.unlink()
-    path.mkdir()
+    os.mknod(path, stat.S_IFSOCK | 0o600)  # a file that the system refuses to open, whoever asks
 
     with pytest.raises(StorageError, match=f"path={path}"):
         _read(tmp_path)
