@@ -186,19 +186,21 @@ class LogWalk:
         return int(np.argmax(bad)) if bad.any() else None
 
     def _check_follower(self, reader: SegmentReader, chunk: BatchChunk, number: int) -> None:
-        """Refuse the batch that ends the range if the one after it says that it can't be there.
+        """Refuse the batch that ends the range if what follows says that it can't be there.
 
-        What lies behind the log's end is not looked at: it belongs to a write that is not committed.
+        Behind the log's end lies what is not committed, and may be anything; only a sound batch that belongs in front
+        of that end counts there.
         """
         last_offset = int(chunk.scan.last_offset[number])
-        if last_offset + 1 >= self._segments.end_offset:
-            return
+        is_log_end = last_offset + 1 >= self._segments.end_offset
         position = chunk.position + int(chunk.scan.position[number] + chunk.scan.size[number])
         head = reader.read(position, _UP_TO_MAGIC_BYTES) if position < reader.size_bytes else b""
         base_offset = int.from_bytes(head[:8], "big", signed=True)
         if len(head) == _UP_TO_MAGIC_BYTES:
-            if base_offset <= last_offset:
+            if base_offset <= last_offset and (not is_log_end or reader.is_batch_before(position, last_offset)):
                 raise _wrong_base_offset(reader, base_offset, position)
+            return
+        if is_log_end:
             return
         for files in self._files[self._number : self._number + 1] if self._number is not None else ():
             if files.base_offset <= last_offset and not reader.files.is_swap and files.log_path.exists():

@@ -165,7 +165,17 @@ class SegmentReader:
         scan starts at the segment's first byte.
         """
         position = self._indexed_position(offset)
-        return position if position == 0 or self._is_batch_before(position, offset) else 0
+        return position if position == 0 or self.is_batch_before(position, offset) else 0
+
+    def is_batch_before(self, position: int, offset: int) -> bool:
+        """Return whether a sound batch lies at a position, of an offset from the segment's base to the one given."""
+        head = self.read(position, _UP_TO_MAGIC_BYTES) if 0 < position < self.size_bytes else b""
+        size = announced_size(head)
+        if len(head) < _UP_TO_MAGIC_BYTES or not len(head) <= size <= self.size_bytes - position:
+            return False
+        batch = self.read(position, size)
+        scan, error = scan_up_to_damage(batch)
+        return error is None and self._is_sound_before(batch, scan, offset)
 
     def time_index(self) -> TimeIndex:
         """Return the time index; one without entries if the file is missing."""
@@ -200,16 +210,6 @@ class SegmentReader:
     def corrupt_batch(self, what: str, position: int) -> CorruptBatchError:
         """Return the error that names this file."""
         return CorruptBatchError(f"{what} file={self.files.log_path}", position)
-
-    def _is_batch_before(self, position: int, offset: int) -> bool:
-        """Whether a sound batch starts there that begins at or before the offset; of v0 and v1 an entry does."""
-        head = self.read(position, _UP_TO_MAGIC_BYTES) if 0 < position < self.size_bytes else b""
-        size = announced_size(head)
-        if len(head) < _UP_TO_MAGIC_BYTES or not len(head) <= size <= self.size_bytes - position:
-            return False
-        batch = self.read(position, size)
-        scan, error = scan_up_to_damage(batch)
-        return error is None and self._is_sound_before(batch, scan, offset)
 
     def _is_sound_before(self, data: bytes, scan: BatchScan, offset: int) -> bool:
         """Whether the first batch of a scan can be where an index entry leads to."""

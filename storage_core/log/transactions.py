@@ -28,7 +28,7 @@ from storage_core.errors import CorruptBatchError, CorruptFileError, StorageErro
 from storage_core.index.transaction_index import AbortedTransaction
 from storage_core.log.log_files import SNAPSHOT, parse_base_offset
 from storage_core.log.log_walk import LogWalk, SegmentList, is_gone
-from storage_core.log.segment_reader import SEEK_BYTES, BatchChunk, SegmentReader
+from storage_core.log.segment_reader import BatchChunk, SegmentReader
 from storage_core.log_config import INT32_MAX
 from storage_core.record.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from storage_core.record.batch_header import MAGIC_V2
@@ -131,7 +131,7 @@ def follow_transactions(
 ) -> Generator[list[AbortedTransaction], None, None]:
     """Let a tracker follow a log's batches from where it is; yields what each chunk aborts.
 
-    Only headers and control records are looked at.
+    Every CRC is checked: a damaged marker would pass for data, and its transaction for one that goes on.
 
     Args:
         tracker: of the log.
@@ -139,11 +139,12 @@ def follow_transactions(
         first_bytes: what to read first; then more and more.
 
     Raises:
-        CorruptBatchError: a control batch is damaged, or a batch can't be where it is.
+        CorruptBatchError: a batch is damaged, or can't be where it is.
     """
     walk = LogWalk(segments, tracker.next_offset, segments.end_offset, first_bytes=first_bytes)
     with closing(walk.chunks()) as chunks:
         for reader, chunk in chunks:
+            reader.check_crcs(chunk, chunk.scan)
             yield tracker.follow(chunk.scan, read_control_types(reader, chunk))
 
 
@@ -153,16 +154,24 @@ def find_last_stable_offset(segments: SegmentList, log_start_offset: int) -> int
     The newest producer snapshot within the log knows what was open at its offset, so that only what lies behind it is
     scanned; without one it is the whole log.
 
+    That scan looks at headers and markers alone. Damage in a header may end it early, or hide a marker: so the batch
+    that ends it is checked, and where a transaction seems to be open, every batch from its first one on.
+
     Raises:
-        CorruptBatchError: a control batch, or the batch that would begin the open transaction, is damaged.
+        CorruptBatchError: a marker, or a batch that the answer depends on, is damaged.
     """
     tracker = _tracker_at_snapshot(segments, log_start_offset) or TransactionTracker(log_start_offset)
-    for _ in follow_transactions(tracker, segments):
-        pass
+    with closing(LogWalk(segments, tracker.next_offset, segments.end_offset).chunks()) as chunks:
+        for reader, chunk in chunks:
+            if chunk.scan.last_offset[-1] >= segments.end_offset - 1:
+                reader.check_crcs(chunk, chunk.scan.take(slice(len(chunk.scan) - 1, None)))
+            tracker.follow(chunk.scan, read_control_types(reader, chunk))
     if tracker.first_open is None:
         return segments.end_offset
     first_open = max(tracker.first_open, log_start_offset)
-    _check_batch_at(segments, first_open)
+    with closing(LogWalk(segments, first_open, segments.end_offset).chunks()) as chunks:
+        for reader, chunk in chunks:
+            reader.check_crcs(chunk, chunk.scan)
     return first_open
 
 
@@ -203,10 +212,3 @@ def _tracker_at_snapshot(segments: SegmentList, log_start_offset: int) -> Transa
         begun = {each.producer_id: each.current_txn_first_offset for each in producers}
         return TransactionTracker(offset, {each: first for each, first in begun.items() if first >= 0})
     return None
-
-
-def _check_batch_at(segments: SegmentList, offset: int) -> None:
-    """Refuse a damaged batch: a wrong producer id in it would hide everything behind it."""
-    with closing(LogWalk(segments, offset, offset + 1, first_bytes=SEEK_BYTES).chunks()) as chunks:
-        for reader, chunk in chunks:
-            reader.check_crcs(chunk, chunk.scan)
