@@ -7,7 +7,7 @@ Source: Kafka FileLogInputStream, DefaultRecordBatch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Final
 
 import crc32c
@@ -79,8 +79,11 @@ class BatchScan:
 
     def take(self, chosen: slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> BatchScan:
         """Return a scan of some of the batches; `valid_bytes` stays."""
-        names = [each.name for each in fields(self) if each.name != "valid_bytes"]
-        return replace(self, **{name: getattr(self, name)[chosen] for name in names})
+        return BatchScan(**{name: getattr(self, name)[chosen] for name in _COLUMNS}, valid_bytes=self.valid_bytes)
+
+
+_COLUMNS: Final = tuple(each.name for each in fields(BatchScan) if each.name != "valid_bytes")
+"""Named once: a look-up takes from a scan several times."""
 
 
 def scan_batches(data: ByteSource, start: int = 0, end: int | None = None) -> BatchScan:
