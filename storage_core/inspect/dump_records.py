@@ -90,8 +90,8 @@ def _note_gaps(path: Path, offsets: npt.NDArray[np.int64], errors: DumpErrors) -
     if not len(offsets):
         return
     last = errors.last_offsets.get(path)
-    before = np.concatenate(([offsets[0] - 1 if last is None else last], offsets[:-1]))
-    for place in np.flatnonzero(offsets != before + 1).tolist():
-        pair = int(before[place]), int(offsets[place])
+    before = offsets if last is None else np.concatenate(([last], offsets))
+    for place in np.flatnonzero(before[1:] != before[:-1] + 1).tolist():
+        pair = int(before[place]), int(before[place + 1])
         errors.non_consecutive.setdefault(str(path.absolute()), []).append(pair)
     errors.last_offsets[path] = int(offsets[-1])

@@ -127,7 +127,7 @@ class TimeLookup:
             while headers.max() > (best[1] if best else _NONE):
                 batch = int(np.argmax(headers))
                 offsets, timestamps = self._records(reader, chunk, batch)
-                if len(offsets) and (best is None or timestamps.max() > best[1]):
+                if len(offsets) and timestamps.max() > (best[1] if best else _NONE):
                     best = int(offsets[np.argmax(timestamps)]), int(timestamps.max())
                 headers[batch] = _NONE
         return best

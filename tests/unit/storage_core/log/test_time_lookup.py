@@ -1,0 +1,23 @@
+import struct
+from pathlib import Path
+
+import crc32c
+
+from storage_core.log.log_reader import LogReader
+from tests.written_log import Batch, write_log
+
+
+def test_offset_of_max_timestamp_when_a_header_claims_more_than_its_records_then_the_search_ends(
+    tmp_path: Path,
+) -> None:
+    """A largest timestamp above -1 over records below it is looked at once; none of them has a time."""
+    log = write_log(tmp_path / "t-0", [[Batch([-5, -7])]])
+    path = next(log.directory.glob("*.log"))
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">q", data, 35, 7)
+    struct.pack_into(">I", data, 17, crc32c.crc32c(bytes(data[21:])))
+    path.write_bytes(data)
+    for index in log.directory.glob("*.timeindex"):
+        index.unlink()
+
+    assert LogReader(log.directory).offset_of_max_timestamp() is None
