@@ -10,7 +10,6 @@ damage is refused.
 """
 
 import logging
-import re
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -24,7 +23,15 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from sink.ledger_crc import ROWS_CRC, committed_crc, rows_crc
+from sink.ledger_crc import (
+    ROWS_CRC,
+    TRANSACTIONS_CRC,
+    committed_crc,
+    committed_transactions,
+    rows_crc,
+    transactions_crc,
+)
+from sink.ledger_damage import damage_refused, one_line
 from sink.torn_ledger import TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_entry
 from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
 from storage_core.fault_points import reach
@@ -65,7 +72,6 @@ _CONFIGURATION = {
 }
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _NO_RETRY_COUNT = 0
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,15 +131,18 @@ class Ledger:
         """
         if not (path / "_delta_log").is_dir():
             raise LedgerDamagedError(f"no ledger: path={path}")
-        try:
-            ledger = cls(path, _open_table(path))
-            ledger._check_rows()
-            return ledger
-        except (DeltaError, OSError, ValueError, KeyError, pa.ArrowException) as error:
-            raise LedgerDamagedError(
-                f"the ledger can't be read: path={path}; a writer that starts after a crash drops an entry that a power"
-                f" cut tore, any other damage means: restore it from a copy ({_one_line(error)})"
-            ) from error
+        with damage_refused(path):
+            return cls._checked(path, _open_table(path))
+
+    @classmethod
+    def open_at(cls, path: Path, version: int) -> "Ledger":
+        """Open the ledger as it was at a version, read-only.
+
+        Raises:
+            LedgerDamagedError: it can't be read; `__cause__` is a `FileNotFoundError` if its data file is gone.
+        """
+        with damage_refused(path):
+            return cls._checked(path, DeltaTable(_uri(path), version=version))
 
     @classmethod
     def open_for_writing(cls, path: Path, *, follows_crash: bool = True) -> "Ledger":
@@ -189,8 +198,13 @@ class Ledger:
         return {log: self.state(row) for log, row in self._rows.items()}
 
     def transaction_version(self, query_id: str) -> int | None:
-        """Return the newest micro-batch committed for a query, None if there is none."""
-        version = self._table.transaction_version(query_id)
+        """Return the newest micro-batch committed for a query, None if there is none.
+
+        Raises:
+            LedgerDamagedError: the ledger can't tell.
+        """
+        with damage_refused(self._path):
+            version = self._table.transaction_version(query_id)
         return None if version is None else int(version)
 
     def add(self, states: list[LogState]) -> None:
@@ -223,14 +237,26 @@ class Ledger:
         self._commit(self._text, self._replaced_values(rows, values), None)
 
     def fence(self) -> None:
-        """Commit the state unchanged, so that nobody who read an earlier version can commit any more."""
+        """Commit the state unchanged, so that nobody who read an earlier version can commit any more.
+
+        Raises:
+            LedgerDamagedError: somebody else's commit can't be read.
+        """
         while True:
             try:
                 self._commit(self._text, self._integers, None)
                 return
             except WriterFencedError:
-                self._table = _open_table(self._path)
-                self._load()
+                with damage_refused(self._path):
+                    self._table = _open_table(self._path)
+                    self._load()
+                    self._check()
+
+    @classmethod
+    def _checked(cls, path: Path, table: DeltaTable) -> "Ledger":
+        ledger = cls(path, table)
+        ledger._check()
+        return ledger
 
     def _replaced_values(
         self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]]
@@ -253,16 +279,22 @@ class Ledger:
         }
         self._index_rows()
 
-    def _check_rows(self) -> None:
-        """Compare the rows with the CRC of their commit.
+    def _check(self) -> None:
+        """Compare the rows and the micro-batches with the CRCs of their commits.
+
+        A micro-batch that only a checkpoint names any more has none: it is compared with nothing.
 
         Raises:
             ValueError: they are not what was committed.
         """
-        committed = committed_crc(self._path / "_delta_log" / f"{self.version:020}.json")
-        found = rows_crc(self._text, self._integers)
+        log, found = self._path / "_delta_log", rows_crc(self._text, self._integers)
+        committed = committed_crc(log / f"{self.version:020}.json")
         if committed not in (None, found):
             raise ValueError(f"its rows are not what was committed: crc={found} committed={committed}")
+        for query_id, batch_id in committed_transactions(log, self.version).items():
+            held = self._table.transaction_version(query_id)
+            if held != batch_id:
+                raise ValueError(f"a micro-batch is not what was committed: {query_id=} {held=} committed={batch_id}")
 
     def _index_rows(self) -> None:
         partitions = self._integers["partition"].tolist()
@@ -289,6 +321,7 @@ class Ledger:
                     custom_metadata={
                         TRANSACTION_COUNT: str(len(transactions or ())),
                         ROWS_CRC: rows_crc(text, integers),
+                        TRANSACTIONS_CRC: transactions_crc([transaction] if transaction else []),
                     },
                 ),
                 post_commithook_properties=_NO_HOOKS,
@@ -323,9 +356,9 @@ class Ledger:
         except (DeltaError, OSError):
             newest = None
         if newest == self.version:
-            raise StorageError(f"the ledger can't be written: path={self._path} ({_one_line(error)})") from error
+            raise StorageError(f"the ledger can't be written: path={self._path} ({one_line(error)})") from error
         query_id, batch_id = transaction or ("", -1)
-        raise CommitStateUnknownError(f"the ledger did not answer: {_one_line(error)}", query_id, batch_id) from error
+        raise CommitStateUnknownError(f"the ledger did not answer: {one_line(error)}", query_id, batch_id) from error
 
     def _data_files(self) -> list[Path]:
         """Return the files of this version; they lie side by side, and only their names are taken from their URIs."""
@@ -367,8 +400,3 @@ def _uri(path: Path) -> str:
 
 def _open_table(path: Path) -> DeltaTable:
     return DeltaTable(_uri(path))
-
-
-def _one_line(error: Exception) -> str:
-    """Return a library's message without its line breaks and colours."""
-    return " ".join(_COLOUR.sub("", str(error)).split())

@@ -3,14 +3,15 @@
 The ledger keeps its past for minutes, not for ever: a version is there as long as its data file is.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from sink.ledger import Ledger
-from storage_core.errors import InvalidConfigError
+from sink.ledger_damage import damage_refused
+from storage_core.errors import InvalidConfigError, LedgerDamagedError
 
 __all__ = ["AsOf", "open_ledger_at"]
 
@@ -36,27 +37,37 @@ def open_ledger_at(path: Path, as_of: AsOf) -> Ledger:
 
     Raises:
         InvalidConfigError: there is no such version, or it is no longer kept; the message names what there is.
-        LedgerDamagedError: the ledger can't be read at all.
+        LedgerDamagedError: the ledger, or that version of it, is kept but can't be read.
     """
     newest = Ledger.open(path).version
-    uri = path.absolute().as_uri()
-    version = as_of.version
+    version = _version_at(path, as_of.timestamp_ms or 0) if as_of.version is None else as_of.version
+    absent = f"the ledger does not hold {as_of} any more, or never did: newest_version={newest} path={path}"
+    if not 0 <= version <= newest:
+        raise InvalidConfigError(absent)
     try:
-        if version is None:
-            version = _version_at(DeltaTable(uri), as_of.timestamp_ms or 0)
-        return Ledger(path, DeltaTable(uri, version=version))
-    except (DeltaError, OSError) as error:
-        raise InvalidConfigError(
-            f"the ledger does not hold {as_of} any more, or never did: newest_version={newest} path={path}"
-        ) from error
+        return Ledger.open_at(path, version)
+    except LedgerDamagedError as error:
+        if not isinstance(error.__cause__, FileNotFoundError) and _is_kept(path / "_delta_log", version):
+            raise
+        raise InvalidConfigError(absent) from error
 
 
-def _version_at(table: DeltaTable, timestamp_ms: int) -> int:
-    commits = table.history()
-    for commit in commits:
-        if int(commit["timestamp"]) <= timestamp_ms:
-            return int(commit["version"])
-    oldest = int(commits[-1]["timestamp"]) if commits else -1
+def _is_kept(log: Path, version: int) -> bool:
+    """Whether the log still has what makes up a version: a checkpoint, or the first entry, and all entries since."""
+    names = set(os.listdir(log))
+    checkpoints = (int(name[:20]) for name in names if name.endswith(".checkpoint.parquet") and name[:20].isdigit())
+    checkpoint = max((each for each in checkpoints if each <= version), default=-1)
+    return names.issuperset(f"{number:020}.json" for number in range(checkpoint + 1, version + 1))
+
+
+def _version_at(path: Path, timestamp_ms: int) -> int:
+    with damage_refused(path):
+        history = DeltaTable(path.absolute().as_uri()).history()
+        commits = [(int(each["version"]), int(each["timestamp"])) for each in history]
+    for version, commit_ms in commits:
+        if commit_ms <= timestamp_ms:
+            return version
+    oldest = commits[-1][1] if commits else -1
     raise InvalidConfigError(
         f"the ledger's past does not reach back so far: timestamp_ms={timestamp_ms} oldest_timestamp_ms={oldest}"
     )

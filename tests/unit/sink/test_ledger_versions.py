@@ -1,15 +1,17 @@
 """The ledger as it was."""
 
+import random
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 from deltalake import DeltaTable
 
 from sink.ledger import Ledger
 from sink.ledger_versions import AsOf, open_ledger_at
 from sink.store import Store
-from storage_core.errors import InvalidConfigError
+from storage_core.errors import InvalidConfigError, LedgerDamagedError
 from storage_core.topic_partition import TopicPartition
 from tests.sink_store import in_process, numbers, open_events
 
@@ -56,3 +58,49 @@ def test_open_ledger_at_when_a_version_is_gone_then_the_error_says_what_there_is
     for version in (newest + 1, newest - 1):
         with pytest.raises(InvalidConfigError, match=f"does not hold version={version} any more, or never did"):
             open_ledger_at(ledger_path, AsOf(version=version))
+
+
+def test_open_ledger_at_when_any_bit_of_an_older_data_file_changes_then_refused_or_the_same(ledger_path: Path) -> None:
+    """The past is checked as the present is, and damage is never a library's error."""
+    version = Ledger.open(ledger_path).version - 1
+    (uri,) = DeltaTable(ledger_path.as_uri(), version=version).file_uris()
+    path, states = ledger_path / uri.rpartition("/")[2], open_ledger_at(ledger_path, AsOf(version=version)).states()
+    before, refused = path.read_bytes(), 0
+    for bit in random.Random(1).sample(range(len(before) * 8), 200):
+        changed = bytearray(before)
+        changed[bit // 8] ^= 1 << (bit % 8)
+        path.write_bytes(changed)
+        try:
+            assert open_ledger_at(ledger_path, AsOf(version=version)).states() == states
+        except LedgerDamagedError:
+            refused += 1
+    assert refused > 20
+
+
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_open_ledger_at_when_an_older_file_is_cut_then_refused(ledger_path: Path, part: int) -> None:
+    """Damage of what is kept is damage, not a version that was never there."""
+    version = Ledger.open(ledger_path).version - 1
+    (uri,) = DeltaTable(ledger_path.as_uri(), version=version).file_uris()
+    path = ledger_path / uri.rpartition("/")[2]
+    path.write_bytes(path.read_bytes()[: part * 1000])
+
+    with pytest.raises(LedgerDamagedError):
+        open_ledger_at(ledger_path, AsOf(version=version))
+
+
+@pytest.mark.parametrize("version", [-1, 2**70])
+def test_open_ledger_at_when_a_version_can_not_be_then_it_is_a_wrong_setting(ledger_path: Path, version: int) -> None:
+    """Any number may be asked for."""
+    with pytest.raises(InvalidConfigError, match=f"does not hold version={version} any more, or never did"):
+        open_ledger_at(ledger_path, AsOf(version=version))
+
+
+def test_open_ledger_at_when_entries_went_with_a_checkpoint_then_it_is_a_wrong_setting(tmp_path: Path) -> None:
+    """What a checkpoint replaced is gone, not damaged."""
+    ledger = Ledger.create(tmp_path / "ledger")
+    for batch_id in range(101):
+        ledger.update(np.zeros(0, np.int64), {}, "q", batch_id)
+
+    with pytest.raises(InvalidConfigError, match="does not hold version=50 any more"):
+        open_ledger_at(tmp_path / "ledger", AsOf(version=50))

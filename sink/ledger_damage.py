@@ -1,0 +1,37 @@
+"""What reading a damaged ledger raises, told as one error."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from storage_core.errors import LedgerDamagedError
+
+__all__ = ["damage_refused", "one_line"]
+
+_DAMAGE = (DeltaError, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@contextmanager
+def damage_refused(path: Path) -> Iterator[None]:
+    """Turn what libraries raise over a damaged ledger into the error that says what to do.
+
+    Raises:
+        LedgerDamagedError: the block failed so.
+    """
+    try:
+        yield
+    except _DAMAGE as error:
+        raise LedgerDamagedError(
+            f"the ledger can't be read: path={path}; a writer that starts after a crash drops an entry that a power"
+            f" cut tore, any other damage means: restore it from a copy ({one_line(error)})"
+        ) from error
+
+
+def one_line(error: Exception) -> str:
+    """Return a library's message without its line breaks and colours."""
+    return " ".join(_COLOUR.sub("", str(error)).split())
