@@ -5,12 +5,14 @@ offsets may be missing, only a batch that reaches into its neighbour, its segmen
 entries are the other witness. Of a wrapper of v0 or v1 it takes the base offset that its inner entries tell.
 
 Which of two overlapping batches is wrong: the earlier one if there is a gap before it and without it the later one
-fits, else the later one. Decides, touches nothing.
+fits, else the later one. What a wrong base offset should be is said only where it is proved: an index entry names the
+batch's last offset, or the log is dense so far and what lies behind starts exactly there. Batches that go back where
+the log then goes on without a gap are surplus: a copy of what is there. Decides, touches nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,18 +25,21 @@ from storage_core.log_config import INT32_MAX
 __all__ = ["LostBytes", "OffsetFault", "OffsetWalk"]
 
 _KEPT_GAPS = 100
+_MOST_SURPLUS = 100
+"""So many batches may go back in a row; then the log is taken to go on from there."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetFault:
-    """A batch with a wrong base offset, or offsets that are missing.
+    """A batch with a wrong base offset, batches too many, or offsets that are missing.
 
     Attributes:
         file: name of the `.log`.
         position: of the batch, or of the one behind the gap.
         first_offset, last_offset: what the batch must hold, or what is missing.
-        due: the base offset that the batch must have, where it is the batch that is wrong; of a gap before the last
-            batch of a log the one it may have, because nothing tells which of the two it is.
+        due: the base offset that the batch must have, where that is proved; of a gap before the last batch of a log
+            the one it may have, because nothing tells which of the two it is.
+        surplus_end: where bytes that hold a copy of what is there end; None where they hold none.
     """
 
     file: str
@@ -43,6 +48,7 @@ class OffsetFault:
     last_offset: int
     what: str
     due: int | None = None
+    surplus_end: int | None = None
 
 
 @dataclass(slots=True)
@@ -66,16 +72,30 @@ class LostBytes:
 
 @dataclass(frozen=True, slots=True)
 class _Suspect:
-    """A batch with a gap before it: wrong, or the offsets before it are missing."""
+    """A batch that does not start where the one before ends: its base offset is wrong, or others are missing.
+
+    Attributes:
+        before: the lowest base offset that it may have.
+        loss: the damaged bytes right before it: how many offsets they held is not known.
+    """
 
     position: int
     before: int
     base: int
     last: int
+    loss: LostBytes | None = None
+
+    @property
+    def count(self) -> int:
+        return self.last - self.base + 1
 
     @property
     def next_if_wrong(self) -> int:
-        return self.before + self.last - self.base + 1
+        return self.before + self.count
+
+
+def _names_nothing(_position: int) -> int | None:
+    return None
 
 
 class OffsetWalk:
@@ -83,6 +103,7 @@ class OffsetWalk:
 
     Args:
         known: offsets that are written down as lost; that they are missing says nothing.
+        has_gaps: whether offsets may be missing; None = judge by what was followed so far.
 
     Attributes:
         next_offset: the offset behind what was followed so far.
@@ -95,8 +116,8 @@ class OffsetWalk:
         lost: damaged bytes met.
     """
 
-    def __init__(self, known: Sequence[OffsetRange] = ()) -> None:
-        self._known = known
+    def __init__(self, known: Sequence[OffsetRange] = (), has_gaps: bool | None = None) -> None:
+        self._known, self._has_gaps = known, has_gaps
         self.next_offset = 0
         self.faults: list[OffsetFault] = []
         self.inside_gaps: list[OffsetFault] = []
@@ -107,12 +128,21 @@ class OffsetWalk:
         self.lost: list[LostBytes] = []
         self._file = ""
         self._suspect: _Suspect | None = None
+        self._backward: list[_Suspect] = []
         self._open_loss: LostBytes | None = None
         self._last_position = 0
         self._base_offset = 0
+        self._named: Callable[[int], int | None] = _names_nothing
 
-    def start_segment(self, file: str, base_offset: int) -> None:
-        """Go on with a segment whose name says where it starts."""
+    def start_segment(self, file: str, base_offset: int, named: Callable[[int], int | None] = _names_nothing) -> None:
+        """Go on with a segment whose name says where it starts.
+
+        Args:
+            file: its name.
+            base_offset: of it.
+            named: returns the offset that an index entry for a position names, or None.
+        """
+        self._named = named
         self._file, self.next_offset, self._last_position = file, base_offset, 0
         self._base_offset = base_offset
 
@@ -127,7 +157,8 @@ class OffsetWalk:
         if not len(position):
             return
         self._count_sparse(base_offset, last_offset, records_count)
-        is_quiet = self._suspect is None and self._open_loss is None and base_offset[0] == self.next_offset
+        is_settled = self._suspect is None and self._open_loss is None and not self._backward
+        is_quiet = is_settled and base_offset[0] == self.next_offset
         if is_quiet and (base_offset[1:] == last_offset[:-1] + 1).all() and (base_offset <= last_offset).all():
             self.next_offset = int(last_offset[-1]) + 1
         else:
@@ -137,6 +168,9 @@ class OffsetWalk:
 
     def lose(self, damage: DamagedBytes) -> None:
         """Go on behind bytes that hold no sound batch."""
+        if self._open_loss is None or self._backward:
+            claims_to_follow = damage.claimed is not None and damage.claimed[0] == self.next_offset
+            self._judge(self.next_offset if claims_to_follow and not self._backward else None, damage.position)
         if self._open_loss is not None:
             self._open_loss.end = damage.end
             return
@@ -153,16 +187,12 @@ class OffsetWalk:
             limit: the next segment's base offset or the log's known end, which no batch may pass; None = unknown.
             end_position: where the segment's bytes end.
         """
+        self._judge(limit, end_position)
         if self._open_loss is not None:
             claim = self._open_loss.claimed_last_offset
             self._close_loss(claim if limit is None else limit - 1)
             if limit is not None:
                 self.next_offset = limit
-        suspect, self._suspect = self._suspect, None
-        if suspect is not None and limit is not None and self.next_offset > limit:
-            self._blame(suspect)
-        elif suspect is not None:
-            self._note_gap(suspect, due=suspect.before if limit is None else None)
         if limit is None:
             return
         if self.next_offset > limit:
@@ -187,46 +217,121 @@ class OffsetWalk:
             sparse = [each for each in sparse if not is_within((int(base_offset[each]), int(last_offset[each])), known)]
         self.sparse_batches += len(sparse)
 
+    @property
+    def _is_dense(self) -> bool:
+        if self._has_gaps is not None:
+            return not self._has_gaps
+        return not (self.inside_gap_count or self.border_gaps or self.sparse_batches)
+
     def _step(self, position: int, base: int, last: int) -> None:
         if last < base:
             self._fault(position, self.next_offset, self.next_offset, f"last offset {last} is below base offset {base}")
             return
         if base - self._base_offset > INT32_MAX:
-            self._step_beyond(position, base, last)
+            self._judge(None, position)
+            self._suspect_that(position, base, last)
             return
-        if self._open_loss is not None and base >= self.next_offset:
-            self._close_loss(base - 1)
-            self.next_offset = base
-        suspect, self._suspect = self._suspect, None
-        if suspect is not None and base <= suspect.last and base >= suspect.next_if_wrong:
-            self._blame(suspect)
-        elif suspect is not None:
-            self._note_gap(suspect)
+        if not self._backward or base >= self.next_offset:
+            self._judge(base, position)
         if base < self.next_offset:
-            true_last = self.next_offset + last - base
-            what = f"base_offset={base} goes back, offset {self.next_offset} is due"
-            self._fault(position, self.next_offset, true_last, what, due=self.next_offset)
-            self.next_offset = true_last + 1
-            return
-        if base > self.next_offset:
-            self._suspect = _Suspect(position, self.next_offset, base, last)
+            self._backward.append(_Suspect(position, self.next_offset, base, last, self._open_loss))
+            if len(self._backward) > _MOST_SURPLUS:
+                self._give_up_backward()
+                self.next_offset = last + 1
+        elif base > self.next_offset:
+            self._suspect_that(position, base, last)
+        else:
+            self._close_loss(base - 1)
+            self.next_offset = last + 1
+
+    def _suspect_that(self, position: int, base: int, last: int) -> None:
+        """Go on behind a batch with a gap before it, which the next one judges."""
+        self._suspect = _Suspect(position, self.next_offset, base, last, self._open_loss)
+        self._close_loss(base - 1)
         self.next_offset = last + 1
 
-    def _step_beyond(self, position: int, base: int, last: int) -> None:
-        """Take in a batch whose base offset no index entry of its segment could hold."""
+    def _judge(self, following: int | None, position: int) -> None:
+        """Decide about what was left open.
+
+        Args:
+            following: the offset that the next batch starts with, or that no batch may reach; None = unknown.
+            position: where the next batch starts.
+        """
         suspect, self._suspect = self._suspect, None
         if suspect is not None:
-            self._note_gap(suspect)
-        true_last = self.next_offset + last - base
-        due = self.next_offset if self._open_loss is None else None  # how much was lost before it is not known
-        what = f"base_offset={base} is too far from the segment's"
-        self._fault(position, self.next_offset, true_last, what, due=due)
-        self.next_offset = true_last + 1
+            self._judge_forward(suspect, following)
+        if self._backward:
+            self._judge_backward(following, position)
 
-    def _blame(self, suspect: _Suspect) -> None:
-        what = f"base_offset={suspect.base} is too high, offset {suspect.before} is due"
-        self._fault(suspect.position, suspect.before, suspect.next_if_wrong - 1, what, due=suspect.before)
-        self.next_offset = suspect.next_if_wrong
+    def _judge_forward(self, suspect: _Suspect, following: int | None) -> None:
+        is_impossible = suspect.base - self._base_offset > INT32_MAX
+        is_in_the_way = following is not None and suspect.next_if_wrong <= following <= suspect.last
+        is_in_the_way &= self._named(suspect.position) != suspect.last  # else it is the next one that is wrong
+        due = self._proved(suspect, following)
+        if not (is_impossible or is_in_the_way or (following is None and due is not None)):
+            if suspect.loss is None:
+                self._note_gap(suspect, due=suspect.before if following is None else None)
+            return
+        what = f"base_offset={suspect.base} is too high, offset {suspect.before} or a later one is due"
+        if is_impossible:
+            what = f"base_offset={suspect.base} is too far from the segment's"
+        elif suspect.loss is not None:
+            what = f"base_offset={suspect.base} is too high behind damage"
+        self._settle(suspect, what, due, following)
+
+    def _judge_backward(self, following: int | None, position: int) -> None:
+        """Decide about batches that go back: surplus if the log goes on without them."""
+        first = self._backward[0]
+        is_copy = all(each.last < first.before for each in self._backward)
+        if following == first.before and is_copy and first.loss is None:
+            what = f"a copy of offsets {first.base}..{self._backward[-1].last}, which are there already"
+            gone = OffsetFault(self._file, first.position, first.base, first.last, what, surplus_end=position)
+            self.faults.append(gone)
+            self._backward.clear()
+        elif len(self._backward) > 1:
+            self._give_up_backward()
+        else:
+            self._backward.clear()
+            what = f"base_offset={first.base} goes back, offset {first.before} or a later one is due"
+            self._settle(first, what, self._proved(first, following), following)
+
+    def _give_up_backward(self) -> None:
+        """Note batches that go back, and that nothing tells where they belong."""
+        first, count = self._backward[0], len(self._backward)
+        what = f"base_offset={first.base} goes back behind offset {first.before - 1}, and so on for {count} batches"
+        self._fault(first.position, first.base, self._backward[-1].last, what)
+        self._backward.clear()
+
+    def _settle(self, wrong: _Suspect, what: str, due: int | None, following: int | None) -> None:
+        """Note a wrong base offset and go on behind its batch."""
+        first = wrong.before if due is None else due
+        self._fault(wrong.position, first, first + wrong.count - 1, what, due=due)
+        self.next_offset = first + wrong.count
+        if wrong.loss is not None:
+            latest = None if following is None else following - wrong.count - 1
+            wrong.loss.last_offset = latest if due is None else due - 1
+            if self._open_loss is wrong.loss:
+                self._open_loss = None
+        if due is None and following is not None and following >= wrong.before:
+            self.next_offset = following  # that it does not fit is said already
+        elif due is not None and due > wrong.before and wrong.loss is None:
+            self._note_gap(_Suspect(wrong.position, wrong.before, due, due + wrong.count - 1))
+
+    def _proved(self, wrong: _Suspect, following: int | None) -> int | None:
+        """Return the base offset that a batch must have, or None where nothing proves it."""
+        named = self._named(wrong.position)
+        if named is not None:
+            due = named - wrong.count + 1
+            fits = due == wrong.before if following is None else wrong.before <= due and named < following
+            return due if fits and due != wrong.base else None
+        before = wrong.before
+        if self._has_gaps is False and following is not None and following - wrong.count >= before:
+            return following - wrong.count
+        if wrong.loss is not None:
+            if wrong.loss.claimed_last_offset is None:
+                return None
+            before = wrong.loss.claimed_last_offset + 1
+        return before if self._is_dense and following == before + wrong.count else None
 
     def _note_gap(self, suspect: _Suspect, due: int | None = None) -> None:
         what = f"offsets are missing before the batch, or its base_offset={suspect.base} is wrong"

@@ -19,12 +19,21 @@ from storage_core.checkpoint.leader_epochs import render_leader_epochs
 from storage_core.checkpoint.partition_metadata import render_partition_metadata
 from storage_core.inspect.findings import ExpectedLog, Finding, LogReport, OffsetRange, Rule
 from storage_core.inspect.verify_small_files import EPOCH_FILE, METADATA_FILE
-from storage_core.log.log_files import CLEANED, DELETED, LOG, SWAP, parse_base_offset, segment_file_name
+from storage_core.log.log_files import (
+    CLEANED,
+    DELETED,
+    INDEX,
+    LOG,
+    SWAP,
+    TIMEINDEX,
+    parse_base_offset,
+    segment_file_name,
+)
 from storage_core.log_config import INT32_MAX
 
 __all__ = ["HeaderPatch", "LogRepair", "LostOffsets", "RepairStep", "SegmentRewrite", "plan_repair"]
 
-_LEFT_OUT: Final[frozenset[Rule]] = frozenset({"crc", "length", "magic", "zeros", "wrapper"})
+_LEFT_OUT: Final[frozenset[Rule]] = frozenset({"crc", "length", "magic", "zeros", "wrapper", "surplus"})
 _INDEX_RULES: Final[frozenset[Rule]] = frozenset({"offset-index", "time-index", "txn-index"})
 
 Field = Literal["base_offset", "leader_epoch"]
@@ -48,6 +57,7 @@ class SegmentRewrite:
         used_bytes: of its `.log`, from its start; what lies behind was never committed. 0 where the file is gone.
         left_out: (start, end) of bytes that go, in order.
         fill: offsets that an empty batch at the end stands for.
+        witnesses: files that are kept beside first: they may tell which base offset is right.
     """
 
     base_offset: int
@@ -55,6 +65,7 @@ class SegmentRewrite:
     left_out: tuple[tuple[int, int], ...] = ()
     patches: tuple[HeaderPatch, ...] = ()
     fill: OffsetRange | None = None
+    witnesses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +142,8 @@ class LogRepair:
 
 
 def _changes(rewrite: SegmentRewrite) -> Iterable[str]:
+    for name in rewrite.witnesses:
+        yield f"keep {name} beside, which may tell a base offset"
     for start, end in rewrite.left_out:
         yield f"leave out bytes {start}..{end - 1}, keep them beside"
     for patch in rewrite.patches:
@@ -166,7 +179,24 @@ def plan_repair(report: LogReport, expected: ExpectedLog | None, sizes: Mapping[
         _plan_segment(repair, base, of_segment, expected, sizes)
     rewritten = {each.base_offset for each in repair.rewrites}
     repair.rebuilds = sorted(set(repair.rebuilds) - rewritten)
+    _spare_witnesses(repair, findings, sizes)
     return repair
+
+
+def _spare_witnesses(repair: LogRepair, findings: Sequence[Finding], sizes: Mapping[str, int]) -> None:
+    """Keep the indexes of segments whose base offsets are in doubt: they may be all that tells the right ones."""
+    doubtful = {
+        parse_base_offset(each.file)
+        for each in repair.left
+        if each.rule == "base-offset" or (each.rule == "gap" and each.due is not None)
+    }
+    spared = doubtful.intersection(repair.rebuilds)
+    repair.rebuilds = [base for base in repair.rebuilds if base not in spared]
+    repair.left += [each for each in findings if each.rule in _INDEX_RULES and parse_base_offset(each.file) in spared]
+    for number, rewrite in enumerate(repair.rewrites):
+        if rewrite.base_offset in doubtful:
+            names = [segment_file_name(rewrite.base_offset, suffix) for suffix in (INDEX, TIMEINDEX)]
+            repair.rewrites[number] = replace(rewrite, witnesses=tuple(name for name in names if name in sizes))
 
 
 def _with_epoch_file_blamed(report: LogReport) -> list[Finding]:

@@ -82,6 +82,14 @@ class IndexCheck:
         """Note bytes that hold no sound batch, or one whose offsets are wrong."""
         self._damaged.append((start, end))
 
+    def offset_named_at(self, position: int) -> int | None:
+        """Return the offset that an entry for a position names, or None."""
+        if not self._trusts_entries:
+            return None
+        slot = int(np.searchsorted(self._offsets.positions, position))
+        is_there = slot < len(self._offsets) and int(self._offsets.positions[slot]) == position
+        return int(self._offsets.offsets[slot]) if is_there else None
+
     def finish(self) -> None:
         """Report every contradiction."""
         if self._trusts_entries:

@@ -120,7 +120,7 @@ class _LogCheck:
         small_files.check_metadata()
         epochs = small_files.read_epochs()
         start = segments[0].base_offset if segments else 0
-        walk = OffsetWalk(self.options.known_lost)
+        walk = OffsetWalk(self.options.known_lost, self.expected.has_gaps if self.expected else None)
         transactions = TransactionWalk(self.report, walk, start)
         checks = LogChecks(self.report, walk, EpochCheck(epochs, self.expected is not None), transactions)
         self.report.segments = len(segments)

@@ -53,7 +53,7 @@ class SegmentCheck:
     def run(self, events: Iterable[Event]) -> None:
         """Take in everything; findings go to the report, offsets to the walk, entries to the index check."""
         known_faults = len(self._walk.faults)
-        self._walk.start_segment(self._file, self._files.base_offset)
+        self._walk.start_segment(self._file, self._files.base_offset, self._indexes.offset_named_at)
         for event in events:
             if isinstance(event, SoundBatches):
                 self._follow(event)
@@ -64,6 +64,11 @@ class SegmentCheck:
                 self._walk.lose(event)
         self._walk.end_segment(self._limit, self._size_bytes)
         for fault in self._walk.faults[known_faults:]:
+            if fault.surplus_end is not None:
+                self._indexes.skip(fault.position, fault.surplus_end)
+                copy: dict[str, int | None] = {"position": fault.position, "end_position": fault.surplus_end}
+                self._report.add_offsets("damage", "surplus", self._file, fault.what, (None, None), **copy)
+                continue
             self._indexes.skip(fault.position, fault.position + 1)
             span = self._wrapper_spans.get(fault.position, 0)
             due = None if fault.due is None else fault.due + span

@@ -50,10 +50,10 @@ def test_offset_walk_when_last_base_too_high_and_end_unknown_then_a_gap() -> Non
 
 @pytest.mark.parametrize("split", [1, 2, 99])
 def test_offset_walk_when_base_is_beyond_what_an_index_can_name_then_fault(split: int) -> None:
-    """A segment spans 31 bits of offsets: a base beyond them is wrong, even in the log's last batch."""
+    """A segment spans 31 bits of offsets: a base beyond them is wrong, even where nothing proves the right one."""
     walk = _walk([(0, 3), (3 + 2**32, 2)], split=split)
 
-    assert [(f.position, f.due, f.last_offset) for f in walk.faults] == [(10, 3, 4)]
+    assert [(f.position, f.due, f.last_offset) for f in walk.faults] == [(10, None, 4)]
     assert (walk.next_offset, walk.inside_gaps) == (5, [])
 
 
@@ -115,3 +115,74 @@ def test_offset_walk_when_offsets_are_known_to_be_lost_then_neither_gap_nor_excu
     assert [(each.first_offset, each.last_offset) for each in walk.known_gaps] == [(3, 4)]
     assert [(each.first_offset, each.last_offset) for each in walk.inside_gaps] == [(8, 8)]
     assert (walk.sparse_batches, walk.inside_gap_count) == (0, 1)
+
+
+def _walk_named(batches: list[tuple[int, int]], named: dict[int, int], limit: int | None = None) -> OffsetWalk:
+    """Follow (base, count) batches, 10 apart, of which some have index entries."""
+    walk = OffsetWalk()
+    walk.start_segment("x.log", 0, named.get)
+    rows = np.array([(10 * n, base, base + count - 1, count) for n, (base, count) in enumerate(batches)], np.int64)
+    walk.follow(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3].astype(np.int32))
+    walk.end_segment(limit, 10 * len(batches))
+    return walk
+
+
+@pytest.mark.parametrize("wrong", [8, 1064])
+@pytest.mark.parametrize(("named", "due"), [({}, None), ({10: 49}, 40), ({10: 2000}, None)])
+def test_offset_walk_when_log_has_gaps_then_only_an_index_entry_proves_a_base(
+    wrong: int, named: dict[int, int], due: int | None
+) -> None:
+    """Behind a gap nobody knows where a batch belongs but an index entry that fits between its neighbours."""
+    walk = _walk_named([(0, 10), (wrong, 10), (100, 10), (117, 10)], named)
+
+    assert [(each.position, each.due) for each in walk.faults] == [(10, due)]
+    assert walk.next_offset == 127
+
+
+def test_offset_walk_when_an_index_entry_contradicts_the_dense_log_then_nothing_is_proved() -> None:
+    """Two witnesses that disagree prove nothing."""
+    assert [each.due for each in _walk_named([(0, 3), (9, 2), (5, 1)], {10: 10}).inside_gaps] == [None]
+    assert [each.due for each in _walk_named([(0, 3), (9, 2), (5, 1)], {10: 99}).faults] == [None]
+
+
+def test_offset_walk_when_last_base_is_denied_by_the_index_then_fault() -> None:
+    """The log so far and an index entry agree against the last batch's header."""
+    walk = _walk_named([(0, 3), (1027, 2)], {10: 4})
+
+    assert [(each.position, each.due) for each in walk.faults] == [(10, 3)]
+    assert (walk.next_offset, walk.inside_gaps) == (5, [])
+
+
+@pytest.mark.parametrize("copies", [[(3, 2)], [(0, 3), (3, 2)], [(4, 1)]])
+def test_offset_walk_when_batches_are_there_twice_then_only_the_copies_are_surplus(
+    copies: list[tuple[int, int]],
+) -> None:
+    """A copy is told by the log that goes on without it; nothing behind it moves."""
+    walk = _walk([(0, 3), (3, 2), *copies, (5, 4), (9, 1)], limit=10)
+
+    assert [(each.position, each.surplus_end) for each in walk.faults] == [(20, 20 + 10 * len(copies))]
+    assert (walk.next_offset, walk.inside_gap_count) == (10, 0)
+
+
+def test_offset_walk_when_many_batches_go_back_then_one_fault_and_none_is_moved() -> None:
+    """Where more than one batch would move, it is not these that are wrong."""
+    walk = _walk([(0, 3), *((300 + 3 * n, 3) for n in range(2)), *((3 + 3 * n, 3) for n in range(90))], limit=273)
+
+    assert [each.due for each in walk.faults] == [None] * len(walk.faults)
+    assert len(walk.faults) <= 2
+
+
+def test_offset_walk_when_a_base_behind_damage_is_too_high_then_no_other_batch_is_blamed() -> None:
+    """How much was lost is not known, so neither is the offset that is due; unless the damaged header says it."""
+    for claimed, due in ((None, None), ((3, 6), 7)):
+        walk = OffsetWalk()
+        walk.start_segment("x.log", 0)
+        walk.follow(np.array([0]), np.array([0]), np.array([2]), np.array([3], np.int32))
+        walk.lose(DamagedBytes(10, 20, "crc", "wrong CRC", claimed))
+        rows = np.array([(20, 1031, 1032, 2), (30, 9, 9, 1), (40, 10, 12, 3)], np.int64)
+        walk.follow(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3].astype(np.int32))
+        walk.end_segment(None, 50)
+
+        assert [(each.position, each.due) for each in walk.faults] == [(20, due)]
+        assert [(each.first_offset, each.last_offset) for each in walk.lost] == [(3, 6)]
+        assert (walk.next_offset, walk.inside_gaps) == (13, [])

@@ -148,3 +148,45 @@ def test_plan_repair_when_the_directory_is_gone_then_made_with_its_end(
     assert plan.log_start_offset == _BASE
     assert plan.lost == [LostOffsets(0, 149, "t-0", "gone")]
     assert plan.written.keys() == {"partition.metadata", "leader-epoch-checkpoint"}
+
+
+def test_plan_repair_when_a_base_offset_is_in_doubt_then_its_segments_indexes_stay(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """An index may be the only witness: it is not built anew from the offset that is in doubt."""
+    place = {"log": "t-0", "file": _NAME, "position": 300, "what": "", "first_offset": 110, "last_offset": 119}
+    index = Finding(log="t-0", file=f"{_BASE:020d}.index", kind="index", rule="offset-index", what="")
+    other = Finding(log="t-0", file=f"{0:020d}.index", kind="index", rule="offset-index", what="")
+    for doubt in (
+        Finding(**place, kind="damage", rule="base-offset"),  # type: ignore[arg-type]
+        Finding(**place, kind="gap", rule="gap", due=110),  # type: ignore[arg-type]
+    ):
+        plan = _plan(tmp_path_factory, doubt, index, other)
+
+        assert (plan.rebuilds, plan.rewrites) == ([0], [])
+        assert plan.left == [doubt, index]
+
+
+def test_plan_repair_when_a_segment_in_doubt_is_written_anew_then_its_indexes_are_kept_beside(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Left-out bytes move what is behind, so the indexes are built anew, but the old ones are not lost."""
+    name = f"{_BASE:020d}.index"
+    report = LogReport(tmp_path_factory.getbasetemp() / "t-0", bytes_checked=10_000)
+    doubt = Finding(log="t-0", file=_NAME, kind="damage", rule="base-offset", what="", position=600)
+    report.findings += [_damage(110, 119), doubt]
+
+    (rewrite,) = plan_repair(report, None, {_NAME: 900, name: 8}).rewrites
+
+    assert rewrite.witnesses == (name,)
+
+
+def test_plan_repair_when_a_batch_is_there_twice_then_left_out_and_nothing_is_lost(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """The copy goes; its offsets are there already."""
+    copy = Finding(log="t-0", file=_NAME, kind="damage", rule="surplus", what="", position=300, end_position=400)
+
+    plan = _plan(tmp_path_factory, copy)
+
+    assert ([each.left_out for each in plan.rewrites], plan.lost) == ([((300, 400),)], [])
