@@ -5,8 +5,10 @@ from its last index entry on, and `read_committed` ends at the last stable offse
 """
 
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from pipeline.reader.offset_limits import EARLIEST, LATEST, OffsetLimit
 from pipeline.reader.options import ReaderOptions
@@ -18,7 +20,7 @@ from storage_core.log.segments import SegmentFiles, list_readable_segments
 from storage_core.log.transactions import Isolation
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["LogBounds", "find_bounds", "report_data_loss", "resolve_ends", "resolve_starts"]
+__all__ = ["LogBounds", "extend_bounds", "find_bounds", "report_data_loss", "resolve_ends", "resolve_starts"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +36,7 @@ class LogBounds:
         end_offset: behind the last that the isolation level lets a reader see.
         log_end_offset: behind the last of all.
         isolation: what a task has to ask for: a store holds no transactions, so there nothing has to be left out.
+        is_certain: whether the log could be read up to its end; otherwise there may be more than the ends say.
     """
 
     view: LogView
@@ -41,6 +44,7 @@ class LogBounds:
     end_offset: int
     log_end_offset: int
     isolation: Isolation
+    is_certain: bool = True
 
     @property
     def log(self) -> TopicPartition:
@@ -70,6 +74,29 @@ def find_bounds(views: Sequence[LogView], options: ReaderOptions) -> dict[TopicP
             whose end is damaged ends in front of the damage, and one that can't be read at all is empty.
     """
     return {each.log: _bounds(each, options) for each in views}
+
+
+def extend_bounds(
+    bounds: Mapping[TopicPartition, LogBounds], seen: Mapping[TopicPartition, int], options: ReaderOptions
+) -> dict[TopicPartition, LogBounds]:
+    """Return bounds that reach as far as a log was seen to reach before, unless it is certain that it ends earlier.
+
+    An error that passes must not look like a log that has lost its end: a stream would read it a second time.
+
+    Args:
+        bounds: of the logs.
+        seen: offset up to which a log was there; those without one were not seen yet.
+        options: of the query; where data loss is to fail, an end is always certain.
+    """
+    found = dict(bounds)
+    for log, offset in seen.items():
+        each = bounds.get(log)
+        if options.fail_on_data_loss or each is None or each.view.expected is not None or offset <= each.end_offset:
+            continue
+        if not each.is_certain or not _ends_with_a_batch(each.view):
+            logger.warning("the end of a log is not certain: log=%s seen=%d now=%d", log, offset, each.end_offset)
+            found[log] = replace(each, end_offset=offset, log_end_offset=max(each.log_end_offset, offset))
+    return found
 
 
 def report_data_loss(what: str, options: ReaderOptions) -> None:
@@ -185,10 +212,12 @@ def _bounds_in_front_of_damage(view: LogView, options: ReaderOptions) -> LogBoun
         start = segments[0].base_offset if segments else 0
         end = max(_sound_end(segments[-1]) if segments else 0, start)
         reader = LogReader(view.directory, log_start_offset=start, log_end_offset=end)
-        return _readable(view, reader, options)
+        return replace(_readable(view, reader, options), is_certain=False)
     except LogStorageError as error:
-        logger.warning("a log can't be read, it is taken for empty: log=%s (%s)", view.directory, error)
-        return LogBounds(view=view, start_offset=0, end_offset=0, log_end_offset=0, isolation="read_uncommitted")
+        logger.warning("a log can't be read, nothing new is read of it: log=%s (%s)", view.directory, error)
+        return LogBounds(
+            view=view, start_offset=0, end_offset=0, log_end_offset=0, isolation=options.isolation, is_certain=False
+        )
 
 
 def _readable(view: LogView, reader: LogReader, options: ReaderOptions) -> LogBounds:
@@ -212,3 +241,17 @@ def _sound_end(segment: SegmentFiles) -> int:
         except CorruptBatchError:
             pass
         return next_offset
+
+
+def _ends_with_a_batch(view: LogView) -> bool:
+    """Whether nothing but zeros lies behind the last whole batch: part of one may be one that is being copied."""
+    try:
+        segments = list_readable_segments(view.directory)
+        if not segments:
+            return False
+        with SegmentReader(segments[-1]) as reader:
+            with suppress(CorruptBatchError):
+                deque(reader.chunks(reader.position_before(2**63 - 1)), maxlen=0)
+            return reader.ends_in_zeros(reader.valid_bytes)
+    except LogStorageError:
+        return False

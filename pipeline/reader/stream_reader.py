@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pipeline.reader.log_bounds import LogBounds, find_bounds, report_data_loss, resolve_starts
+from pipeline.reader.log_bounds import LogBounds, extend_bounds, find_bounds, report_data_loss, resolve_starts
 from pipeline.reader.offset_limits import LATEST
 from pipeline.reader.options import ReaderOptions
 from pipeline.reader.plan import plan_tasks
@@ -84,7 +84,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: _Json, limit: ReadLimit) -> _Json:  # noqa: N802
         """Return where the next micro-batch ends; its start where there is nothing to do yet."""
         is_first, self._was_asked = not self._was_asked, True
-        bounds = self._bounds()
+        bounds = extend_bounds(self._bounds(), _from_json(start), self._options)
         begin = _starts(_from_json(start), bounds)
         self._latest = _ends(bounds) if self._target is None else _ends_at(self._target, bounds, begin)
         if is_first and not self._was_replayed and start == self._movable_start:
@@ -111,8 +111,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == self._movable_start and not self._was_asked:
             self._was_replayed = True
             return []
-        bounds = self._bounds()
         begin, until = _from_json(start), _from_json(end)
+        bounds = extend_bounds(self._bounds(), until, self._options)
         for log in sorted(begin.keys() - until.keys()):
             self._report(f"a log is gone: log={log} offset={begin[log]}")
         wanted = {log: self._range(log, begin.get(log), stop, bounds.get(log)) for log, stop in until.items()}

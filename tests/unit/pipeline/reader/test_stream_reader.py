@@ -1,9 +1,11 @@
 """Micro-batches over a store, without Spark: what it would ask, in its order."""
 
 import logging
+import os
 import pickle
-from collections.abc import Iterator
-from contextlib import closing
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -228,3 +230,64 @@ def test_stream_when_asked_often_then_it_sees_each_commit(store: _Store) -> None
         store.write("t", 0, 1)
         offset = reader.latestOffset(offset, ReadAllAvailable())
         assert offset["t"]["0"] == 101 + number
+
+
+@contextmanager
+def _unreadable(path: Path) -> Iterator[None]:
+    """A file that the system refuses to open, whoever asks."""
+    kept = path.rename(path.with_suffix(".kept"))
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+    yield
+    kept.replace(path)
+
+
+@contextmanager
+def _torn(path: Path) -> Iterator[None]:
+    """A file that ends inside a batch."""
+    data = path.read_bytes()
+    path.write_bytes(data[:300])
+    yield
+    path.write_bytes(data)
+
+
+@contextmanager
+def _half_copied(path: Path) -> Iterator[None]:
+    """A file whose second half is not what it will be."""
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2] + b"\1" * (len(data) - len(data) // 2))
+    yield
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("damage", [_unreadable, _torn, _half_copied])
+def test_stream_when_a_log_can_not_be_read_for_a_moment_then_nothing_comes_twice_or_is_missing(
+    tmp_path: Path, damage: Callable[[Path], AbstractContextManager[None]], isolation: str
+) -> None:
+    """An end that is not certain takes no stream back, and a micro-batch that was planned is still read whole."""
+    log = write_log(tmp_path / "t-0", [[Batch([0] * 10) for _ in range(4)] for _ in range(2)])
+    reader = _reader(tmp_path, failOnDataLoss="false", **{"kafka.isolation.level": isolation})
+    start = reader.initialOffset()
+    first = reader.latestOffset(start, ReadAllAvailable())
+    assert first == {"t": {"0": 80}}
+
+    with damage(log.batches[-1][0]):
+        assert reader.latestOffset(first, ReadAllAvailable()) == first
+        reader.prepareForTriggerAvailableNow()
+        assert reader.latestOffset(first, ReadAllAvailable()) == first
+        tasks = reader.partitions(start, first)
+
+    assert reader.latestOffset(first, ReadAllAvailable()) == first
+    rows = [batch for task in tasks for batch in reader.read(task)]
+    assert [offset for batch in rows for offset in batch.column("offset").to_pylist()] == list(range(80))
+
+
+def test_stream_when_a_log_certainly_ends_earlier_then_it_goes_back(tmp_path: Path) -> None:
+    """A log that was cut, and can be read to its end, grows from there on."""
+    log = write_log(tmp_path / "t-0", [[Batch([0] * 10) for _ in range(4)]])
+    reader = _reader(tmp_path, failOnDataLoss="false")
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    path, position, *_ = log.batches[-1]
+    os.truncate(path, position)
+
+    assert reader.latestOffset(first, ReadAllAvailable()) == {"t": {"0": 30}}
