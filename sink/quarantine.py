@@ -24,12 +24,21 @@ def publish_quarantine(files: list[Path], directory: Path) -> None:
         building = directory.with_name(directory.name + ".tmp")
         shutil.rmtree(building, ignore_errors=True)
         make_directory(directory.parent)  # durably: the ledger is about to say that these rows are dealt with
-        building.mkdir()
-        for number, file in enumerate(files):
-            shutil.move(file, building / f"part-{number:05}.parquet")
-        sync_files([building / name for name in os.listdir(building)])
-        sync_directory(building)
+        try:
+            _build(building, files)
+        except OSError:
+            # The files are gone where another writer took over since the owner was checked: leave nothing behind.
+            shutil.rmtree(building, ignore_errors=True)
+            raise
         shutil.rmtree(directory, ignore_errors=True)
         building.rename(directory)
         sync_directory(directory.parent)
     reach("commit.quarantined")
+
+
+def _build(folder: Path, files: list[Path]) -> None:
+    folder.mkdir()
+    for number, file in enumerate(files):
+        shutil.move(file, folder / f"part-{number:05}.parquet")
+    sync_files([folder / name for name in os.listdir(folder)])
+    sync_directory(folder)

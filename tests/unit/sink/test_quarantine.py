@@ -38,6 +38,21 @@ def test_publish_quarantine_moves_files_and_replaces_what_a_crash_left(tmp_path:
     }
 
 
+def test_publish_quarantine_when_another_writer_swept_its_files_then_fails_and_leaves_what_is_there(
+    tmp_path: Path,
+) -> None:
+    """A writer that wakes behind the check of its lock finds nothing to move: the new owner's rows stay."""
+    target = tmp_path / "quarantine" / "query" / "3"
+    target.mkdir(parents=True)
+    (target / "part-00000.parquet").write_bytes(b"the new owner's")
+
+    with pytest.raises(StorageError, match="a.parquet"):
+        publish_quarantine([tmp_path / "a.parquet"], target)
+
+    assert contents(tmp_path) == {"quarantine/query/3/part-00000.parquet": b"the new owner's"}
+    assert not target.with_name("3.tmp").exists()
+
+
 def test_append_when_rows_are_diverted_in_several_splits_then_each_has_its_file(memory_path: Path) -> None:
     """A row's number counts inside its split."""
     with closing(open_events(memory_path, on_invalid="quarantine")) as writer:
