@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
 from storage_core.errors import StoreLockedError
 from storage_core.fault_points import reach
-from storage_core.inspect.findings import Finding, LogReport
+from storage_core.inspect.findings import HARMLESS_KINDS, Finding, LogReport
 from storage_core.inspect.repair_log import RepairPlace, drop_leftovers, repair_log
 from storage_core.inspect.repair_plan import LogRepair, RepairStep, plan_repair
 from storage_core.inspect.verify_root import META_FILE
@@ -42,6 +42,8 @@ from storage_core.storage.local import storage_errors
 
 __all__ = ["RepairOptions", "RepairResult", "execute_repair", "plan_repairs", "verdict"]
 
+_WRITTEN_ROOT_RULES = ("offset-checkpoint", "meta-properties")
+_ROOT_RULES = (*_WRITTEN_ROOT_RULES, "root-entry")
 _ROUNDS = 5
 """A round may uncover the next one's work: behind finished replacements, or where a log ends earlier."""
 
@@ -98,7 +100,14 @@ class _Round:
 
     @property
     def left(self) -> list[Finding]:
-        return [finding for each in self.repairs for finding in each.left]
+        """What nothing is done about, of logs and of the roots that they lie in."""
+        planned = {(step.log, step.file) for step in self.root_steps}
+        of_roots = [
+            each
+            for each in self.result.findings
+            if each.rule in _ROOT_RULES and each.kind not in HARMLESS_KINDS and (each.log, each.file) not in planned
+        ]
+        return [*(finding for each in self.repairs for finding in each.left), *of_roots]
 
     def logs(self) -> Iterator[tuple[LogView, LogReport, LogRepair]]:
         yield from zip(self.view.logs, self.result.logs, self.repairs, strict=True)
@@ -177,10 +186,11 @@ def _execute_in_store(
             _correct_ledger(ledger, now, clock)
             _repair_roots(store, ledger, now, lock, clock)
             _note(now.steps, result, report)
-        for step in _cut_back(store, ledger, lock):
+        untouched = {each.log for each in result.left if each.kind == "missing" or each.rule == "unreadable"}
+        for step in _cut_back(store, ledger, lock, untouched):
             result.steps.append(step)
             report(step)
-        if not any(each.kind == "missing" for each in result.left):
+        if not untouched:
             lock.sign_off()
         return result
     finally:
@@ -200,8 +210,7 @@ def _root_steps(view: StoreView, result: VerifyResult) -> list[RepairStep]:
     """In a store the files of a root are written from the ledger; elsewhere they are a broker's."""
     if view.ledger_version is None:
         return []
-    rules = ("offset-checkpoint", "meta-properties")
-    findings = [each for each in result.findings if each.rule in rules]
+    findings = [each for each in result.findings if each.rule in _WRITTEN_ROOT_RULES]
     return [RepairStep(*place, "write it anew") for place in sorted({(each.log, each.file) for each in findings})]
 
 
@@ -294,10 +303,15 @@ def _repair_roots(store: Store, ledger: Ledger, now: _Round, lock: WriterLock, c
     DerivedFiles(store, ledger).write(clock.now_ms())
 
 
-def _cut_back(store: Store, ledger: Ledger, lock: WriterLock) -> Iterator[RepairStep]:
-    """Undo what was written but not committed, as a sink does when it starts: this one signs off behind it."""
+def _cut_back(store: Store, ledger: Ledger, lock: WriterLock, untouched: Set[str]) -> Iterator[RepairStep]:
+    """Undo what was written but not committed, as a sink does when it starts: this one signs off behind it.
+
+    Logs that can't be read, or of which committed bytes are gone, stay as they are.
+    """
     for log, state in ledger.states().items():
         directory = store.log_path(state)
+        if directory.name in untouched:
+            continue
         end = CommittedEnd(state.active_base_offset, state.active_size_bytes, state.log_end_offset)
         if needs_cut_back(directory, end) or has_leftovers(directory, end):
             cut_back(directory, end, lock.check)

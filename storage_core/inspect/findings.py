@@ -8,7 +8,7 @@ Kinds of findings, and what to do about each:
 | missing     | committed bytes or files are gone: restore, or repair                                        |
 | gap         | offsets are missing in a log that has no other gaps: a lost segment, unless it was compacted |
 | known       | offsets that a repair has written down as lost                                               |
-| uncommitted | bytes, entries or segments behind the committed end: what a running or killed writer leaves  |
+| uncommitted | bytes, entries or segments behind the end: what a running or killed writer leaves            |
 | index       | an index file contradicts its log: rebuild                                                   |
 | sparse      | an index that says less than it may: right, but slow                                         |
 | checkpoint  | a small file beside the log, or in its root, is wrong: rebuild                               |
@@ -46,6 +46,7 @@ Rule = Literal[
     "record-count",
     "records",
     "wrapper",
+    "marker",
     "gap",
     "ledger-end",
     "ledger-size",
@@ -81,6 +82,7 @@ _REMEDIES: Final[dict[Rule, str]] = {
     "magic": _LEAVE_OUT,
     "zeros": _LEAVE_OUT,
     "wrapper": _LEAVE_OUT,
+    "marker": "restore from a copy: without it its transaction has no end",
     "unreadable": "look at the disk, then restore from a copy",
     "base-offset": "repair --execute sets the offset that is due; without proof of it, restore from a copy",
     "surplus": "repair --execute leaves the bytes out: no offset is lost with them",
@@ -109,6 +111,7 @@ _REMEDIES: Final[dict[Rule, str]] = {
 }
 _DOUBTFUL: Final = "compare with a copy: the base offset of the log's last batch is wrong, or offsets are missing"
 _UNCOMMITTED_REMEDY: Final = "none: a writer is adding it, or the next one cuts it off"
+_BOUNDED_REMEDY: Final = "none: a broker takes the log's end instead"
 _OTHER_REMEDIES: Final[dict[FindingKind, str]] = {
     "uncommitted": _UNCOMMITTED_REMEDY,
     "known": "none: it is written down",
@@ -175,6 +178,8 @@ class Finding:
         """What to do about it, in one sentence."""
         if self.kind == "gap" and self.due is not None:
             return _DOUBTFUL
+        if self.kind == "uncommitted" and self.rule == "offset-checkpoint":
+            return _BOUNDED_REMEDY
         other = _OTHER_REMEDIES.get(self.kind)
         return _REMEDIES[self.rule] if other is None or self.rule == "cleaned" else other
 

@@ -173,6 +173,8 @@ class OffsetWalk:
             self._judge(self.next_offset if claims_to_follow and not self._backward else None, damage.position)
         if self._open_loss is not None:
             self._open_loss.end = damage.end
+            if damage.rule == "marker":
+                self._open_loss.rule, self._open_loss.what = damage.rule, damage.what
             return
         claimed = damage.claimed
         last = claimed[1] if claimed is not None and claimed[0] == self.next_offset else None

@@ -168,7 +168,7 @@ def plan_repair(report: LogReport, expected: ExpectedLog | None, sizes: Mapping[
     repair.has_swaps = any(name.endswith(SWAP) for name in names)
     if not repair.has_swaps:  # which of these go is decided with the replacement
         repair.leftovers = [name for name in names if name.endswith((CLEANED, DELETED))]
-    findings = _with_epoch_file_blamed(report)
+    findings = [_with_marker(each, report) for each in _with_epoch_file_blamed(report)]
     by_segment: dict[int, list[Finding]] = defaultdict(list)
     for finding in findings:
         base = parse_base_offset(finding.file)
@@ -208,6 +208,15 @@ def _with_epoch_file_blamed(report: LogReport) -> list[Finding]:
         return report.findings
     blamed = replace(epochs[0], file=EPOCH_FILE, rule="leader-epoch-checkpoint", kind="checkpoint")
     return [each for each in report.findings if each.rule != "leader-epoch"] + [blamed]
+
+
+def _with_marker(finding: Finding, report: LogReport) -> Finding:
+    """Return a finding; one about lost bytes in which a transaction was aborted, as the index says, is about that."""
+    aborted = report.aborted.get(parse_base_offset(finding.file) or 0, ())
+    if finding.rule not in _LEFT_OUT or finding.first_offset is None or finding.last_offset is None:
+        return finding
+    offsets = range(finding.first_offset, finding.last_offset + 1)
+    return replace(finding, rule="marker") if any(each.last_offset in offsets for each in aborted) else finding
 
 
 def _plan_beside(
@@ -284,7 +293,7 @@ def _plan_segment(
             repair.checks_size = True
             continue
         elif finding.kind != "missing":
-            if finding.rule in ("base-offset", "leader-epoch"):
+            if finding.rule in ("base-offset", "leader-epoch", "marker"):
                 repair.left.append(finding)
             continue
         if _has_lost_offsets(finding):

@@ -21,9 +21,9 @@ from storage_core.inspect.findings import Rule
 from storage_core.inspect.resync import LARGEST_BATCH_BYTES, BatchSearch
 from storage_core.log.segment_reader import SegmentReader, announced_size, scan_up_to_damage
 from storage_core.log_config import INT32_MAX, INT64_MAX
-from storage_core.record.attributes import CODEC_MASK, CONTROL_BIT, LOG_APPEND_TIME_BIT
+from storage_core.record.attributes import CODEC_MASK, CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
 from storage_core.record.batch_decode import decode_batches, iter_decoded
-from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2
+from storage_core.record.batch_header import HEADER_BYTES, HEADER_DTYPE, MAGIC_V2
 from storage_core.record.batch_scan import BatchScan, check_crcs
 from storage_core.record.control_records import NO_CONTROL_TYPE, control_types
 from storage_core.record.legacy_header import MIN_ENTRY_BYTES
@@ -32,6 +32,8 @@ __all__ = ["BatchFault", "DamagedBytes", "SoundBatches", "UnreadableBytes", "pas
 
 _CHUNK_BYTES: Final = 4 << 20
 _MAGIC_AT: Final = 16
+_MARKER_BYTES: Final = 128
+"""A marker has 78; versions to come may add some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +262,9 @@ def _damage_at(search: BatchSearch, position: int) -> DamagedBytes:
     size = announced_size(head)
     found = search.next_batch(position, size)
     following = end if found is None else found
+    if found is not None and following - position <= _MARKER_BYTES and _is_marker(head):
+        what = f"damaged marker of a transaction's end; {following - position} bytes"
+        return DamagedBytes(position, following, "marker", what, _claimed_offsets(head))
     magic = head[_MAGIC_AT] if len(head) > _MAGIC_AT else None
     rule, what = _describe(size, magic, end - position)
     if rule == "crc" and search.is_sound(position):
@@ -274,6 +279,21 @@ def _describe(size: int, magic: int | None, room: int) -> tuple[Rule, str]:
     if size < least or size > room:
         return "length", f"batch size {size} is impossible or passes the end"
     return "crc", "wrong CRC"
+
+
+def _is_marker(head: bytes) -> bool:
+    """Whether a damaged header may be that of a marker; one of the fields that tell it may be the damaged one."""
+    if len(head) < HEADER_BYTES:
+        return False
+    header = np.frombuffer(head, HEADER_DTYPE, 1)[0]
+    signs = (
+        bool(header["attributes"] & CONTROL_BIT),
+        bool(header["attributes"] & TRANSACTIONAL_BIT),
+        int(header["base_sequence"]) == -1,
+        int(header["producer_id"]) >= 0,
+        int(header["records_count"]) == 1,
+    )
+    return sum(signs) >= len(signs) - 1
 
 
 def _claimed_offsets(head: bytes) -> tuple[int, int] | None:

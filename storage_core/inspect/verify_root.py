@@ -14,7 +14,7 @@ from typing import Final
 from storage_core.checkpoint.meta_properties import parse_meta_properties
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.errors import CorruptFileError
-from storage_core.inspect.findings import LogReport
+from storage_core.inspect.findings import FindingKind, LogReport
 from storage_core.storage.local import storage_errors
 from storage_core.topic_partition import TopicPartition, parse_directory_name
 
@@ -28,6 +28,9 @@ OFFSET_CHECKPOINTS: Final = (
     "cleaner-offset-checkpoint",
 )
 
+_BOUNDED_BY_END: Final = frozenset(OFFSET_CHECKPOINTS) - {"log-start-offset-checkpoint"}
+"""Of an entry behind a log's end a broker takes the end, as behind a tail that was cut; a log that should start there
+it would empty."""
 _OTHER_FILES: Final = ("bootstrap.checkpoint", ".kafka_cleanshutdown", ".lock")
 _FOLDERS: Final = ("remote-log-index-cache",)
 _MOVING_LOG: Final = re.compile(r"(\S+-[0-9]+)\.\S+-(delete|future|stray)")
@@ -107,7 +110,9 @@ def _check_offsets(report: LogReport, name: str, expected: ExpectedRoot) -> None
     for log, offset in offsets.items():
         end = expected.ends.get(log)
         if end is not None and offset > end:
-            report.add("checkpoint", "offset-checkpoint", name, f"says {offset} of {log}, which ends at {end}")
+            is_normal = expected.cluster_id is None and name in _BOUNDED_BY_END
+            kind: FindingKind = "uncommitted" if is_normal else "checkpoint"
+            report.add(kind, "offset-checkpoint", name, f"says {offset} of {log}, which ends at {end}")
         elif end is None and expected.cluster_id is not None:
             report.add("checkpoint", "offset-checkpoint", name, f"names {log}, which the ledger does not know")
 

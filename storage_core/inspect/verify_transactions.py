@@ -120,14 +120,21 @@ class TransactionWalk:
         return position, what
 
     def _merged(self, entries: list[AbortedTransaction]) -> list[AbortedTransaction]:
-        """Return what the index should hold: what was met, and entries of transactions that began before the log."""
+        """Return what the index should hold: what was met, and entries of transactions that began before the log, or
+        whose markers were in bytes that are damaged now.
+        """
         kept = {
             (each.producer_id, each.last_offset): each
             for each in entries
-            if (each.producer_id, each.last_offset) in self._markers
+            if (each.producer_id, each.last_offset) in self._markers or self._is_lost(each.last_offset)
         }
         older = {key: each for key, each in kept.items() if key not in self._aborted}
         return sorted([*self._aborted.values(), *older.values()], key=lambda each: each.last_offset)
+
+    def _is_lost(self, offset: int) -> bool:
+        """Whether an offset was in damaged bytes that the log goes on behind."""
+        ranges = [(each.first_offset, each.last_offset) for each in self._walk.lost if each.last_offset is not None]
+        return any(first <= offset <= last < self._walk.next_offset for first, last in ranges)
 
     @property
     def _has_gaps(self) -> bool:

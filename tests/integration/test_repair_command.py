@@ -115,6 +115,7 @@ def test_repair_when_a_disk_is_not_mounted_then_its_logs_are_left_alone(sparklog
     ran = sparklog("repair", memory_path / "s", "--execute")
 
     assert ran.code == 1
+    assert "not repaired: missing: t-1/t-1" in ran.out
     assert not disks[1].exists()
     (memory_path / "away").rename(disks[1])
     assert sparklog("verify", memory_path / "s").code == 0
@@ -347,3 +348,32 @@ def test_repair_when_epoch_file_is_wrong_then_the_batches_stay(sparklog: Sparklo
 
     assert {path.name: path.read_bytes() for path in (log_dir / LOG).glob("*.log")} == before
     assert (log_dir.parent / "kafka-cut" / LOG / "leader-epoch-checkpoint").exists()
+
+
+def test_repair_when_a_brokers_tail_was_cut_then_checkpoints_behind_it_are_sound(
+    sparklog: Sparklog, log_dir: Path
+) -> None:
+    """A broker takes the log's end for a recovery point or high watermark behind it: that is no damage."""
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        (log_dir / name).write_bytes(b"0\n1\nt 0 30\n")
+    active = sorted((log_dir / LOG).glob("*.log"))[-1]
+    active.write_bytes(active.read_bytes()[:-7])
+
+    ran = sparklog("repair", log_dir, "--execute")
+
+    assert (ran.code, ran.out.splitlines()[-1].partition(":")[0]) == (0, "sound")
+    assert sparklog("verify", log_dir).code == 0
+
+
+def test_repair_when_a_brokers_root_is_wrong_then_said(sparklog: Sparklog, log_dir: Path) -> None:
+    """What no repair does anything about in a broker's root is named: the folder is not sound."""
+    (log_dir / "log-start-offset-checkpoint").write_bytes(b"0\n1\nt 0 9000\n")
+    (log_dir / "no-log").mkdir()
+
+    ran = sparklog("repair", log_dir, "--execute")
+
+    assert ran.code == 1
+    assert [line.split(" ")[3] for line in ran.out.splitlines() if line.startswith("not repaired")] == [
+        "kafka/no-log",
+        "kafka/log-start-offset-checkpoint",
+    ]

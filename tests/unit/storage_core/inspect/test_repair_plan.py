@@ -1,5 +1,6 @@
 import pytest
 
+from storage_core.index.transaction_index import AbortedTransaction
 from storage_core.inspect.findings import ExpectedLog, Finding, LogReport
 from storage_core.inspect.repair_plan import HeaderPatch, LogRepair, LostOffsets, SegmentRewrite, plan_repair
 
@@ -190,3 +191,18 @@ def test_plan_repair_when_a_batch_is_there_twice_then_left_out_and_nothing_is_lo
     plan = _plan(tmp_path_factory, copy)
 
     assert ([each.left_out for each in plan.rewrites], plan.lost) == ([((300, 400),)], [])
+
+
+def test_plan_repair_when_an_aborted_transactions_end_is_damaged_then_left(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Without its marker a transaction has no end: such bytes stay, other damage beside them goes."""
+    report = LogReport(tmp_path_factory.getbasetemp() / "t-0", bytes_checked=10_000)
+    report.findings += [_damage(110, 119), _damage(130, 135, 700)]
+    report.aborted[_BASE] = [AbortedTransaction(0, 7, 105, 115, 105)]
+
+    plan = plan_repair(report, None, {_NAME: 900})
+
+    assert [each.left_out for each in plan.rewrites] == [((700, 800),)]
+    assert [(each.rule, each.position) for each in plan.left] == [("marker", 300)]
+    assert [each.first for each in plan.lost] == [130]

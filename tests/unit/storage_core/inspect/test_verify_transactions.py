@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from storage_core.index.transaction_index import AbortedTransaction, pack_transaction_entries, parse_transaction_index
+from storage_core.inspect.repair_plan import plan_repair
 from storage_core.inspect.verify_log import verify_directory
+from storage_core.record.attributes import CONTROL_BIT
+from storage_core.record.batch_scan import scan_batches
 from tests.golden import GoldenLog, golden_logs
 
 _GOLDEN = Path(__file__).resolve().parents[3] / "data" / "golden"
@@ -76,3 +79,23 @@ def test_verify_directory_when_batches_of_a_transaction_are_damaged_then_its_ent
     path.write_bytes(data)
 
     assert {each.rule for each in verify_directory(log).findings} == {"crc"}
+
+
+@pytest.mark.parametrize("field", [17, 22, 45, 60, 70])
+def test_repair_when_a_marker_is_damaged_then_left_with_its_index_entry(log: Path, field: int) -> None:
+    """A transaction without its end would hold up every reader of committed records: its marker is not left out."""
+    (path,) = log.glob("*.log")
+    data = path.read_bytes()
+    scan = scan_batches(data)
+    for start in scan.position[scan.attributes & CONTROL_BIT != 0][:-1].tolist():
+        path.write_bytes(data[: start + field] + bytes([data[start + field] ^ 0x20]) + data[start + field + 1 :])
+
+        report = verify_directory(log)
+        plan = plan_repair(report, None, {each.name: each.stat().st_size for each in log.iterdir()})
+
+        assert [(each.rule, each.position) for each in plan.left] == [("marker", start)]
+        assert (plan.rewrites, plan.lost) == ([], [])
+        (index,) = log.glob("*.txnindex")
+        assert {each.last_offset for each in parse_transaction_index(index.read_bytes(), 0)} == {
+            each.last_offset for each in report.aborted[0]
+        }
