@@ -46,7 +46,7 @@ def test_publish_quarantine_when_another_writer_swept_its_files_then_fails_and_l
     target.mkdir(parents=True)
     (target / "part-00000.parquet").write_bytes(b"the new owner's")
 
-    with pytest.raises(StorageError, match="a.parquet"):
+    with pytest.raises(StorageError, match=r"a\.parquet"):
         publish_quarantine([tmp_path / "a.parquet"], target)
 
     assert contents(tmp_path) == {"quarantine/query/3/part-00000.parquet": b"the new owner's"}
