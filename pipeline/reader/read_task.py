@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline.reader.columns import ROWS_PER_BATCH, RowMaker
 from pipeline.reader.plan import LogSplit, ReadTask
-from pipeline.reader.skip_damage import next_indexed_offset, next_offset
-from storage_core.errors import InvalidRecordError, LogStorageError
+from pipeline.reader.skip_damage import SoundBatch, skip_batch, skip_to_index
+from storage_core.errors import CorruptBatchError, InvalidRecordError, LogStorageError
 from storage_core.log.log_reader import LogReader
+from storage_core.record.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
+from storage_core.record.batch_decode import iter_decoded
 
 __all__ = ["read_task"]
 
@@ -75,14 +78,14 @@ def _records(split: LogSplit, task: ReadTask, loss: _Loss) -> Iterator[pa.Record
     Damage costs the chunk that it lies in, so it is met again in chunks of about one batch before anything is skipped.
     Each skip goes further, so reading ends however much is damaged.
     """
-    offset, chunk_bytes, is_behind_damage, skip = split.start_offset, _CHUNK_BYTES, False, next_offset
+    offset, chunk_bytes, is_behind_damage, skip = split.start_offset, _CHUNK_BYTES, False, skip_batch
     while offset < split.end_offset:
         try:
             for number, records in enumerate(_read(split, offset, chunk_bytes)):
                 behind = records.column("offset")[-1].as_py() + 1
                 yield records
                 del records
-                offset, skip = behind, next_offset
+                offset, skip = behind, skip_batch
                 if is_behind_damage and number == _SOUND_CHUNKS:
                     break
             else:
@@ -95,9 +98,37 @@ def _records(split: LogSplit, task: ReadTask, loss: _Loss) -> Iterator[pa.Record
             if chunk_bytes == _CHUNK_BYTES:
                 chunk_bytes = _CHUNK_BYTES_AMID_DAMAGE
                 continue
-            resumed = skip(Path(split.directory), offset, split.end_offset)
-            loss.note(split, offset, resumed, error)
-            offset, is_behind_damage, skip = resumed, True, next_indexed_offset
+            resumption = skip(Path(split.directory), offset, split.end_offset)
+            yield from _skipped(split, (offset, resumption.next_offset), resumption.batch, loss, error)
+            offset, is_behind_damage, skip = resumption.next_offset, True, skip_to_index
+
+
+def _skipped(
+    split: LogSplit, offsets: tuple[int, int], batch: SoundBatch | None, loss: _Loss, error: LogStorageError
+) -> Iterator[pa.RecordBatch]:
+    """Note what is lost of the offsets that are skipped, and yield what a sound batch among them holds."""
+    start, end = offsets
+    if batch is None or _may_be_aborted(batch, split):
+        loss.note(split, start, end, error)
+        return
+    if batch.base_offset > start:
+        loss.note(split, start, batch.base_offset, error)
+        start = batch.base_offset
+    if int(batch.scan.attributes[0]) & CONTROL_BIT:
+        return
+    try:
+        for records in iter_decoded(batch.data, batch.scan):
+            first, stop = np.searchsorted(records.column("offset").to_numpy(), (start, end))
+            if first < stop:
+                yield records.slice(int(first), int(stop - first))
+                start = records.column("offset")[int(stop) - 1].as_py() + 1
+    except CorruptBatchError as damage:
+        loss.note(split, start, end, damage)
+
+
+def _may_be_aborted(batch: SoundBatch, split: LogSplit) -> bool:
+    """Whether it takes other batches, too, to know whether these records were committed."""
+    return split.isolation == "read_committed" and bool(int(batch.scan.attributes[0]) & TRANSACTIONAL_BIT)
 
 
 def _read(split: LogSplit, offset: int, chunk_bytes: int) -> Iterator[pa.RecordBatch]:

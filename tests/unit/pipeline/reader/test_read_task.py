@@ -6,12 +6,13 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+import crc32c
 import pyarrow as pa
 import pytest
 
 from pipeline.reader.log_bounds import find_bounds
 from pipeline.reader.options import parse_options
-from pipeline.reader.plan import plan_tasks
+from pipeline.reader.plan import ReadTask, plan_tasks
 from pipeline.reader.read_task import read_task
 from pipeline.store_view import open_logs
 from storage_core.errors import CorruptBatchError, InvalidRecordError, StorageError
@@ -26,11 +27,15 @@ def _log(folder: Path, codec: str = "none") -> WrittenLog:
     return write_log(folder / "t-0", times, codec=codec, index_interval_bytes=900)
 
 
-def _read(folder: Path, **options: str) -> list[pa.RecordBatch]:
+def _tasks(folder: Path, **options: str) -> list[ReadTask]:
     parsed = parse_options({"path": str(folder), **options}, "batch")
     bounds = find_bounds(open_logs(folder).logs, parsed)
     wanted = {log: (each.start_offset, each.end_offset) for log, each in bounds.items()}
-    return [rows for task in plan_tasks(wanted, bounds, parsed) for rows in read_task(task)]
+    return plan_tasks(wanted, bounds, parsed)
+
+
+def _read(folder: Path, **options: str) -> list[pa.RecordBatch]:
+    return [rows for task in _tasks(folder, **options) for rows in read_task(task)]
 
 
 def _offsets(batches: list[pa.RecordBatch]) -> list[int]:
@@ -121,6 +126,63 @@ def test_read_task_when_a_header_lies_then_little_around_it_is_missing(tmp_path:
     assert first - 10 <= missing[0] <= first + 10
     assert missing[-1] < 800, "the segment behind the damaged one is whole"
     assert len(missing) <= 100
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize(
+    ("place", "bit"),
+    [
+        pytest.param(26, 0x10, id="last offset delta, a little"),
+        pytest.param(23, 0x01, id="last offset delta"),
+        pytest.param(8, 0x10, id="length"),
+        pytest.param(11, 0x10, id="length, a little"),
+        pytest.param(100, 0x10, id="record"),
+    ],
+)
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_read_task_when_a_large_batch_is_damaged_then_its_neighbours_are_read(
+    tmp_path: Path, place: int, bit: int, codec: str, isolation: str
+) -> None:
+    """A header that lies costs its own batch, also where the next one lies beyond what is read at once."""
+    batches = [Batch([number] * 10, value_bytes=150_000) for number in range(6)]
+    log = write_log(tmp_path / "t-0", [batches], codec=codec)
+    tasks = _tasks(tmp_path, failOnDataLoss="false", **{"kafka.isolation.level": isolation})
+    path, position, _, first, last = log.batches[1]
+    data = bytearray(path.read_bytes())
+    data[position + place] ^= bit
+    path.write_bytes(data)
+
+    found = _offsets([rows for task in tasks for rows in read_task(task)])
+
+    assert found == [offset for offset in log.offsets if not first <= offset <= last]
+
+
+@pytest.mark.parametrize(
+    ("bits", "isolation", "found_of_it", "lost"),
+    [
+        pytest.param(0x10, "read_uncommitted", range(20, 30), "10..19", id="transactional"),
+        pytest.param(0x10, "read_committed", range(0), "20..29", id="of an unknown transaction"),
+        pytest.param(0x20, "read_uncommitted", range(0), "10..19", id="control"),
+    ],
+)
+def test_read_task_when_a_batch_behind_damage_is_transactional_then_it_is_not_read_on_its_own(
+    tmp_path: Path, bits: int, isolation: str, found_of_it: range, lost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a batch alone nobody knows whether its transaction was aborted."""
+    log = write_log(tmp_path / "t-0", [[Batch([number] * 10, value_bytes=1000) for number in range(6)]])
+    tasks = _tasks(tmp_path, failOnDataLoss="false", **{"kafka.isolation.level": isolation})
+    (path, second, *_), (_, third, size, *_) = log.batches[1:3]
+    data = bytearray(path.read_bytes())
+    data[second + 26] ^= 0x10
+    data[third + 22] |= bits
+    data[third + 17 : third + 21] = crc32c.crc32c(bytes(data[third + 21 : third + size])).to_bytes(4, "big")
+    path.write_bytes(data)
+
+    with caplog.at_level(logging.WARNING):
+        found = _offsets([rows for task in tasks for rows in read_task(task)])
+
+    assert found == [*range(10), *found_of_it, *range(30, 60)]
+    assert f"offsets={lost}" in caplog.text
 
 
 def test_read_task_when_there_is_no_index_then_the_rest_of_the_segment_is_missing(tmp_path: Path) -> None:
