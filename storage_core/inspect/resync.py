@@ -1,16 +1,20 @@
 """Finds the next sound batch behind damage.
 
 A damaged length leads into the middle of nowhere, so every position is tried: a header that could be one, then its CRC.
+A record's value may hold batches too: one that the log goes on from is preferred. Bytes made to look like headers
+everywhere can't hold up a check: how much is read for CRCs is bounded by the segment's size.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from storage_core.inspect.batch_shape import BatchShape, shape_of
 from storage_core.log.segment_reader import SegmentReader, scan_up_to_damage
 from storage_core.record.batch_header import HEADER_BYTES, HEADER_DTYPE, LOG_OVERHEAD_BYTES, MAGIC_V2
 from storage_core.record.batch_scan import check_crcs
@@ -25,15 +29,24 @@ _WINDOW_BYTES: Final = 256 << 10
 _MAGIC_AT: Final = 16
 _LEAST_BYTES: Final = MIN_ENTRY_BYTES[0]
 _LEGACY_ATTRIBUTES: Final = 0x0F
+_FREE_BYTES: Final = 16 << 20
+_READ_PER_BYTE: Final = 4
+"""What may be read for CRCs: so many bytes, and so many for each of the segment's. Then again as much for candidates
+that lead to another one."""
+
+_LOOK_AHEAD_BYTES: Final = 4 << 20
+"""How far behind a sound batch that leads nowhere a better one is looked for."""
+
 _NONE: Final[npt.NDArray[np.intp]] = np.empty(0, np.intp)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BatchSearch:
     """Where to look for a batch, and what its header may say.
 
     Attributes:
         end: position where the segment's bytes end.
+        checked_bytes: read for CRCs so far.
         lowest_offset, highest_offset: of base offsets.
     """
 
@@ -41,6 +54,7 @@ class BatchSearch:
     end: int
     lowest_offset: int
     highest_offset: int
+    checked_bytes: int = field(default=0, init=False)
 
     def next_batch(self, damaged: int, announced_bytes: int) -> int | None:
         """Return the position of the first sound batch behind the damaged one, or None.
@@ -52,24 +66,58 @@ class BatchSearch:
         candidate = damaged + announced_bytes
         if announced_bytes >= _LEAST_BYTES and (candidate == self.end or self.is_sound(candidate)):
             return candidate
-        position = damaged + 1
-        while position + _LEAST_BYTES <= self.end:
-            data = self.reader.read(position, min(_WINDOW_BYTES + HEADER_BYTES - 1, self.end - position))
-            for start in self._plausible_starts(data, position).tolist():
-                if self.is_sound(position + start):
-                    return int(position + start)
-            position += _WINDOW_BYTES
-        return None
+        due = self._next_offset_of(damaged)
+        doubtful: tuple[int, BatchShape] | None = None
+        for position in self._candidates_from(damaged + 1):
+            if doubtful is not None and position > doubtful[0] + _LOOK_AHEAD_BYTES:
+                break
+            shape = self._shape_at(position)
+            if shape is None or not self.is_sound(position):
+                continue
+            following = position + shape.size
+            if shape.first_offset == due or following == self.end or self.is_sound(following):
+                return doubtful[0] if doubtful is not None and _fits_between(doubtful[1], due, shape) else position
+            doubtful = doubtful or (position, shape)
+        return None if doubtful is None else doubtful[0]
 
     def is_sound(self, position: int) -> bool:
-        """Whether a batch with the right CRC starts at a position."""
-        head = self.reader.read(position, min(HEADER_BYTES, max(self.end - position, 0)))
-        if not len(head) or not (self._plausible_starts(head, position) == 0).any():
+        """Whether a batch with the right CRC starts at a position; once too much was read, False."""
+        shape = self._shape_at(position)
+        if shape is None:
             return False
-        size = int.from_bytes(head[8:12], "big") + LOG_OVERHEAD_BYTES
-        batch = self.reader.read(position, size)
+        allowed = _FREE_BYTES + _READ_PER_BYTE * self.end
+        if self.checked_bytes + shape.size > allowed:
+            following = position + shape.size
+            is_chain = following == self.end or self._shape_at(following) is not None
+            if not is_chain or self.checked_bytes + shape.size > 2 * allowed:
+                return False
+        self.checked_bytes += shape.size
+        batch = self.reader.read(position, shape.size)
         scan, error = scan_up_to_damage(batch)
         return error is None and len(scan.position) == 1 and not len(check_crcs(batch, scan))
+
+    def _candidates_from(self, position: int) -> Iterator[int]:
+        """Yield positions where something starts that could be a header, in order."""
+        while position + _LEAST_BYTES <= self.end:
+            data = self.reader.read(position, min(_WINDOW_BYTES + HEADER_BYTES - 1, self.end - position))
+            starts = self._plausible_starts(data, position)
+            yield from (position + starts[starts < _WINDOW_BYTES]).tolist()
+            position += _WINDOW_BYTES
+
+    def _shape_at(self, position: int) -> BatchShape | None:
+        """Return what starts at a position, if that could be a batch or an entry."""
+        shape = shape_of(self.reader.read, position, self.end)
+        if shape is None or shape.size > LARGEST_BATCH_BYTES:
+            return None
+        return shape if self.lowest_offset <= shape.first_offset <= self.highest_offset else None
+
+    def _next_offset_of(self, damaged: int) -> int | None:
+        """Return the offset behind a damaged v2 batch, as far as its header says."""
+        head = self.reader.read(damaged, min(HEADER_BYTES, self.end - damaged))
+        if len(head) < HEADER_BYTES or head[_MAGIC_AT] != MAGIC_V2:
+            return None
+        header = np.frombuffer(head, HEADER_DTYPE, 1)[0]
+        return int(header["base_offset"]) + int(header["last_offset_delta"]) + 1
 
     def _plausible_starts(self, data: bytes, position: int) -> npt.NDArray[np.int64]:
         """Return where in `data` something starts that could be a header, in order."""
@@ -101,6 +149,11 @@ class BatchSearch:
         fits = (size >= least_bytes) & (size <= LARGEST_BATCH_BYTES) & (position + size <= self.end)
         is_inside: npt.NDArray[np.bool_] = (offset >= self.lowest_offset) & (offset <= self.highest_offset)
         return fits & is_inside
+
+
+def _fits_between(doubtful: BatchShape, due: int | None, following: BatchShape) -> bool:
+    """Whether a batch that leads nowhere can lie between the damaged one and the next that leads on."""
+    return (due is None or doubtful.first_offset >= due) and doubtful.last_offset < following.first_offset
 
 
 def _candidates(

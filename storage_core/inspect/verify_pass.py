@@ -31,6 +31,8 @@ from storage_core.record.legacy_header import MIN_ENTRY_BYTES
 __all__ = ["BatchFault", "DamagedBytes", "SoundBatches", "UnreadableBytes", "pass_over"]
 
 _CHUNK_BYTES: Final = 4 << 20
+_AFTER_DAMAGE_BYTES: Final = 64 << 10
+"""Where there is damage there may be more: what lies behind it is read once more."""
 _MAGIC_AT: Final = 16
 _MARKER_BYTES: Final = 128
 """A marker has 78; versions to come may add some."""
@@ -113,7 +115,7 @@ def pass_over(reader: SegmentReader, *, deep: bool) -> Iterator[Event]:
             sound, event = _sound_batches(position, data, scan, deep)
             if event is not None:
                 yield event
-            wanted = _CHUNK_BYTES
+            wanted = min(4 * wanted, _CHUNK_BYTES)
             if sound < len(scan):
                 damage = _damage_at(search, position + int(scan.position[sound]))
             elif error is not None:
@@ -127,7 +129,7 @@ def pass_over(reader: SegmentReader, *, deep: bool) -> Iterator[Event]:
             else:
                 damage = _damage_at(search, position)
             yield damage
-            position = damage.end
+            position, wanted = damage.end, _AFTER_DAMAGE_BYTES
     except StorageError as error:
         yield UnreadableBytes(position, f"can't be read: {error}")
 
