@@ -15,11 +15,19 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from storage_core.errors import CorruptBatchError, InvalidConfigError, OffsetOutOfRangeError, StorageError
 from storage_core.log.aborted_batches import AbortedBatches
-from storage_core.log.log_walk import RELISTINGS, LogWalk, SegmentList, is_gone
+from storage_core.log.log_walk import (
+    RELISTINGS,
+    LogWalk,
+    SegmentList,
+    first_out_of_order,
+    is_gone,
+    wrong_base_offset,
+)
 from storage_core.log.segment_reader import CHUNK_BYTES, SEEK_BYTES, BatchChunk, SegmentReader
 from storage_core.log.segments import SegmentFiles, list_readable_segments
 from storage_core.log.time_lookup import TimeLookup
@@ -28,7 +36,7 @@ from storage_core.log_config import INT32_MAX, INT64_MAX
 from storage_core.record.attributes import CONTROL_BIT
 from storage_core.record.batch_decode import iter_decoded
 from storage_core.record.batch_header import MAGIC_V2
-from storage_core.record.batch_scan import check_crcs
+from storage_core.record.batch_scan import BatchScan, check_crcs
 
 __all__ = ["LogReader"]
 
@@ -54,7 +62,8 @@ class LogReader:
 
     Raises:
         StorageError: the directory can't be read.
-        CorruptBatchError: the end is asked for, and the last segment ends in bytes that are no batch.
+        CorruptBatchError: the end is asked for, and the last segment ends in bytes that are no batch, in a damaged one,
+            or in one that can't be there.
     """
 
     def __init__(
@@ -168,12 +177,14 @@ class _Records:
         self._walk = walk
         self._offsets = offsets
         self._aborted = aborted
+        self._last_offset = -1
 
     def take(self, max_records: int) -> Iterator[pa.RecordBatch]:
         """Yield so many records; no batch is decoded that they do not need."""
         if max_records <= 0:
             return
         for reader, chunk in self._walk.chunks():
+            self._last_offset = max(self._last_offset, self._walk.before_offset)
             sound, error = _sound_part(reader, chunk)
             for part in self._parts(reader, sound, max_records):
                 for records in self._decoded(reader, part):
@@ -206,13 +217,56 @@ class _Records:
             first, wanted = stop, int(enough[min(stop, len(scan)) - 1]) + max_records
 
     def _decoded(self, reader: SegmentReader, chunk: BatchChunk) -> Iterator[pa.RecordBatch]:
+        first_row = 0
         try:
             for records in iter_decoded(chunk.data, chunk.scan):
-                start, end = np.searchsorted(records.column("offset").to_numpy(), self._offsets)
+                offsets = records.column("offset").to_numpy()
+                bad, rows = _first_misplaced(offsets, chunk.scan, self._last_offset, first_row)
+                offsets = offsets[:rows]
+                start, end = np.searchsorted(offsets, self._offsets)
                 if start < end:
                     yield records.slice(int(start), int(end - start))
+                if bad is not None:
+                    raise CorruptBatchError("batch has records out of order", int(chunk.scan.position[bad]))
+                first_row += len(offsets)
+                self._last_offset = int(offsets[-1]) if len(offsets) else self._last_offset
         except CorruptBatchError as error:
             raise reader.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
+
+
+def _first_misplaced(
+    offsets: npt.NDArray[np.int64], scan: BatchScan, before: int, first_row: int
+) -> tuple[int | None, int]:
+    """Return the first batch with a record that can't be there, and how many records are certainly before that batch.
+
+    A record is above the one before it, and in v2 inside of its batch. Without such a batch: None, and all.
+
+    Args:
+        offsets: of records of the batches, in order.
+        scan: the batches.
+        before: last offset in front of the records.
+        first_row: how many records of the batches come before these.
+    """
+    back = np.flatnonzero(offsets[1:] <= offsets[:-1])[:1] + 1
+    row = 0 if len(offsets) and offsets[0] <= before else int(back[0]) if len(back) else len(offsets)
+    if (scan.magic < MAGIC_V2).any():
+        if row == len(offsets):
+            return None, row
+        after = int(offsets[row - 1]) if row else before
+        bad = min(int(np.searchsorted(scan.last_offset, after, side="right")), len(scan) - 1)
+        in_front = int(scan.last_offset[bad - 1]) if bad else -1
+        return bad, int(np.searchsorted(offsets[:row], in_front, side="right"))
+    ends = np.cumsum(scan.records_count, dtype=np.int64) - first_row
+    starts = ends - scan.records_count
+    whole = np.flatnonzero((starts >= 0) & (ends <= len(offsets)) & (starts < ends))
+    is_outside = offsets[starts[whole]] < scan.base_offset[whole]
+    is_outside |= offsets[ends[whole] - 1] > scan.last_offset[whole]
+    if is_outside.any():
+        row = min(row, int(starts[whole][np.argmax(is_outside)]))
+    if row == len(offsets):
+        return None, row
+    bad = int(np.searchsorted(ends, row, side="right"))
+    return bad, int(starts[bad])
 
 
 def _below(end_offset: int, found: _Found) -> _Found:
@@ -229,13 +283,22 @@ def _sound_part(reader: SegmentReader, chunk: BatchChunk) -> tuple[BatchChunk, C
 
 
 def _scan_end(segment: SegmentFiles) -> int:
-    """Return the offset behind the last complete batch of the last segment."""
+    """Return the offset behind the last complete batch of the last segment.
+
+    Nothing else says where the log ends, so that batch must be sound, and behind the one before it.
+    """
     with SegmentReader(segment) as reader:
-        next_offset = segment.base_offset
+        previous, newest = segment.base_offset - 1, None
         try:
-            for chunk in reader.chunks_from(INT64_MAX):
-                next_offset = int(chunk.scan.last_offset[-1]) + 1
+            for chunk in reader.last_chunks():
+                bad = first_out_of_order(reader, chunk.scan, len(chunk.scan), previous, INT64_MAX)
+                if bad is not None:
+                    position = chunk.position + int(chunk.scan.position[bad])
+                    raise wrong_base_offset(reader, int(chunk.scan.base_offset[bad]), position)
+                previous, newest = int(chunk.scan.last_offset[-1]), chunk
         except CorruptBatchError as error:
             if not reader.ends_in_zeros(error.position):
                 raise
-        return next_offset
+        if newest is not None:
+            reader.check_crcs(newest, newest.scan.take(slice(len(newest.scan) - 1, None)))
+        return previous + 1

@@ -5,7 +5,8 @@ files stay readable, closed segments change only together with their file, and a
 list the directory again and to go on from the same offset.
 
 Base offsets are outside a batch's CRC. So every batch that is passed must begin behind the one before it, also across
-chunks and segments: otherwise one flipped bit would make a reader pass over records in silence.
+chunks and segments, end in front of the log's end, and lie within the offsets that a segment may hold: otherwise one
+flipped bit would make a reader pass over records in silence.
 
 Source: Kafka UnifiedLog.read, LocalLog.read, LogSegment.read.
 """
@@ -21,17 +22,15 @@ import numpy as np
 from storage_core.errors import CorruptBatchError, CorruptFileError, OffsetOutOfRangeError, StorageError
 from storage_core.log.segment_reader import CHUNK_BYTES, BatchChunk, SegmentReader
 from storage_core.log.segments import SegmentFiles, floor_segment, list_readable_segments
-from storage_core.log_config import INT32_MAX
+from storage_core.log_config import INT32_MAX, INT64_MAX
 from storage_core.record.attributes import CODEC_MASK
 from storage_core.record.batch_header import MAGIC_V2
 from storage_core.record.batch_scan import BatchScan
 
-__all__ = ["RELISTINGS", "LogWalk", "SegmentList", "is_gone"]
+__all__ = ["RELISTINGS", "LogWalk", "SegmentList", "first_out_of_order", "is_gone", "wrong_base_offset"]
 
 RELISTINGS: Final = 20
 """How often in a row a listed file may be gone before that is an error: a cleaner at work renames one after another."""
-
-_UP_TO_MAGIC_BYTES: Final = 17
 
 
 class SegmentList:
@@ -82,6 +81,7 @@ class LogWalk:
 
     Attributes:
         next_offset: behind the batches yielded so far.
+        before_offset: last offset of the batch in front of those that were yielded last, as far as it was met.
 
     Args:
         segments: of the log.
@@ -100,6 +100,7 @@ class LogWalk:
         first_bytes: int = INT32_MAX,
     ) -> None:
         self.next_offset = start_offset
+        self.before_offset = -1
         self._segments = segments
         self._end_offset = min(end_offset, segments.end_offset)
         self._sizes = (chunk_bytes, first_bytes)
@@ -156,8 +157,8 @@ class LogWalk:
             at_end = last >= self._end_offset - 1
             has_end = bool(at_end.any())
             stop = int(np.argmax(at_end)) + 1 if has_end else len(at_end)
-            bad = self._first_out_of_order(chunk.scan, stop, previous)
-            previous = int(last[stop - 1])
+            bad = first_out_of_order(reader, chunk.scan, stop, previous, self._segments.end_offset)
+            before, previous = previous, int(last[stop - 1])
             if bad is not None:
                 stop = max(bad - 1, 0)  # the one before it may be what is wrong
             elif has_end:
@@ -166,24 +167,16 @@ class LogWalk:
             first = int(np.argmax(last[:stop] >= self.next_offset)) if stop else 0
             if stop and last[first] >= self.next_offset:
                 self.next_offset = int(last[stop - 1]) + 1
+                self.before_offset = int(last[first - 1]) if first else before
                 yield reader, BatchChunk(chunk.data, chunk.position, chunk.scan.take(slice(first, stop)))
             if bad is not None:
                 position = chunk.position + int(chunk.scan.position[bad])
-                raise _wrong_base_offset(reader, int(chunk.scan.base_offset[bad]), position)
+                raise wrong_base_offset(reader, int(chunk.scan.base_offset[bad]), position)
             if has_end:
                 self.next_offset = self._end_offset
                 return
         if not is_last and reader.valid_bytes < reader.size_bytes:
             raise reader.corrupt_batch("closed segment ends inside a batch", reader.valid_bytes)
-
-    def _first_out_of_order(self, scan: BatchScan, stop: int, previous: int) -> int | None:
-        """Return the first batch that goes back, or lies behind the log's end although that was not met yet."""
-        base, last = scan.base_offset[:stop], scan.last_offset[:stop]
-        bad = base > last
-        bad[0] |= base[0] <= previous
-        bad[1:] |= base[1:] <= last[:-1]
-        bad[-1] |= _starts_at_or_behind(self._segments.end_offset, scan, stop - 1)
-        return int(np.argmax(bad)) if bad.any() else None
 
     def _check_follower(self, reader: SegmentReader, chunk: BatchChunk, number: int) -> None:
         """Refuse the batch that ends the range if what follows says that it can't be there.
@@ -194,13 +187,10 @@ class LogWalk:
         last_offset = int(chunk.scan.last_offset[number])
         is_log_end = last_offset + 1 >= self._segments.end_offset
         position = chunk.position + int(chunk.scan.position[number] + chunk.scan.size[number])
-        head = reader.read(position, _UP_TO_MAGIC_BYTES) if position < reader.size_bytes else b""
-        base_offset = int.from_bytes(head[:8], "big", signed=True)
-        if len(head) == _UP_TO_MAGIC_BYTES:
+        base_offset = reader.base_offset_at(position)
+        if base_offset is not None:
             if base_offset <= last_offset and (not is_log_end or reader.is_batch_before(position, last_offset)):
-                raise _wrong_base_offset(reader, base_offset, position)
-            return
-        if is_log_end:
+                raise wrong_base_offset(reader, base_offset, position)
             return
         for files in self._files[self._number : self._number + 1] if self._number is not None else ():
             if files.base_offset <= last_offset and not reader.files.is_swap and files.log_path.exists():
@@ -214,6 +204,25 @@ class LogWalk:
                 f"log ends at offset {self.next_offset}, its committed end is {self._end_offset}: "
                 f"log={self._segments.directory}"
             )
+
+
+def first_out_of_order(reader: SegmentReader, scan: BatchScan, stop: int, previous: int, end_offset: int) -> int | None:
+    """Return the first of some batches that can't be where it is, or None.
+
+    It goes back, reaches behind the log's end, or is farther from its segment's base than an index could say.
+
+    Args:
+        reader: of the segment.
+        scan: batches that follow each other.
+        stop: how many of them count, at least one.
+        previous: last offset in front of them.
+        end_offset: of the log; a batch never lies across it.
+    """
+    base, last = scan.base_offset[:stop], scan.last_offset[:stop]
+    bad = (base > last) | (last > min(reader.files.base_offset + INT32_MAX, INT64_MAX, end_offset - 1))
+    bad[0] |= base[0] <= previous
+    bad[1:] |= base[1:] <= last[:-1]
+    return int(np.argmax(bad)) if bad.any() else None
 
 
 def is_gone(error: StorageError) -> bool:
@@ -236,5 +245,6 @@ def _overlap(files: SegmentFiles, next_offset: int) -> CorruptFileError:
     )
 
 
-def _wrong_base_offset(reader: SegmentReader, base_offset: int, position: int) -> CorruptBatchError:
+def wrong_base_offset(reader: SegmentReader, base_offset: int, position: int) -> CorruptBatchError:
+    """Return the error that names a batch which can't be where it is."""
     return reader.corrupt_batch(f"batch has a wrong base offset: base_offset={base_offset}", position)

@@ -17,7 +17,7 @@ from storage_core.index.index_search import ReadAt
 from storage_core.index.offset_index import find_offset_entry
 from storage_core.index.time_index import TimeIndex, find_time_entry
 from storage_core.log.segments import SegmentFiles
-from storage_core.log_config import INT32_MAX
+from storage_core.log_config import INT32_MAX, INT64_MAX
 from storage_core.record.batch_header import LOG_OVERHEAD_BYTES
 from storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
 from storage_core.storage.local import storage_errors
@@ -132,7 +132,7 @@ class SegmentReader:
         Raises:
             As `chunks`.
         """
-        position = self._indexed_position(offset)
+        position = self._index_entry(offset)[1]
         if 0 < position < self.size_bytes:
             chunks = self.chunks(position, chunk_bytes, first_bytes)
             try:
@@ -144,6 +144,14 @@ class SegmentReader:
                 yield from chunks
                 return
         yield from self.chunks(0, chunk_bytes, first_bytes)
+
+    def last_chunks(self) -> Iterator[BatchChunk]:
+        """Yield the batches at the end, from the last but one index entry on: so that the last one has one before it.
+
+        Raises:
+            As `chunks`.
+        """
+        return self.chunks_from(self._index_entry(INT64_MAX)[0] - 1)
 
     def read(self, position: int, size_bytes: int) -> bytes:
         """Return bytes of the `.log`; fewer where it ends.
@@ -158,13 +166,18 @@ class SegmentReader:
                 position, size_bytes = position + len(part), size_bytes - len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def base_offset_at(self, position: int) -> int | None:
+        """Return the base offset of the batch at a position; None where not even its first fields are left."""
+        head = self.read(position, _UP_TO_MAGIC_BYTES) if position < self.size_bytes else b""
+        return int.from_bytes(head[:8], "big", signed=True) if len(head) == _UP_TO_MAGIC_BYTES else None
+
     def position_before(self, offset: int) -> int:
         """Return a position from which a scan meets the batch of `offset`, as the offset index knows it.
 
         The index is only a hint: where it is missing, or does not lead to a sound batch at or before the offset, the
         scan starts at the segment's first byte.
         """
-        position = self._indexed_position(offset)
+        position = self._index_entry(offset)[1]
         return position if position == 0 or self.is_batch_before(position, offset) else 0
 
     def is_batch_before(self, position: int, offset: int) -> bool:
@@ -217,9 +230,10 @@ class SegmentReader:
             return False
         return not len(check_crcs(data, scan.take(slice(0, 1))))
 
-    def _indexed_position(self, offset: int) -> int:
+    def _index_entry(self, offset: int) -> tuple[int, int]:
+        """Return (offset, position) of the last index entry not above an offset, or (base offset, 0)."""
         base_offset = self.files.base_offset
-        return _search(self.files.index_path, lambda read, size: find_offset_entry(read, size, base_offset, offset))[1]
+        return _search(self.files.index_path, lambda read, size: find_offset_entry(read, size, base_offset, offset))
 
 
 def find_time(files: SegmentFiles, timestamp: int) -> tuple[int, int]:

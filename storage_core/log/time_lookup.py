@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage_core.log.log_walk import SegmentList
+from storage_core.log.log_walk import SegmentList, first_out_of_order, wrong_base_offset
 from storage_core.log.segment_reader import CHUNK_BYTES, SEEK_BYTES, BatchChunk, SegmentReader, find_time
 from storage_core.log.segments import SegmentFiles
 from storage_core.log_config import INT64_MAX
@@ -102,9 +102,8 @@ class TimeLookup:
 
     def _first_in_segment(self, reader: SegmentReader, timestamp: int) -> tuple[int, int] | None:
         """Look from the last entry not above the timestamp on: every later record has a larger offset."""
-        start_offset, end_offset = self._range
-        first_offset = max(find_time(reader.files, timestamp)[1], start_offset)
-        for chunk, wanted in _batches_from(reader, first_offset, end_offset):
+        first_offset = max(find_time(reader.files, timestamp)[1], self._range[0])
+        for chunk, wanted in _batches_from(reader, first_offset, self._end_of(reader)):
             for batch in np.flatnonzero(wanted & (chunk.scan.max_timestamp >= timestamp)).tolist():
                 offsets, timestamps = self._records(reader, chunk, batch)
                 hits = timestamps >= timestamp
@@ -122,7 +121,7 @@ class TimeLookup:
         if timestamp == _NONE or not start_offset < first_offset < end_offset:
             first_offset = start_offset
         best: tuple[int, int] | None = None
-        for chunk, wanted in _batches_from(reader, first_offset, end_offset):
+        for chunk, wanted in _batches_from(reader, first_offset, self._end_of(reader)):
             headers = np.where(wanted, chunk.scan.max_timestamp, _NONE)
             while headers.max() > (best[1] if best else _NONE):
                 batch = int(np.argmax(headers))
@@ -131,6 +130,15 @@ class TimeLookup:
                     best = int(offsets[np.argmax(timestamps)]), int(timestamps.max())
                 headers[batch] = _NONE
         return best
+
+    def _end_of(self, reader: SegmentReader) -> int:
+        """Return where the next segment begins, or the log ends: what a segment's batches can't reach."""
+        files = self._segments.files
+        number = next((number for number, each in enumerate(files) if each is reader.files), len(files))
+        for following in files[number + 1 : number + 2]:
+            if not reader.files.is_swap and following.log_path.exists():
+                return following.base_offset
+        return self._range[1]
 
     def _records(
         self, reader: SegmentReader, chunk: BatchChunk, batch: int
@@ -147,12 +155,33 @@ class TimeLookup:
 def _batches_from(
     reader: SegmentReader, first_offset: int, end_offset: int
 ) -> Iterator[tuple[BatchChunk, npt.NDArray[np.bool_]]]:
-    """Yield chunks, and which of their batches may hold offsets of [first, end)."""
+    """Yield chunks, and which of their batches may hold offsets of [first, end).
+
+    Args:
+        reader: of the segment.
+        first_offset: that may count.
+        end_offset: of the log, or where the next segment begins.
+
+    Raises:
+        CorruptBatchError: a batch can't be where it is; those in front of it were yielded, but for the last, which may
+            be what is wrong.
+    """
+    previous = reader.files.base_offset - 1
     for chunk in reader.chunks_from(first_offset, CHUNK_BYTES, SEEK_BYTES):
-        at_end = chunk.scan.last_offset >= end_offset - 1
+        scan = chunk.scan
+        at_end = scan.last_offset >= end_offset - 1
         stop = int(np.argmax(at_end)) + 1 if at_end.any() else len(at_end)
-        wanted = chunk.scan.last_offset >= first_offset
-        wanted[stop:] = False
+        bad = first_out_of_order(reader, scan, stop, previous, end_offset)
+        position = chunk.position + int(scan.position[stop - 1] + scan.size[stop - 1])
+        follower = None if at_end.any() or bad is not None else reader.base_offset_at(position)
+        wanted = scan.last_offset >= first_offset
+        wanted[stop if bad is None else max(bad - 1, 0) :] = False
+        if follower is not None and follower <= scan.last_offset[stop - 1]:
+            bad, wanted[stop - 1] = stop - 1, False
         yield chunk, wanted
+        if bad is not None:
+            position = chunk.position + int(scan.position[bad])
+            raise wrong_base_offset(reader, int(scan.base_offset[bad]), position)
         if at_end.any():
             return
+        previous = int(scan.last_offset[-1])
