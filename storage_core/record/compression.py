@@ -8,7 +8,9 @@
 | zstd   | one frame: no content size, no checksum                                                                |
 
 Reading takes any stream a Kafka client may have written (a bare snappy block too: librdkafka writes those), never
-makes more than the given number of bytes, and refuses bytes after the stream's end. Contexts are kept per thread.
+makes more than the given number of bytes, and refuses bytes after the stream's end. Of lz4 it refuses what Kafka's
+reader refuses (linked blocks among it), and like that it looks at no checksum of the content. Contexts are kept per
+thread.
 
 Source: Kafka CompressionType, SnappyFactory, Lz4BlockOutputStream; xerial SnappyOutputStream.
 """
@@ -55,7 +57,11 @@ _LZ4_HC_LEVELS: Final = (3, 12)
 _LZ4_FIRST_READ_BYTES: Final = 128 * 1024
 _LZ4_DESCRIPTOR_AT: Final = 4
 _LZ4_MIN_HEADER_BYTES: Final = 7
+_LZ4_FIXED_BITS: Final = 0xE3
+_LZ4_VERSION_1_INDEPENDENT: Final = 0x60
 _LZ4_CONTENT_SIZE_BIT: Final = 0x08
+_LZ4_CONTENT_CHECKSUM_BIT: Final = 0x04
+_LZ4_CONTENT_CHECKSUM_BYTES: Final = 4
 _LZ4_DICTIONARY_BIT: Final = 0x01
 _XXHASH_PRIMES: Final = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 
@@ -109,6 +115,8 @@ def decompress(codec: str, stream: bytes | memoryview, max_bytes: int, position:
     """
     try:
         return _DECOMPRESSORS[codec](memoryview(stream), max_bytes)
+    except OverflowError as error:
+        raise CorruptBatchError(f"{codec} stream is larger than the limit: {error}", position) from error
     except _STREAM_ERRORS as error:
         raise CorruptBatchError(f"{codec} stream is damaged: {error}", position) from error
 
@@ -163,7 +171,7 @@ def _compress_zstd(section: bytes | memoryview, level: int) -> bytes:
 
 def _refuse_above(size: int, max_bytes: int) -> None:
     if size > max_bytes:
-        raise ValueError(f"it holds more than {max_bytes} bytes")
+        raise OverflowError(f"it holds more than {max_bytes} bytes")
 
 
 def _refuse_rest(rest_bytes: int) -> None:
@@ -212,12 +220,29 @@ def _with_right_checksum(stream: bytes | memoryview) -> bytes | memoryview:
     """Return an lz4 frame with the checksum its descriptor should have; what is no frame stays."""
     if len(stream) < _LZ4_MIN_HEADER_BYTES:
         return stream
+    end, checksum = _descriptor_end(stream)
+    return b"".join((stream[:end], bytes((checksum,)), stream[end + 1 :]))
+
+
+def _descriptor_end(stream: bytes | memoryview) -> tuple[int, int]:
+    """Return where the checksum of an lz4 frame's descriptor lies, and what it should be."""
     flags = stream[_LZ4_DESCRIPTOR_AT]
     end = (
         _LZ4_DESCRIPTOR_AT + 2 + (8 if flags & _LZ4_CONTENT_SIZE_BIT else 0) + (4 if flags & _LZ4_DICTIONARY_BIT else 0)
     )
-    checksum = (_xxhash32(bytes(stream[_LZ4_DESCRIPTOR_AT:end])) >> 8) & 0xFF
-    return b"".join((stream[:end], bytes((checksum,)), stream[end + 1 :]))
+    return end, (_xxhash32(bytes(stream[_LZ4_DESCRIPTOR_AT:end])) >> 8) & 0xFF
+
+
+def _without_content_checksum(stream: memoryview) -> bytes | memoryview:
+    """Return an lz4 frame without the checksum of its content, at which Kafka does not look."""
+    if len(stream) < _LZ4_MIN_HEADER_BYTES or not stream[_LZ4_DESCRIPTOR_AT] & _LZ4_CONTENT_CHECKSUM_BIT:
+        return stream
+    end, checksum = _descriptor_end(stream)
+    if end >= len(stream) - _LZ4_CONTENT_CHECKSUM_BYTES or stream[end] != checksum:
+        raise ValueError("its header's checksum is wrong")
+    frame = bytearray(stream[:-_LZ4_CONTENT_CHECKSUM_BYTES])
+    frame[_LZ4_DESCRIPTOR_AT] &= ~_LZ4_CONTENT_CHECKSUM_BIT
+    return _with_right_checksum(bytes(frame))
 
 
 def _xxhash32(data: bytes) -> int:
@@ -238,11 +263,21 @@ def _rotated(value: int, bits: int) -> int:
     return (value << bits | value >> (32 - bits)) & 0xFFFFFFFF
 
 
+def _refuse_flags(stream: memoryview) -> None:
+    """Refuse what Kafka's reader does: a version other than 1, blocks that need the one before them, a reserved bit."""
+    if len(stream) > _LZ4_DESCRIPTOR_AT:
+        flags = stream[_LZ4_DESCRIPTOR_AT]
+        if flags & _LZ4_FIXED_BITS != _LZ4_VERSION_1_INDEPENDENT:
+            raise ValueError(f"Kafka reads no frame with these flags: flags=0x{flags:02x}")
+
+
 def _decompress_lz4(stream: memoryview, max_bytes: int) -> bytes:
+    _refuse_flags(stream)
+    source = _without_content_checksum(stream)
     frame = lz4.frame.LZ4FrameDecompressor()
     # Room grows with what comes out: the content size that a frame may declare is never believed.
     room = min(max(_LZ4_FIRST_READ_BYTES, 4 * len(stream)), max_bytes + 1)
-    parts = [frame.decompress(stream, max_length=room)]
+    parts = [frame.decompress(source, max_length=room)]
     total = len(parts[0])
     while not frame.eof and not frame.needs_input and total <= max_bytes:
         parts.append(frame.decompress(b"", max_length=min(total, max_bytes + 1 - total)))

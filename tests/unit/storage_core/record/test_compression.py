@@ -114,7 +114,7 @@ def test_decompress_when_section_is_above_the_bound_then_corrupt(codec: str, nam
     """One byte above the bound is a bomb."""
     section = _SECTIONS[name]
 
-    with pytest.raises(CorruptBatchError, match="holds more than") as caught:
+    with pytest.raises(CorruptBatchError, match="larger than the limit: it holds more than") as caught:
         decompress(codec, compress(codec, section), len(section) - 1, 77)
     assert caught.value.position == 77
 
@@ -137,6 +137,43 @@ def test_decompress_lz4_when_frame_lies_about_its_size_then_no_room_is_made_for_
 
     with pytest.raises(CorruptBatchError):
         decompress("lz4", frame[:6] + (1 << 60).to_bytes(8, "little") + frame[14:], 1 << 20, 0)
+
+
+def test_decompress_lz4_when_blocks_are_linked_then_corrupt() -> None:
+    """A frame that Kafka's reader refuses must not pass for a sound one."""
+    section = _SECTIONS["random"] * 2
+    frame = lz4.frame.compress(section, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=True, store_size=False)
+
+    for name in (decompress, decompress_v0):
+        with pytest.raises(CorruptBatchError, match="no frame with these flags: flags=0x40"):
+            name("lz4", frame, len(section), 0)
+
+
+@pytest.mark.parametrize("flags", [0x20, 0xA0, 0xE0, 0x61, 0x62])
+def test_decompress_lz4_when_version_or_reserved_bits_are_unknown_then_corrupt(flags: int) -> None:
+    """Version 1 alone is known, and no bit that it reserves."""
+    frame = bytearray(compress("lz4", b"abc"))
+    frame[4] = flags
+
+    with pytest.raises(CorruptBatchError, match="these flags"):
+        decompress_v0("lz4", bytes(frame), 100, 0)
+
+
+@pytest.mark.parametrize("content_size", [False, True])
+def test_decompress_lz4_when_content_checksum_is_wrong_then_section(content_size: bool) -> None:
+    """Kafka passes over the content's checksum; the header's counts."""
+    section = _SECTIONS["text"]
+    options = {"block_linked": False, "store_size": content_size}
+    frame = bytearray(lz4.frame.compress(section, content_checksum=True, block_checksum=True, **options))
+    frame[-1] ^= 1
+
+    assert bytes(decompress("lz4", bytes(frame), len(section), 0)) == section
+    for damaged in (frame[:-1], frame[:-4], frame[:9], frame + b"x"):
+        with pytest.raises(CorruptBatchError):
+            decompress("lz4", bytes(damaged), len(section), 0)
+    frame[14 if content_size else 6] ^= 1
+    with pytest.raises(CorruptBatchError, match="header's checksum"):
+        decompress("lz4", bytes(frame), len(section), 0)
 
 
 def test_decompress_snappy_when_stream_is_one_bare_block_then_section() -> None:
@@ -179,7 +216,7 @@ def test_compress_when_threads_share_the_module_then_each_gets_its_own_section()
 def test_decompress_v0_when_lz4_header_checksum_is_wrong_then_section(content_size: bool) -> None:
     """The checksum of a v0 frame's header is ignored, with every descriptor; later formats refuse it."""
     section = _SECTIONS["text"]
-    stream = bytearray(lz4.frame.compress(section, store_size=content_size))
+    stream = bytearray(lz4.frame.compress(section, block_linked=False, store_size=content_size))
     stream[14 if content_size else 6] ^= 0x55
 
     assert bytes(decompress_v0("lz4", bytes(stream), len(section), 0)) == section
