@@ -98,6 +98,10 @@ def _names_nothing(_position: int) -> int | None:
     return None
 
 
+def _times_nothing(_offset: int) -> bool:
+    return False
+
+
 class OffsetWalk:
     """The state of a walk over one log.
 
@@ -133,16 +137,24 @@ class OffsetWalk:
         self._last_position = 0
         self._base_offset = 0
         self._named: Callable[[int], int | None] = _names_nothing
+        self._is_timed: Callable[[int], bool] = _times_nothing
 
-    def start_segment(self, file: str, base_offset: int, named: Callable[[int], int | None] = _names_nothing) -> None:
+    def start_segment(
+        self,
+        file: str,
+        base_offset: int,
+        named: Callable[[int], int | None] = _names_nothing,
+        is_timed: Callable[[int], bool] = _times_nothing,
+    ) -> None:
         """Go on with a segment whose name says where it starts.
 
         Args:
             file: its name.
             base_offset: of it.
             named: returns the offset that an index entry for a position names, or None.
+            is_timed: whether an entry of the time index names an offset.
         """
-        self._named = named
+        self._named, self._is_timed = named, is_timed
         self._file, self.next_offset, self._last_position = file, base_offset, 0
         self._base_offset = base_offset
 
@@ -268,15 +280,22 @@ class OffsetWalk:
     def _judge_forward(self, suspect: _Suspect, following: int | None) -> None:
         is_impossible = suspect.base - self._base_offset > INT32_MAX
         is_in_the_way = following is not None and suspect.next_if_wrong <= following <= suspect.last
-        is_in_the_way &= self._named(suspect.position) != suspect.last  # else it is the next one that is wrong
-        due = self._proved(suspect, following)
-        if not (is_impossible or is_in_the_way or (following is None and due is not None)):
+        named = self._named(suspect.position)
+        is_in_the_way &= named != suspect.last  # else it is the next one that is wrong
+        due = self._proved(suspect, following, named)
+        is_denied = due is not None and named is not None and (following is None or self._is_timed(named))
+        if not (is_impossible or is_in_the_way or is_denied):
+            if due is not None and named is not None and not self._is_timed(suspect.last):
+                what = f"base_offset={suspect.base} is wrong, or the index entry that names offset {named}"
+                self._fault(suspect.position, suspect.base, suspect.last, what)
             if suspect.loss is None:
                 self._note_gap(suspect, due=suspect.before if following is None else None)
             return
         what = f"base_offset={suspect.base} is too high, offset {suspect.before} or a later one is due"
         if is_impossible:
             what = f"base_offset={suspect.base} is too far from the segment's"
+        elif is_denied and not is_in_the_way:
+            what = f"base_offset={suspect.base} is not what the indexes say, {due}"
         elif suspect.loss is not None:
             what = f"base_offset={suspect.base} is too high behind damage"
         self._settle(suspect, what, due, following)
@@ -295,7 +314,7 @@ class OffsetWalk:
         else:
             self._backward.clear()
             what = f"base_offset={first.base} goes back, offset {first.before} or a later one is due"
-            self._settle(first, what, self._proved(first, following), following)
+            self._settle(first, what, self._proved(first, following, self._named(first.position)), following)
 
     def _give_up_backward(self) -> None:
         """Note batches that go back, and that nothing tells where they belong."""
@@ -319,9 +338,8 @@ class OffsetWalk:
         elif due is not None and due > wrong.before and wrong.loss is None:
             self._note_gap(_Suspect(wrong.position, wrong.before, due, due + wrong.count - 1))
 
-    def _proved(self, wrong: _Suspect, following: int | None) -> int | None:
-        """Return the base offset that a batch must have, or None where nothing proves it."""
-        named = self._named(wrong.position)
+    def _proved(self, wrong: _Suspect, following: int | None, named: int | None) -> int | None:
+        """Return the base offset that a batch must have if its own is wrong, or None where nothing proves it."""
         if named is not None:
             due = named - wrong.count + 1
             fits = due == wrong.before if following is None else wrong.before <= due and named < following

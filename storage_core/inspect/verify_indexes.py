@@ -90,6 +90,11 @@ class IndexCheck:
         is_there = slot < len(self._offsets) and int(self._offsets.positions[slot]) == position
         return int(self._offsets.offsets[slot]) if is_there else None
 
+    def is_timed(self, offset: int) -> bool:
+        """Whether an entry of the time index names an offset."""
+        slot = int(np.searchsorted(self._times.offsets, offset)) if self._trusts_entries else len(self._times)
+        return slot < len(self._times) and int(self._times.offsets[slot]) == offset
+
     def finish(self) -> None:
         """Report every contradiction."""
         if self._trusts_entries:

@@ -53,7 +53,8 @@ class SegmentCheck:
     def run(self, events: Iterable[Event]) -> None:
         """Take in everything; findings go to the report, offsets to the walk, entries to the index check."""
         known_faults = len(self._walk.faults)
-        self._walk.start_segment(self._file, self._files.base_offset, self._indexes.offset_named_at)
+        indexes = self._indexes
+        self._walk.start_segment(self._file, self._files.base_offset, indexes.offset_named_at, indexes.is_timed)
         for event in events:
             if isinstance(event, SoundBatches):
                 self._follow(event)

@@ -186,3 +186,21 @@ def test_offset_walk_when_a_base_behind_damage_is_too_high_then_no_other_batch_i
         assert [(each.position, each.due) for each in walk.faults] == [(20, due)]
         assert [(each.first_offset, each.last_offset) for each in walk.lost] == [(3, 6)]
         assert (walk.next_offset, walk.inside_gaps) == (13, [])
+
+
+@pytest.mark.parametrize(
+    ("timed", "faults"),
+    [({49}, [(10, 40)]), ({53}, []), (set(), [(10, None)])],
+)
+def test_offset_walk_when_an_entry_contradicts_a_base_inside_a_gap_then_the_time_index_decides(
+    timed: set[int], faults: list[tuple[int, int | None]]
+) -> None:
+    """A base offset that moved inside a gap is in nobody's way: two indexes against it prove it wrong, one does not."""
+    walk = OffsetWalk()
+    walk.start_segment("x.log", 0, {10: 49}.get, timed.__contains__)
+    rows = np.array([(0, 0, 9, 10), (10, 44, 53, 10), (20, 100, 109, 10)], np.int64)
+    walk.follow(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3].astype(np.int32))
+    walk.end_segment(110, 30)
+
+    assert [(each.position, each.due) for each in walk.faults] == faults
+    assert (walk.next_offset, walk.inside_gap_count) == (110, 2)

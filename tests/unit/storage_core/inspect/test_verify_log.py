@@ -184,7 +184,7 @@ def test_verify_directory_when_base_offset_changed_among_gaps_then_index_tells(t
         log.batches[0][0], lambda data: data.__setitem__(slice(position, position + 8), struct.pack(">q", offset - 2))
     )
 
-    assert ("index", index.name, 8) in _found(log)
+    assert _found(log) == [("damage", log.batches[0][0].name, position)]
 
 
 def test_verify_directory_when_epoch_changed_then_found_with_what_is_due(log: WrittenLog) -> None:
