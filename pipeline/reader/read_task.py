@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pipeline.reader.columns import ROWS_PER_BATCH, RowMaker
 from pipeline.reader.plan import LogSplit, ReadTask
-from pipeline.reader.skip_damage import SoundBatch, skip_batch, skip_to_index
+from pipeline.reader.skip_damage import SoundBatch, check_place, skip_batch, skip_to_index
 from storage_core.errors import CorruptBatchError, InvalidRecordError, LogStorageError
 from storage_core.log.log_reader import LogReader
 from storage_core.record.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
@@ -83,6 +83,8 @@ def _records(split: LogSplit, task: ReadTask, loss: _Loss) -> Iterator[pa.Record
         try:
             for number, records in enumerate(_read(split, offset, chunk_bytes)):
                 behind = records.column("offset")[-1].as_py() + 1
+                if not task.fail_on_data_loss and behind < split.end_offset:
+                    check_place(Path(split.directory), offset, behind - 1)  # where loss fails, the next piece does it
                 yield records
                 del records
                 offset, skip = behind, skip_batch

@@ -8,6 +8,7 @@ index leads to is handed out as it is, and reading goes on behind it.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from storage_core.record.batch_header import LOG_OVERHEAD_BYTES, MAGIC_V2
 from storage_core.record.batch_scan import BatchScan, check_crcs
 from storage_core.storage.local import storage_errors
 
-__all__ = ["Resumption", "SoundBatch", "skip_batch", "skip_to_index"]
+__all__ = ["Resumption", "SoundBatch", "check_place", "skip_batch", "skip_to_index"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,48 @@ def skip_to_index(directory: Path, offset: int, end_offset: int) -> Resumption:
     return _find(directory, offset, end_offset, [_behind_indexed_batch])
 
 
+def check_place(directory: Path, offset: int, last_offset: int) -> None:
+    """Refuse records whose last batch reaches into the one behind it.
+
+    Base offsets are outside the CRC, so a wrong one shows only there. Which of the two is wrong nobody knows, unless
+    the index names the first one's last offset, too.
+
+    Args:
+        directory: of the log.
+        offset: from which on the records were read.
+        last_offset: of the records.
+
+    Raises:
+        CorruptBatchError: the two contradict each other.
+        StorageError: the disk refused.
+    """
+    segments = list_readable_segments(directory)
+    last = floor_segment(segments, last_offset)
+    if last is None:
+        return
+    following = [*(each.base_offset for each in segments[1:]), None]
+    # A wrong offset may look like one of a later segment than the one that it was read from.
+    for number in range(floor_segment(segments, offset) or 0, last + 1):
+        with SegmentReader(segments[number]) as reader:
+            _check_follower(reader, (offset, last_offset), following[number])
+
+
+def _check_follower(reader: SegmentReader, offsets: tuple[int, int], next_segment: int | None) -> None:
+    found = _holder(reader, *offsets)
+    if found is None:
+        return
+    chunk, number = found
+    last_offset, position = int(chunk.scan.last_offset[number]), chunk.position + int(chunk.scan.position[number])
+    behind = _base_offset_behind(reader, chunk, number)
+    following = next_segment if behind is None else behind
+    if following is None or following > last_offset:
+        return
+    index = _index(reader)
+    if not ((index.offsets == last_offset) & (index.positions == position)).any():
+        what = f"batch does not end in front of the next one: last_offset={last_offset} next={following}"
+        raise reader.corrupt_batch(what, position)
+
+
 def _find(directory: Path, offset: int, end_offset: int, finders: Sequence[_Finder]) -> Resumption:
     try:
         segments = list_readable_segments(directory)
@@ -100,26 +143,43 @@ def _find(directory: Path, offset: int, end_offset: int, finders: Sequence[_Find
 
 
 def _behind_batch(reader: SegmentReader, offset: int, limit: int) -> Resumption | None:
-    """Return to go on behind the batch that holds `offset`, if headers up to there, and its own, make sense."""
-    try:
-        for chunk in reader.chunks(reader.position_before(offset)):
+    """Return to go on behind the batch that holds `offset`, if headers up to there, and its own, make sense.
+
+    Its header is not trusted beyond the next one's base offset.
+    """
+    found = _holder(reader, offset, offset)
+    if found is None:
+        return None
+    chunk, number = found
+    behind = int(chunk.scan.last_offset[number]) + 1
+    base_offset = _base_offset_behind(reader, chunk, number)
+    following = behind if base_offset is None else min(behind, base_offset)
+    return Resumption(following) if offset < following <= limit else None
+
+
+def _holder(reader: SegmentReader, start: int, offset: int) -> tuple[BatchChunk, int] | None:
+    """Return the first batch from that of `start` on that says it reaches `offset`: a chunk, and its number there."""
+    with suppress(CorruptBatchError):
+        for chunk in reader.chunks(reader.position_before(start)):
             holders = np.flatnonzero(chunk.scan.last_offset >= offset)
             if len(holders):
-                following = _following(reader, chunk, int(holders[0]))
-                return Resumption(following) if offset < following <= limit else None
-    except CorruptBatchError:
-        pass
+                return chunk, int(holders[0])
     return None
 
 
-def _following(reader: SegmentReader, chunk: BatchChunk, number: int) -> int:
-    """Return the offset behind a batch of a chunk; its header is not trusted beyond the next one's base offset."""
-    following = int(chunk.scan.last_offset[number]) + 1
+def _base_offset_behind(reader: SegmentReader, chunk: BatchChunk, number: int) -> int | None:
+    """Return the base offset of the batch behind one of a chunk; None where nothing follows, or zeros."""
     position = chunk.position + int(chunk.scan.position[number] + chunk.scan.size[number])
     head = reader.read(position, _UP_TO_MAGIC_BYTES)
     if len(head) < _UP_TO_MAGIC_BYTES or announced_size(head) <= LOG_OVERHEAD_BYTES:
-        return following  # nothing follows, or zeros
-    return min(following, int.from_bytes(head[:8], "big", signed=True))
+        return None
+    return int.from_bytes(head[:8], "big", signed=True)
+
+
+def _index(reader: SegmentReader) -> OffsetIndex:
+    path = reader.files.index_path
+    with storage_errors(path):
+        return OffsetIndex.from_bytes(path.read_bytes() if path.exists() else b"", reader.files.base_offset)
 
 
 def _behind_indexed_batch(reader: SegmentReader, offset: int, limit: int) -> Resumption | None:
@@ -128,9 +188,7 @@ def _behind_indexed_batch(reader: SegmentReader, offset: int, limit: int) -> Res
     Base offsets are outside the CRC. So the batch itself counts only if the index knows its last offset, too; an entry
     may also stand for several batches that were appended at once.
     """
-    path = reader.files.index_path
-    with storage_errors(path):
-        index = OffsetIndex.from_bytes(path.read_bytes() if path.exists() else b"", reader.files.base_offset)
+    index = _index(reader)
     above = (index.offsets > offset) & (index.offsets < limit)
     for last_offset, position in zip(index.offsets[above].tolist(), index.positions[above].tolist(), strict=True):
         batch = _sound_batch(reader, position)

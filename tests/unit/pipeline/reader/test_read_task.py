@@ -185,6 +185,30 @@ def test_read_task_when_a_batch_behind_damage_is_transactional_then_it_is_not_re
     assert f"offsets={lost}" in caplog.text
 
 
+@pytest.mark.parametrize(("place", "bit"), [(7, 1), (7, 2), (7, 4), (7, 8), (7, 64), (6, 1), (6, 2), (5, 1), (0, 128)])
+@pytest.mark.parametrize("number", [0, 6, 25, 29, 30, 47, 59])
+def test_read_task_when_a_base_offset_is_wrong_then_no_record_has_another_one_s_offset(
+    tmp_path: Path, number: int, place: int, bit: int
+) -> None:
+    """It is outside the CRC: only the neighbours and the index tell."""
+    sizes = [20, 300, 3000]
+    segments = [[Batch([0] * 10, value_bytes=sizes[n % 3]) for n in range(start, start + 30)] for start in (0, 30)]
+    log = write_log(tmp_path / "t-0", segments, index_interval_bytes=2000)
+    tasks = _tasks(tmp_path, failOnDataLoss="false")
+    path, position, *_ = log.batches[number]
+    data = bytearray(path.read_bytes())
+    data[position + place] ^= bit
+    path.write_bytes(data)
+
+    rows = [batch for task in tasks for batch in read_task(task)]
+
+    found = _offsets(rows)
+    keys = [key for batch in rows for key in batch.column("key").to_pylist()]
+    assert keys == [f"k{offset % 10}".encode() for offset in found]
+    assert found == sorted(set(found))
+    assert len(found) >= len(log.offsets) - 60
+
+
 def test_read_task_when_there_is_no_index_then_the_rest_of_the_segment_is_missing(tmp_path: Path) -> None:
     """Without an index nothing tells where the next batch is; the next segment's name does."""
     log = _log(tmp_path)
