@@ -299,6 +299,9 @@ def _scan_end(segment: SegmentFiles) -> int:
         except CorruptBatchError as error:
             if not reader.ends_in_zeros(error.position):
                 raise
+        else:
+            if reader.valid_bytes < reader.size_bytes and reader.is_length_damaged(reader.valid_bytes):
+                raise reader.corrupt_batch("batch has a wrong length:", reader.valid_bytes)
         if newest is not None:
             reader.check_crcs(newest, newest.scan.take(slice(len(newest.scan) - 1, None)))
         return previous + 1

@@ -7,10 +7,13 @@ while it is read, and a disk may fail. A mapping would kill the process where a 
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
+
+import crc32c
 
 from storage_core.errors import CorruptBatchError
 from storage_core.index.index_search import ReadAt
@@ -18,7 +21,7 @@ from storage_core.index.offset_index import find_offset_entry
 from storage_core.index.time_index import TimeIndex, find_time_entry
 from storage_core.log.segments import SegmentFiles
 from storage_core.log_config import INT32_MAX, INT64_MAX
-from storage_core.record.batch_header import LOG_OVERHEAD_BYTES
+from storage_core.record.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
 from storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
 from storage_core.storage.local import storage_errors
 
@@ -38,6 +41,9 @@ SEEK_BYTES: Final = 1 << 16
 
 _GROWTH: Final = 4
 _UP_TO_MAGIC_BYTES: Final = 17
+_MAGIC_AT: Final = 16
+_CRC_BYTES: Final = 4
+_LENGTH_BITS: Final = 31
 _ZERO_CHUNK_BYTES: Final = 1 << 20
 
 
@@ -203,6 +209,27 @@ class SegmentReader:
                 return False
             position += len(data)
         return True
+
+    def is_length_damaged(self, position: int) -> bool:
+        """Whether a batch that announces more bytes than are left is sound with one other bit in its length.
+
+        Then it is no torn tail: what follows that batch would be passed over. Every byte is read at most once.
+        """
+        head, rest = self.read(position, HEADER_BYTES), self.size_bytes - position
+        if len(head) < _UP_TO_MAGIC_BYTES + _CRC_BYTES:
+            return False
+        is_v2 = head[_MAGIC_AT] >= MAGIC_V2
+        crc_at, at, update = (17, 21, crc32c.crc32c) if is_v2 else (12, 16, zlib.crc32)
+        stored, crc = int.from_bytes(head[crc_at : crc_at + _CRC_BYTES], "big"), 0
+        length = announced_size(head) - LOG_OVERHEAD_BYTES
+        for size in sorted((length ^ (1 << bit)) + LOG_OVERHEAD_BYTES for bit in range(_LENGTH_BITS)):
+            if not at < size <= rest:
+                continue
+            while at < size and (part := self.read(position + at, min(size - at, CHUNK_BYTES))):
+                crc, at = update(part, crc), at + len(part)
+            if crc == stored:
+                return True
+        return False
 
     def check_crcs(self, chunk: BatchChunk, scan: BatchScan) -> None:
         """Refuse damaged batches of a chunk.

@@ -139,6 +139,22 @@ def test_log_reader_when_the_tail_is_torn_then_the_end_is_before_it(tmp_path: Pa
     assert _offsets(directory) == list(range(10))
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("bit", range(8, 32))
+@pytest.mark.parametrize("pack", [_v2, _wrapper])
+def test_log_reader_when_a_length_is_wrong_by_a_bit_then_no_torn_tail(
+    tmp_path: Path, pack: Callable[[int, int], bytes], bit: int, place: int
+) -> None:
+    """A sound batch that announces too many bytes would hide itself and all that follows."""
+    batches = [pack(first, 10) for first in (0, 10, 20)]
+    length = struct.unpack_from(">I", batches[place], 8)[0] ^ (1 << bit)
+    batches[place] = batches[place][:8] + struct.pack(">I", length) + batches[place][12:]
+    directory = _log(tmp_path / "t-0", (0, batches))
+
+    with pytest.raises(CorruptBatchError):
+        LogReader(directory)
+
+
 @pytest.mark.parametrize(
     "deltas", [(0, 0, 0), (0, 2, 1), (2, 1, 0), (0, 1, 500), (0, -5, 2), (5, 6, 7), (-1, 0, 1)], ids=str
 )
