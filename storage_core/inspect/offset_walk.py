@@ -283,7 +283,8 @@ class OffsetWalk:
         named = self._named(suspect.position)
         is_in_the_way &= named != suspect.last  # else it is the next one that is wrong
         due = self._proved(suspect, following, named)
-        is_denied = due is not None and named is not None and (following is None or self._is_timed(named))
+        is_witnessed = named is not None and (following in (None, named + 1) or self._is_timed(named))
+        is_denied = due is not None and is_witnessed
         if not (is_impossible or is_in_the_way or is_denied):
             if due is not None and named is not None and not self._is_timed(suspect.last):
                 what = f"base_offset={suspect.base} is wrong, or the index entry that names offset {named}"

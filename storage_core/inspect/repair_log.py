@@ -123,11 +123,6 @@ def _keep_left_out(rewrite: SegmentRewrite, place: RepairPlace) -> None:
     name = segment_file_name(rewrite.base_offset, LOG)
     for start, end in rewrite.left_out:
         keep_bytes(place.directory / name, start, end, place.kept / f"{name}.{start}-{end}")
-    for witness in rewrite.witnesses:
-        path = place.directory / witness
-        with storage_errors(path):
-            size = path.stat().st_size
-        keep_bytes(path, 0, size, place.kept / witness)
     reach("repair.kept")
 
 

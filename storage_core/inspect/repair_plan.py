@@ -17,15 +17,13 @@ from typing import Final, Literal
 
 from storage_core.checkpoint.leader_epochs import render_leader_epochs
 from storage_core.checkpoint.partition_metadata import render_partition_metadata
-from storage_core.inspect.findings import ExpectedLog, Finding, LogReport, OffsetRange, Rule
+from storage_core.inspect.findings import HARMLESS_KINDS, ExpectedLog, Finding, LogReport, OffsetRange, Rule
 from storage_core.inspect.verify_small_files import EPOCH_FILE, METADATA_FILE
 from storage_core.log.log_files import (
     CLEANED,
     DELETED,
-    INDEX,
     LOG,
     SWAP,
-    TIMEINDEX,
     parse_base_offset,
     segment_file_name,
 )
@@ -34,6 +32,7 @@ from storage_core.log_config import INT32_MAX
 __all__ = ["HeaderPatch", "LogRepair", "LostOffsets", "RepairStep", "SegmentRewrite", "plan_repair"]
 
 _LEFT_OUT: Final[frozenset[Rule]] = frozenset({"crc", "length", "magic", "zeros", "wrapper", "surplus"})
+_DROPPED: Final[frozenset[Rule]] = frozenset({"snapshot", "orphan-index"})
 _INDEX_RULES: Final[frozenset[Rule]] = frozenset({"offset-index", "time-index", "txn-index"})
 
 Field = Literal["base_offset", "leader_epoch"]
@@ -57,7 +56,6 @@ class SegmentRewrite:
         used_bytes: of its `.log`, from its start; what lies behind was never committed. 0 where the file is gone.
         left_out: (start, end) of bytes that go, in order.
         fill: offsets that an empty batch at the end stands for.
-        witnesses: files that are kept beside first: they may tell which base offset is right.
     """
 
     base_offset: int
@@ -65,7 +63,6 @@ class SegmentRewrite:
     left_out: tuple[tuple[int, int], ...] = ()
     patches: tuple[HeaderPatch, ...] = ()
     fill: OffsetRange | None = None
-    witnesses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +139,6 @@ class LogRepair:
 
 
 def _changes(rewrite: SegmentRewrite) -> Iterable[str]:
-    for name in rewrite.witnesses:
-        yield f"keep {name} beside, which may tell a base offset"
     for start, end in rewrite.left_out:
         yield f"leave out bytes {start}..{end - 1}, keep them beside"
     for patch in rewrite.patches:
@@ -179,24 +174,32 @@ def plan_repair(report: LogReport, expected: ExpectedLog | None, sizes: Mapping[
         _plan_segment(repair, base, of_segment, expected, sizes)
     rewritten = {each.base_offset for each in repair.rewrites}
     repair.rebuilds = sorted(set(repair.rebuilds) - rewritten)
-    _spare_witnesses(repair, findings, sizes)
+    _leave_doubtful(repair, findings)
     return repair
 
 
-def _spare_witnesses(repair: LogRepair, findings: Sequence[Finding], sizes: Mapping[str, int]) -> None:
-    """Keep the indexes of segments whose base offsets are in doubt: they may be all that tells the right ones."""
+def _leave_doubtful(repair: LogRepair, findings: Sequence[Finding]) -> None:
+    """Leave segments whose base offsets are in doubt as they are: what is wrong beside may be all that tells."""
     doubtful = {
         parse_base_offset(each.file)
         for each in repair.left
         if each.rule == "base-offset" or (each.rule == "gap" and each.due is not None)
     }
-    spared = doubtful.intersection(repair.rebuilds)
-    repair.rebuilds = [base for base in repair.rebuilds if base not in spared]
-    repair.left += [each for each in findings if each.rule in _INDEX_RULES and parse_base_offset(each.file) in spared]
-    for number, rewrite in enumerate(repair.rewrites):
-        if rewrite.base_offset in doubtful:
-            names = [segment_file_name(rewrite.base_offset, suffix) for suffix in (INDEX, TIMEINDEX)]
-            repair.rewrites[number] = replace(rewrite, witnesses=tuple(name for name in names if name in sizes))
+    if not doubtful:
+        return
+    known = {id(each) for each in repair.left}
+    repair.left += [
+        each
+        for each in findings
+        if parse_base_offset(each.file) in doubtful
+        and each.kind not in HARMLESS_KINDS
+        and each.rule not in _DROPPED
+        and id(each) not in known
+    ]
+    repair.rebuilds = [base for base in repair.rebuilds if base not in doubtful]
+    repair.rewrites = [each for each in repair.rewrites if each.base_offset not in doubtful]
+    repair.lost = [each for each in repair.lost if parse_base_offset(each.file) not in doubtful]
+    repair.checks_size &= bool(repair.rewrites)
 
 
 def _with_epoch_file_blamed(report: LogReport) -> list[Finding]:

@@ -168,18 +168,16 @@ def test_plan_repair_when_a_base_offset_is_in_doubt_then_its_segments_indexes_st
         assert plan.left == [doubt, index]
 
 
-def test_plan_repair_when_a_segment_in_doubt_is_written_anew_then_its_indexes_are_kept_beside(
+def test_plan_repair_when_a_base_offset_is_in_doubt_then_other_damage_in_its_segment_stays_too(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Left-out bytes move what is behind, so the indexes are built anew, but the old ones are not lost."""
-    name = f"{_BASE:020d}.index"
-    report = LogReport(tmp_path_factory.getbasetemp() / "t-0", bytes_checked=10_000)
+    """Without the damaged bytes the next check would take the doubtful offsets for right."""
     doubt = Finding(log="t-0", file=_NAME, kind="damage", rule="base-offset", what="", position=600)
-    report.findings += [_damage(110, 119), doubt]
 
-    (rewrite,) = plan_repair(report, None, {_NAME: 900, name: 8}).rewrites
+    plan = _plan(tmp_path_factory, _damage(110, 119), doubt)
 
-    assert rewrite.witnesses == (name,)
+    assert (plan.rewrites, plan.lost, plan.checks_size) == ([], [], False)
+    assert {each.rule for each in plan.left} == {"base-offset", "crc"}
 
 
 def test_plan_repair_when_a_batch_is_there_twice_then_left_out_and_nothing_is_lost(
