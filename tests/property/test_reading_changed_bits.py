@@ -127,8 +127,10 @@ def test_reading_a_plain_folder_with_a_changed_bit_gives_the_same_records_or_an_
     """The same of every format, of batches that reach far, and where the log's end is found by a scan.
 
     Nothing tells a higher base offset of a log's last batch, within what a segment may hold; with a known end it is
-    only a gap that ends there.
+    only a gap that ends there. Of a wrapper of v0 with a lower offset the records still come in one pass, for they have
+    offsets of their own; a read that starts inside of it passes over it, so v0 is read in one pass alone.
     """
+    step = 1000 if kind == "v0-gzip" else step
     path = sorted(plain_folders[kind].glob("*.log"))[segment]
     original = path.read_bytes()
     scan = scan_batches(original)
