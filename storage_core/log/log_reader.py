@@ -250,7 +250,8 @@ def _first_misplaced(
     back = np.flatnonzero(offsets[1:] <= offsets[:-1])[:1] + 1
     row = 0 if len(offsets) and offsets[0] <= before else int(back[0]) if len(back) else len(offsets)
     if (scan.magic < MAGIC_V2).any():
-        if row == len(offsets):
+        is_behind = row > 0 and scan.magic[-1] == 0 and offsets[row - 1] > scan.last_offset[-1]
+        if row == len(offsets) and not is_behind:
             return None, row
         after = int(offsets[row - 1]) if row else before
         bad = min(int(np.searchsorted(scan.last_offset, after, side="right")), len(scan) - 1)

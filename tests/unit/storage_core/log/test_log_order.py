@@ -222,3 +222,12 @@ def test_offset_for_time_when_the_batch_found_is_the_chunks_last_then_compared_w
 
     with pytest.raises(CorruptBatchError, match="wrong base offset: base_offset=16"):
         LogReader(directory, log_start_offset=0, log_end_offset=30).offset_for_time(_TIME)
+
+
+def test_read_when_the_last_wrapper_of_v0_has_a_lower_offset_then_refused(tmp_path: Path) -> None:
+    """Its records have offsets of their own: they can't lie behind the wrapper's."""
+    last = pack_wrapper(_records(range(5, 10)), 0, "gzip")
+    directory = _log(tmp_path / "t-0", (0, [pack_wrapper(_records(range(5)), 0, "gzip"), _flipped(last, 0)]))
+
+    with pytest.raises(CorruptBatchError, match="out of order"):
+        _offsets(directory)
