@@ -34,7 +34,7 @@ from storage_core.record.schema import RECORD_SCHEMA
 
 __all__ = ["DECODE_TARGET_BYTES", "InspectedRecords", "decode_batches", "iter_decoded", "iter_inspected"]
 
-DECODE_TARGET_BYTES: Final = 8 << 20
+DECODE_TARGET_BYTES: Final = 4 << 20
 """Record bytes after which `iter_decoded` yields."""
 
 _MIN_RECORD_BYTES: Final = 7
