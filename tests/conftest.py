@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.sparklog_command import Ran, Sparklog
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -39,3 +41,17 @@ def memory_path(tmp_path: Path) -> Iterator[Path]:
     root = memory if os.access(memory, os.W_OK) else tmp_path
     with tempfile.TemporaryDirectory(prefix="sparklog-test-", dir=root) as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def sparklog(capfd: pytest.CaptureFixture[str]) -> Sparklog:
+    """Run the command in this process."""
+    from pipeline.cli import main
+
+    def sparklog(*arguments: object) -> Ran:
+        with pytest.raises(SystemExit) as ended:
+            main([str(each) for each in arguments])
+        captured = capfd.readouterr()
+        return Ran(int(str(ended.value.code)), captured.out, captured.err)
+
+    return sparklog

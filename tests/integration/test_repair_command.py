@@ -2,49 +2,19 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
-from pipeline.cli import main
 from storage_core.checkpoint.meta_properties import render_meta_properties
 from storage_core.log.log_reader import LogReader
 from tests.damaged_store import DAMAGES, END, LOG, change, problems_of_repaired, segments, write_store
 from tests.sink_store import contents, in_process, numbers, open_store, read_log, rows
+from tests.sparklog_command import Sparklog
 from tests.written_log import Batch, write_log
 
 _ID = "q1Sh-9_ISia_zwGINzRvyQ"
-
-
-class Ran(NamedTuple):
-    """What a command left."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def objects(self) -> list[dict[str, Any]]:
-        """Its output, a JSON object a line."""
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Sparklog = Callable[..., Ran]
-
-
-@pytest.fixture
-def sparklog(capfd: pytest.CaptureFixture[str]) -> Sparklog:
-    """Run the command in this process."""
-
-    def sparklog(*arguments: object) -> Ran:
-        with pytest.raises(SystemExit) as ended:
-            main([str(each) for each in arguments])
-        captured = capfd.readouterr()
-        return Ran(int(str(ended.value.code)), captured.out, captured.err)
-
-    return sparklog
 
 
 @pytest.fixture(scope="module")

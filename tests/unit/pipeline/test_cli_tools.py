@@ -1,47 +1,15 @@
-import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from pipeline.cli import main
 from tests.golden import GoldenLog, golden_logs
 from tests.sink_store import in_process, open_store, rows
+from tests.sparklog_command import Sparklog
 
 _START_MS = 1_700_000_000_000
-
-
-class Ran(NamedTuple):
-    """What a command left."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def objects(self) -> list[dict[str, object]]:
-        """Its output, a JSON object a line."""
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Sparklog = Callable[..., Ran]
-
-
-@pytest.fixture
-def sparklog(capfd: pytest.CaptureFixture[str]) -> Sparklog:
-    """Run the command in this process."""
-
-    def sparklog(*arguments: object) -> Ran:
-        with pytest.raises(SystemExit) as ended:
-            main([str(each) for each in arguments])
-        captured = capfd.readouterr()
-        return Ran(int(str(ended.value.code)), captured.out, captured.err)
-
-    return sparklog
 
 
 @pytest.fixture(scope="module")

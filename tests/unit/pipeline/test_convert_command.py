@@ -6,43 +6,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from pipeline.cli import main
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.record.batch_scan import scan_batches
 from storage_core.topic_partition import TopicPartition
 from tests.sink_store import contents, in_process, open_store, read_log, rows
+from tests.sparklog_command import Sparklog
 
 _GOLDEN = Path(__file__).resolve().parents[2] / "data" / "golden"
-
-
-class Ran(NamedTuple):
-    """What a command left."""
-
-    code: int
-    out: str
-    err: str
-
-
-Sparklog = Callable[..., Ran]
-
-
-@pytest.fixture
-def sparklog(capfd: pytest.CaptureFixture[str]) -> Sparklog:
-    """Run the command in this process."""
-
-    def sparklog(*arguments: object) -> Ran:
-        with pytest.raises(SystemExit) as ended:
-            main([str(each) for each in arguments])
-        captured = capfd.readouterr()
-        return Ran(int(str(ended.value.code)), captured.out, captured.err)
-
-    return sparklog
 
 
 def _golden(target: Path, *cases: str) -> Path:
