@@ -14,7 +14,7 @@ from sink.lost_ranges import LostRange, LostRangeFile, LostRangeTable
 from storage_core.inspect.findings import OffsetRange
 from storage_core.topic_partition import parse_directory_name
 
-__all__ = ["cut_folder", "known_lost", "lost_of", "lost_ranges", "lost_store"]
+__all__ = ["cut_folder", "known_lost", "lost_of", "lost_ranges", "lost_store", "lost_table"]
 
 _LIST = "lost-ranges.jsonl"
 
@@ -39,8 +39,13 @@ def cut_folder(view: StoreView, keep_in: Path | None = None) -> Path:
 def lost_store(view: StoreView, keep_in: Path | None = None) -> LostRangeTable | LostRangeFile:
     """Return what holds the place's lost offsets."""
     if view.ledger_version is not None:
-        return LostRangeTable(view.root / "control" / "lost_ranges")
+        return lost_table(view.root)
     return LostRangeFile(cut_folder(view, keep_in) / _LIST)
+
+
+def lost_table(store: Path) -> LostRangeTable:
+    """Return the table of a store."""
+    return LostRangeTable(store / "control" / "lost_ranges")
 
 
 def lost_ranges(view: StoreView, keep_in: Path | None = None) -> list[LostRange]:

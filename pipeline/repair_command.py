@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.lost_view import cut_folder, lost_store
+from pipeline.lost_view import cut_folder, lost_store, lost_table
 from pipeline.store_view import LogView, StoreView, open_logs
 from pipeline.verify_command import VerifyResult, verify
 from sink.derived_files import DerivedFiles
@@ -174,6 +174,7 @@ def _execute_in_store(
     try:
         store = Store.find(root)
         ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=lock.follows_crash)
+        lost_table(root).drop_torn()
         result = RepairResult(cut_folder(open_logs(root)))
         for _ in range(_ROUNDS):
             now = _check(open_logs(root), options)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
+from sink.ledger_damage import one_line
 from sink.torn_ledger import TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_entry
 from storage_core.errors import LedgerDamagedError
 from storage_core.storage.local import make_directory, storage_errors, sync_directory, sync_files, write_all
@@ -85,13 +86,15 @@ class LostRangeTable:
             files = [self._path / uri.rpartition("/")[2] for uri in self._open().file_uris()]
             parts = [pq.ParquetFile(file).read(LOST_RANGES_SCHEMA.names, use_threads=False) for file in files]
         except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
-            raise LedgerDamagedError(f"the table of lost offsets can't be read: path={self._path} ({error})") from error
+            raise LedgerDamagedError(
+                f"the table of lost offsets can't be read: path={self._path}; repair --execute drops what a power"
+                f" cut tore ({one_line(error)})"
+            ) from error
         rows = [LostRange(**row) for part in parts for row in part.to_pylist()]
         return sorted(rows, key=lambda each: (each.found_ms, *each.place[:3]))
 
     def add(self, ranges: Sequence[LostRange]) -> None:
         """Write down what is not yet, durably, in one commit."""
-        self._drop_torn()
         known = {each.place for each in self.read()}
         new = [each.as_dict() for each in ranges if each.place not in known]
         if not new:
@@ -109,8 +112,11 @@ class LostRangeTable:
     def _open(self) -> DeltaTable:
         return DeltaTable(self._path.absolute().as_uri())
 
-    def _drop_torn(self) -> None:
-        """Drop what a power cut tore: nobody was told that it is written down."""
+    def drop_torn(self) -> None:
+        """Drop what a power cut tore: nobody was told that it is written down, and what is lost is still to be found.
+
+        Comes before anything is read: a torn entry would refuse every check of the store, the repair's own too.
+        """
         log = self._path / "_delta_log"
         if not log.is_dir():
             return

@@ -158,6 +158,30 @@ def test_repair_when_offsets_are_lost_then_describe_shows_them_for_ever(sparklog
     assert [(each["kind"], each["first_offset"]) for each in findings[:-1]] == [("known", lost["first_offset"])]
 
 
+@pytest.mark.parametrize("torn_bytes", [0, 40])
+def test_repair_when_a_power_cut_tore_the_list_of_lost_offsets_then_they_are_written_down_again(
+    sparklog: Sparklog, store: Path, torn_bytes: int
+) -> None:
+    """What nobody was told of refuses verify, which names the remedy, but never the repair itself."""
+    DAMAGES["payload"](store)
+    sparklog("repair", store, "--execute")
+    (described,) = sparklog("describe", store, "--json").objects
+    (entry,) = (store / "control" / "lost_ranges" / "_delta_log").glob("*.json")
+    entry.write_bytes(entry.read_bytes()[:torn_bytes])
+
+    refused = sparklog("verify", store)
+    repaired = sparklog("repair", store, "--execute")
+    (again,) = sparklog("describe", store, "--json").objects
+
+    assert (refused.code, "repair --execute" in refused.err) == (1, True)
+    assert repaired.code == 0, repaired.err
+    places = [
+        [(lost["first_offset"], lost["last_offset"]) for lost in each["lost_ranges"]] for each in (described, again)
+    ]
+    assert places[0] == places[1]
+    assert len(places[0]) == 1
+
+
 def test_repair_when_bytes_are_left_out_then_kept_beside(sparklog: Sparklog, store: Path) -> None:
     """The damaged bytes are in a file named after their place."""
     path = segments(store)[1]
