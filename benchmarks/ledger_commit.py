@@ -8,7 +8,8 @@ import numpy as np
 from benchmarks.bench import Bench, noise_note
 from benchmarks.rounds import Contender, Result, run_rounds
 from benchmarks.table import Table, Verdict
-from sink.ledger import Ledger, LogState
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
 
 __all__ = ["run"]
 
@@ -59,7 +60,7 @@ class _Committer:
         self._commits += 1
         ends = np.full(_LOGS, self._commits * 10, np.int64)
         names = ("log_end_offset", "active_size_bytes", "max_timestamp_ms", "updated_ms")
-        self._ledger.update(self._rows, dict.fromkeys(names, ends), "bench", self._commits)
+        self._ledger.update(self._rows, dict.fromkeys(names, ends), "bench", self._commits, lambda: None)
 
     def size_text(self) -> str:
         sizes = [file.stat().st_size for file in self._folder.rglob("*") if file.is_file()]
@@ -74,6 +75,7 @@ def _state(partition: int) -> LogState:
         topic_id="AAAAAAAAAAAAAAAAAAAAAA",
         log_start_offset=0,
         log_end_offset=0,
+        recovery_point=0,
         active_base_offset=0,
         active_size_bytes=0,
         max_timestamp_ms=-1,

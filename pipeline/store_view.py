@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sink.ledger import Ledger, LogState
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
 from sink.ledger_versions import AsOf, open_ledger_at
 from sink.store import Store
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint

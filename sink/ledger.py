@@ -12,8 +12,7 @@ damage is refused.
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -32,33 +31,16 @@ from sink.ledger_crc import (
     transactions_crc,
 )
 from sink.ledger_damage import damage_refused, one_line
+from sink.ledger_rows import LEDGER_SCHEMA, LedgerRows, LogState
 from sink.torn_ledger import TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_entry
 from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
 from storage_core.fault_points import reach
 from storage_core.storage.local import storage_errors, sync_directory, sync_files
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["LEDGER_SCHEMA", "Ledger", "LogState"]
+__all__ = ["Ledger"]
 
 logger = logging.getLogger(__name__)
-
-LEDGER_SCHEMA = pa.schema(
-    [
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("log_dir", pa.string(), nullable=False),
-        pa.field("topic_id", pa.string(), nullable=False),
-        pa.field("log_start_offset", pa.int64(), nullable=False),
-        pa.field("log_end_offset", pa.int64(), nullable=False),
-        pa.field("active_base_offset", pa.int64(), nullable=False),
-        pa.field("active_size_bytes", pa.int64(), nullable=False),
-        pa.field("max_timestamp_ms", pa.int64(), nullable=False),
-        pa.field("leader_epoch", pa.int32(), nullable=False),
-        pa.field("updated_ms", pa.int64(), nullable=False),
-    ]
-)
-
-_TEXT = tuple(field.name for field in LEDGER_SCHEMA if pa.types.is_string(field.type))
 
 _CHECKPOINT_INTERVAL = 100
 _DATA_FILE_AGE_S = 60.0
@@ -72,31 +54,6 @@ _CONFIGURATION = {
 }
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _NO_RETRY_COUNT = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogState:
-    """One row of the ledger.
-
-    Attributes:
-        log_dir: folder that holds the log's directory, relative to the store or absolute.
-        log_end_offset: next offset to write.
-        active_base_offset: base offset of the active segment.
-        active_size_bytes: committed bytes of its `.log`.
-        max_timestamp_ms: largest timestamp of the log, -1 none.
-    """
-
-    topic: str
-    partition: int
-    log_dir: str
-    topic_id: str
-    log_start_offset: int
-    log_end_offset: int
-    active_base_offset: int
-    active_size_bytes: int
-    max_timestamp_ms: int
-    leader_epoch: int
-    updated_ms: int
 
 
 class Ledger:
@@ -165,6 +122,21 @@ class Ledger:
         ledger._adopt_old_data_files()
         return ledger
 
+    @classmethod
+    def open_beside_writer(cls, path: Path) -> "Ledger":
+        """Open the ledger to commit beside a running writer: nothing is dropped, nor tidied up.
+
+        The version that a commit builds on is made durable first: its writer may not have come to it yet, and an entry
+        must never outlive the one before it.
+
+        Raises:
+            LedgerDamagedError: it can't be read.
+        """
+        ledger = cls.open(path)
+        with storage_errors(path):
+            ledger._make_durable()
+        return ledger
+
     @property
     def version(self) -> int:
         """Version of the table that this state is."""
@@ -173,29 +145,24 @@ class Ledger:
     @property
     def topics(self) -> list[str]:
         """(n,) topic of each row."""
-        return self._text["topic"]
+        return self._rows.text["topic"]
 
     @property
     def rows(self) -> Mapping[TopicPartition, int]:
         """Row number of each log."""
-        return self._rows
+        return self._rows.number_of
 
     def column(self, name: str) -> npt.NDArray[np.int64]:
         """Return (n,) values of an integer column; not to be changed."""
-        return self._integers[name]
+        return self._rows.integers[name]
 
     def state(self, row: int) -> LogState:
         """Return one row."""
-        return LogState(
-            topic=self._text["topic"][row],
-            log_dir=self._text["log_dir"][row],
-            topic_id=self._text["topic_id"][row],
-            **{name: int(column[row]) for name, column in self._integers.items()},
-        )
+        return self._rows.state(row)
 
     def states(self) -> dict[TopicPartition, LogState]:
         """Return every row, by log."""
-        return {log: self.state(row) for log, row in self._rows.items()}
+        return {log: self.state(row) for log, row in self.rows.items()}
 
     def transaction_version(self, query_id: str) -> int | None:
         """Return the newest micro-batch committed for a query, None if there is none.
@@ -209,32 +176,55 @@ class Ledger:
 
     def add(self, states: list[LogState]) -> None:
         """Append rows for new logs, in one commit."""
-        text = {name: [*column, *(getattr(state, name) for state in states)] for name, column in self._text.items()}
-        integers = {
-            name: np.append(column, [getattr(state, name) for state in states]).astype(np.int64)
-            for name, column in self._integers.items()
-        }
-        self._commit(text, integers, None)
+        self._commit(self._rows.with_added(states), None)
 
     def update(
-        self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]], query_id: str, batch_id: int
+        self,
+        rows: npt.NDArray[np.int64],
+        values: Mapping[str, npt.NDArray[np.int64]],
+        query_id: str,
+        batch_id: int,
+        check_owner: Callable[[], None],
     ) -> None:
         """Replace values of some rows and record the micro-batch, in one commit.
 
+        Maintenance may raise log start offsets beside the writer, which then loses the race for the next version: it
+        takes those over and tries again. Anybody else who commits has taken the store.
+
         Raises:
             WriterFencedError: another writer committed since this state was read.
             CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
         """
-        self._commit(self._text, self._replaced_values(rows, values), (query_id, batch_id))
+        while True:
+            merged = dict(values)
+            if "log_start_offset" in merged:
+                merged["log_start_offset"] = np.maximum(
+                    merged["log_start_offset"], self.column("log_start_offset")[rows]
+                )
+            try:
+                self._commit(self._rows.with_values(rows, merged), (query_id, batch_id))
+                return
+            except WriterFencedError:
+                if not self._take_over_deletes():
+                    raise
+                check_owner()  # behind the reading: who takes the store from now on commits, and that conflicts again
 
     def correct(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]]) -> None:
-        """Replace values of some rows after a repair, in one commit that is no micro-batch.
+        """Replace values of some rows, in one commit that is no micro-batch.
 
         Raises:
-            WriterFencedError: another writer committed since this state was read.
+            WriterFencedError: somebody else committed since this state was read.
             CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
         """
-        self._commit(self._text, self._replaced_values(rows, values), None)
+        self._commit(self._rows.with_values(rows, values), None)
+
+    def move(self, row: int, log_dir: str) -> None:
+        """Let a log lie in another log directory, in one commit; raises as `correct`."""
+        self._commit(self._rows.with_log_dir(row, log_dir), None)
+
+    def remove(self, rows: npt.NDArray[np.int64]) -> None:
+        """Forget logs, in one commit; those that follow get other row numbers. Raises as `correct`."""
+        self._commit(self._rows.without(rows), None)
 
     def fence(self) -> None:
         """Commit the state unchanged, so that nobody who read an earlier version can commit any more.
@@ -244,13 +234,10 @@ class Ledger:
         """
         while True:
             try:
-                self._commit(self._text, self._integers, None)
+                self._commit(self._rows, None)
                 return
             except WriterFencedError:
-                with damage_refused(self._path):
-                    self._table = _open_table(self._path)
-                    self._load()
-                    self._check()
+                self._reload()
 
     @classmethod
     def _checked(cls, path: Path, table: DeltaTable) -> "Ledger":
@@ -258,26 +245,26 @@ class Ledger:
         ledger._check()
         return ledger
 
-    def _replaced_values(
-        self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]]
-    ) -> dict[str, npt.NDArray[np.int64]]:
-        integers = dict(self._integers)
-        for name, changed in values.items():
-            integers[name] = integers[name].copy()
-            integers[name][rows] = changed
-        return integers
+    def _reload(self) -> None:
+        """Go on from the newest version, durable by then: an entry must never outlive the one before it."""
+        with damage_refused(self._path):
+            self._table = _open_table(self._path)
+            self._load()
+            self._check()
+        with storage_errors(self._path):
+            self._make_durable()
+
+    def _take_over_deletes(self) -> bool:
+        """Go on from the newest version, and say whether nothing but deletes led to it."""
+        before = self._rows
+        self._reload()
+        return before.differs_by_deletes_only(self._rows)
 
     def _load(self) -> None:
         # Not `to_pyarrow_table`: its I/O threads may outlive a short command and abort the interpreter as it ends.
         parts = [pq.ParquetFile(file).read(LEDGER_SCHEMA.names, use_threads=False) for file in self._data_files()]
         table = pa.concat_tables([LEDGER_SCHEMA.empty_table(), *(part.cast(LEDGER_SCHEMA) for part in parts)])
-        self._text: dict[str, list[str]] = {name: table.column(name).to_pylist() for name in _TEXT}
-        self._integers: dict[str, npt.NDArray[np.int64]] = {
-            field.name: table.column(field.name).to_numpy().astype(np.int64)
-            for field in LEDGER_SCHEMA
-            if field.name not in _TEXT
-        }
-        self._index_rows()
+        self._rows = LedgerRows.from_table(table)
 
     def _check(self) -> None:
         """Compare the rows and the micro-batches with the CRCs of their commits.
@@ -287,7 +274,7 @@ class Ledger:
         Raises:
             ValueError: they are not what was committed.
         """
-        log, found = self._path / "_delta_log", rows_crc(self._text, self._integers)
+        log, found = self._path / "_delta_log", rows_crc(self._rows.text, self._rows.integers)
         committed = committed_crc(log / f"{self.version:020}.json")
         if committed not in (None, found):
             raise ValueError(f"its rows are not what was committed: crc={found} committed={committed}")
@@ -296,31 +283,20 @@ class Ledger:
             if held != batch_id:
                 raise ValueError(f"a micro-batch is not what was committed: {query_id=} {held=} committed={batch_id}")
 
-    def _index_rows(self) -> None:
-        partitions = self._integers["partition"].tolist()
-        self._rows = {TopicPartition(topic, partitions[row]): row for row, topic in enumerate(self.topics)}
-
-    def _commit(
-        self,
-        text: dict[str, list[str]],
-        integers: dict[str, npt.NDArray[np.int64]],
-        transaction: tuple[str, int] | None,
-    ) -> None:
-        columns: dict[str, object] = {**text, **integers}
-        data = pa.table([pa.array(columns[field.name], field.type) for field in LEDGER_SCHEMA], schema=LEDGER_SCHEMA)
+    def _commit(self, rows: LedgerRows, transaction: tuple[str, int] | None) -> None:
         transactions = [Transaction(*transaction)] if transaction else None
         old_files = self._data_files()
         try:
             write_deltalake(
                 self._table,
-                data,
+                rows.to_table(),
                 mode="overwrite",
                 commit_properties=CommitProperties(
                     max_commit_retries=_NO_RETRY_COUNT,
                     app_transactions=transactions,
                     custom_metadata={
                         TRANSACTION_COUNT: str(len(transactions or ())),
-                        ROWS_CRC: rows_crc(text, integers),
+                        ROWS_CRC: rows_crc(rows.text, rows.integers),
                         TRANSACTIONS_CRC: transactions_crc([transaction] if transaction else []),
                     },
                 ),
@@ -340,9 +316,7 @@ class Ledger:
                 f"the ledger's folder can't be synced: {error}", *(transaction or ("", -1))
             ) from error
         reach("commit.synced")
-        self._text, self._integers = text, integers
-        if len(data) != len(self._rows):
-            self._index_rows()
+        self._rows = rows
         self._replaced.extend((time.monotonic(), file) for file in old_files)
         try:
             self._tidy()

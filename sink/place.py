@@ -306,6 +306,7 @@ class Placer:
         return {
             "log_start_offset": np.where(start == end, plan.base_offset[starts], start),
             "log_end_offset": plan.state["next_offset"],
+            "recovery_point": plan.state["next_offset"],
             "active_base_offset": plan.state["segment_base"],
             "active_size_bytes": plan.state["segment_size"],
             "max_timestamp_ms": np.maximum(newest, self._ledger.column("max_timestamp_ms")[rows]),

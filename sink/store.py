@@ -16,7 +16,8 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from sink.ledger import Ledger, LogState
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
 from storage_core.checkpoint.meta_properties import parse_meta_properties, render_meta_properties
 from storage_core.errors import InvalidConfigError, LedgerDamagedError, UnsupportedFormatError
 from storage_core.fault_points import reach
@@ -25,7 +26,7 @@ from storage_core.topic_partition import parse_directory_name
 
 __all__ = ["LAYOUT_VERSION", "Store"]
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 
 _OWN_NAMES = ("store.properties", "writer.lock", "ledger", "staging", "quarantine", "control")
 _NODE_ID = 1

@@ -287,7 +287,9 @@ class StoreWriter:
     def _update_ledger(self, placement: Placement | None, query_id: str, batch_id: int) -> None:
         rows = placement.rows if placement else np.zeros(0, np.int64)
         try:
-            self._ledger.update(rows, placement.values if placement else {}, query_id, batch_id)
+            self._ledger.update(
+                rows, placement.values if placement else {}, query_id, batch_id, self._placer.check_owner
+            )
         except LogStorageError:
             raise
         except Exception as error:  # whatever it was, it does not say whether the commit counts

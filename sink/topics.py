@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sink.config import SinkConfig, TopicConfig
-from sink.ledger import Ledger, LogState
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
 from sink.store import Store, random_id
 from storage_core.checkpoint.leader_epochs import render_leader_epochs
 from storage_core.checkpoint.partition_metadata import render_partition_metadata
@@ -77,6 +78,7 @@ def _new_state(topic: str, partition: int, log_dir: str, topic_id: str, now_ms: 
         topic_id=topic_id,
         log_start_offset=0,
         log_end_offset=0,
+        recovery_point=0,
         active_base_offset=0,
         active_size_bytes=0,
         max_timestamp_ms=-1,

@@ -1,13 +1,15 @@
 """The ledger: commits, races, torn entries, a folder that stays small."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from deltalake import DeltaTable
 
-from sink.ledger import Ledger, LogState
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
 from storage_core.errors import LedgerDamagedError, WriterFencedError
 from storage_core.topic_partition import TopicPartition
 
@@ -20,6 +22,7 @@ def _state(partition: int) -> LogState:
         topic_id="AAAAAAAAAAAAAAAAAAAAAQ",
         log_start_offset=0,
         log_end_offset=0,
+        recovery_point=0,
         active_base_offset=0,
         active_size_bytes=0,
         max_timestamp_ms=-1,
@@ -35,8 +38,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger"
 
 
-def _advance(ledger: Ledger, row: int, end: int, batch_id: int) -> None:
-    ledger.update(np.array([row]), {"log_end_offset": np.array([end])}, "query", batch_id)
+def _advance(ledger: Ledger, row: int, end: int, batch_id: int, check_owner: Callable[[], None] = lambda: None) -> None:
+    ledger.update(np.array([row]), {"log_end_offset": np.array([end])}, "query", batch_id, check_owner)
+
+
+def _lost() -> None:
+    raise WriterFencedError("taken by force")
 
 
 def test_update_when_committed_then_a_reader_sees_rows_and_transaction(path: Path) -> None:
@@ -68,7 +75,49 @@ def test_fence_when_taken_over_then_the_earlier_writer_cannot_commit(path: Path)
     Ledger.open_for_writing(path).fence()
 
     with pytest.raises(WriterFencedError):
-        _advance(earlier, 0, 99, 0)
+        _advance(earlier, 0, 99, 0, _lost)
+
+
+def test_update_when_log_starts_rose_meanwhile_then_takes_them_over(path: Path) -> None:
+    """Records may be deleted beside a writer: its commit keeps the higher start, and loses nothing of its own."""
+    writer, maintenance = Ledger.open_for_writing(path), Ledger.open_beside_writer(path)
+    _advance(writer, 0, 50, 0)
+    maintenance = Ledger.open_beside_writer(path)
+    maintenance.correct(np.array([0]), {"log_start_offset": np.array([30])})
+
+    writer.update(
+        np.array([0]), {"log_end_offset": np.array([60]), "log_start_offset": np.array([0])}, "query", 1, lambda: None
+    )
+
+    state = Ledger.open(path).state(0)
+    assert (state.log_start_offset, state.log_end_offset) == (30, 60)
+    assert Ledger.open(path).transaction_version("query") == 1
+
+
+def test_update_when_another_writer_committed_records_then_is_fenced(path: Path) -> None:
+    """A change of ends, or of the set of logs, is no maintenance: whoever made it owns the store."""
+    first = Ledger.open_for_writing(path)
+    _advance(Ledger.open_for_writing(path), 1, 5, 0)
+
+    with pytest.raises(WriterFencedError, match="another writer committed"):
+        _advance(first, 0, 10, 0)
+
+
+def test_update_when_a_log_was_removed_meanwhile_then_is_fenced(path: Path) -> None:
+    """Row numbers have moved: nothing that was computed from them may be committed."""
+    first = Ledger.open_for_writing(path)
+    Ledger.open_for_writing(path).remove(np.array([0]))
+
+    with pytest.raises(WriterFencedError):
+        _advance(first, 1, 10, 0)
+    assert list(Ledger.open(path).rows) == [TopicPartition("orders", 1)]
+
+
+def test_move_when_committed_then_only_that_log_lies_elsewhere(path: Path) -> None:
+    """A log's directory root is one value of its row."""
+    Ledger.open_for_writing(path).move(1, "other")
+
+    assert [state.log_dir for state in Ledger.open(path).states().values()] == ["logs", "other"]
 
 
 @pytest.mark.parametrize("torn", [b"", b"\0" * 200, b'{"commitInfo":{"timestamp":1'])

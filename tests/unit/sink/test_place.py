@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from sink.ledger import Ledger, LogState
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
 from sink.place import Placement, Placer, StagedBatches
 from sink.writer_lock import WriterLock
 from storage_core.clock import ManualClock
@@ -43,7 +44,7 @@ class _Logs:
 
     def commit(self, placement: Placement, batch_id: int) -> None:
         self.placer.sync(placement.written)
-        self.ledger.update(placement.rows, placement.values, "query", batch_id)
+        self.ledger.update(placement.rows, placement.values, "query", batch_id, lambda: None)
         self.placer.install(placement)
 
 
@@ -71,6 +72,7 @@ def logs(memory_path: Path) -> Iterator[_Logs]:
                 topic_id="id",
                 log_start_offset=0,
                 log_end_offset=0,
+                recovery_point=0,
                 active_base_offset=0,
                 active_size_bytes=0,
                 max_timestamp_ms=-1,

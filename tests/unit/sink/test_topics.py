@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sink.ledger import Ledger, LogState
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
 from storage_core.checkpoint.leader_epochs import parse_leader_epochs
 from storage_core.checkpoint.partition_metadata import parse_partition_metadata
 from storage_core.errors import InvalidConfigError
