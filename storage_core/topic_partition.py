@@ -1,16 +1,39 @@
 """Names of topics and of the directories that hold their partitions.
 
-Source: Kafka Topic, LocalLog.parseTopicPartitionName.
+| name | what |
+|---|---|
+| `<topic>-<partition>` | a log |
+| `<topic>-<partition>.<32 hex>-delete` | a log that is gone, its files not yet; the topic is cut for 255 characters |
+| `<topic>-<partition>.<32 hex>-future` | a log on its way to another disk, not complete; never cut |
+| `<topic>-<partition>.<32 hex>-stray` | a log that a broker found to be none of its own; cut as `-delete` |
+
+Source: Kafka Topic, LocalLog.parseTopicPartitionName, LocalLog.logDeleteDirName.
 """
 
 import re
 from dataclasses import dataclass
+from typing import Final, Literal, get_args
 
 from storage_core.errors import InvalidConfigError
 
-__all__ = ["TopicPartition", "check_topic_name", "parse_directory_name", "topic_names_collide"]
+__all__ = [
+    "DirectoryKind",
+    "SetAsideDirectory",
+    "TopicPartition",
+    "check_topic_name",
+    "parse_directory_name",
+    "parse_set_aside_name",
+    "set_aside_name",
+    "topic_names_collide",
+]
+
+DirectoryKind = Literal["delete", "future", "stray"]
+"""Why a directory is set aside."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_SET_ASIDE: Final = re.compile(rf"(\S+)\.([^\s.]+)-({'|'.join(get_args(DirectoryKind))})")
+_LONGEST_NAME = 255
+_LARGEST_PARTITION = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,6 +81,46 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     not logs.
     """
     topic, dash, partition = name.rpartition("-")
-    if not dash or not partition.isascii() or not partition.isdigit():
+    if not dash or not partition.isascii() or not partition.isdigit() or int(partition[:20]) > _LARGEST_PARTITION:
         return None
     return TopicPartition(topic, int(partition)) if _LEGAL_NAME.fullmatch(topic) else None
+
+
+@dataclass(frozen=True, slots=True)
+class SetAsideDirectory:
+    """What the name of a `-delete`, `-future` or `-stray` directory says.
+
+    Attributes:
+        log: whose it is; of a long topic `-delete` and `-stray` names hold the start alone.
+        unique_id: what tells it from others of that log.
+        kind: why it is set aside.
+    """
+
+    log: TopicPartition
+    unique_id: str
+    kind: DirectoryKind
+
+
+def parse_set_aside_name(name: str) -> SetAsideDirectory | None:
+    """Return what a `-delete`, `-future` or `-stray` name says, or None if the name has another form.
+
+    What stands before the last `.` is a log's name. As in Kafka any characters may make up the unique id.
+    """
+    match = _SET_ASIDE.fullmatch(name)
+    log = parse_directory_name(match[1]) if match else None
+    if match is None or log is None:
+        return None
+    kind: DirectoryKind = "delete" if match[3] == "delete" else "future" if match[3] == "future" else "stray"
+    return SetAsideDirectory(log, match[2], kind)
+
+
+def set_aside_name(log: TopicPartition, unique_id: str, kind: DirectoryKind) -> str:
+    """Return the name under which a directory of the log is set aside.
+
+    Args:
+        log: whose directory it is.
+        unique_id: 32 lower-case hex digits, new for each directory.
+        kind: why; only `-future` names are never cut, for they have to tell their log.
+    """
+    ending = f"-{log.partition}.{unique_id}-{kind}"
+    return (log.topic if kind == "future" else log.topic[: _LONGEST_NAME - len(ending)]) + ending

@@ -5,7 +5,6 @@ Source: Kafka LogManager.loadLogs, OffsetCheckpointFile, MetaProperties.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.errors import CorruptFileError
 from storage_core.inspect.findings import FindingKind, LogReport
 from storage_core.storage.local import storage_errors
-from storage_core.topic_partition import TopicPartition, parse_directory_name
+from storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
 
 __all__ = ["META_FILE", "OFFSET_CHECKPOINTS", "ExpectedRoot", "verify_root"]
 
@@ -33,7 +32,6 @@ _BOUNDED_BY_END: Final = frozenset(OFFSET_CHECKPOINTS) - {"log-start-offset-chec
 it would empty."""
 _OTHER_FILES: Final = ("bootstrap.checkpoint", ".kafka_cleanshutdown", ".lock")
 _FOLDERS: Final = ("remote-log-index-cache",)
-_MOVING_LOG: Final = re.compile(r"(\S+-[0-9]+)\.\S+-(delete|future|stray)")
 _ZOOKEEPER_KEY: Final = b"broker.id="
 
 
@@ -71,8 +69,7 @@ def verify_root(root: Path, expected: ExpectedRoot) -> LogReport:
 
 def _check_entry(report: LogReport, name: str, is_folder: bool, expected: ExpectedRoot) -> None:
     if is_folder:
-        moving = _MOVING_LOG.fullmatch(name)
-        is_log = parse_directory_name(moving[1] if moving else name) is not None
+        is_log = parse_directory_name(name) is not None or parse_set_aside_name(name) is not None
         if not is_log and name not in _FOLDERS:
             report.add("foreign", "root-entry", name, "is a folder, but no log")
     elif expected.cluster_id is not None:
