@@ -196,13 +196,8 @@ class Ledger:
             CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
         """
         while True:
-            merged = dict(values)
-            if "log_start_offset" in merged:
-                merged["log_start_offset"] = np.maximum(
-                    merged["log_start_offset"], self.column("log_start_offset")[rows]
-                )
             try:
-                self._commit(self._rows.with_values(rows, merged), (query_id, batch_id))
+                self._commit(self._rows.with_risen(rows, values), (query_id, batch_id))
                 return
             except WriterFencedError:
                 if not self._take_over_deletes():

@@ -31,8 +31,8 @@ LEDGER_SCHEMA = pa.schema(
 _TEXT = tuple(field.name for field in LEDGER_SCHEMA if pa.types.is_string(field.type))
 _INTEGERS = tuple(field.name for field in LEDGER_SCHEMA if field.name not in _TEXT)
 
-_OF_MAINTENANCE = frozenset({"log_start_offset", "updated_ms"})
-"""What may change under a writer: the columns of deleted records."""
+_OF_DELETES = frozenset({"log_start_offset", "recovery_point", "updated_ms"})
+"""What changes when records are deleted, which may happen beside a writer; the first two only rise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +112,13 @@ class LedgerRows:
             integers[name][rows] = changed
         return LedgerRows(self.text, integers, self.number_of)
 
+    def with_risen(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]]) -> "LedgerRows":
+        """Replace values of some rows, but let nothing fall that only rises."""
+        floors = {name: self.integers[name][rows] for name in values if name in ("log_start_offset", "recovery_point")}
+        return self.with_values(
+            rows, {**values, **{name: np.maximum(values[name], low) for name, low in floors.items()}}
+        )
+
     def with_log_dir(self, row: int, log_dir: str) -> "LedgerRows":
         """Let a log lie in another log directory."""
         log_dirs = [*self.text["log_dir"]]
@@ -142,7 +149,7 @@ class LedgerRows:
         return all(
             np.array_equal(column, other.integers[name])
             for name, column in self.integers.items()
-            if name not in _OF_MAINTENANCE
+            if name not in _OF_DELETES
         )
 
 

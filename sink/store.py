@@ -28,7 +28,7 @@ __all__ = ["LAYOUT_VERSION", "Store"]
 
 LAYOUT_VERSION = 2
 
-_OWN_NAMES = ("store.properties", "writer.lock", "ledger", "staging", "quarantine", "control")
+_OWN_NAMES = ("store.properties", "writer.lock", "maintenance.lock", "ledger", "staging", "quarantine", "control")
 _NODE_ID = 1
 
 

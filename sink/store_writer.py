@@ -24,8 +24,11 @@ from sink.quarantine import publish_quarantine
 from sink.stage import StagePlan
 from sink.stage_reports import StageReport, check_reports, collect_batches, split_floors
 from sink.store import Store
+from sink.store_access import MAINTENANCE_LOCK, WRITER_LOCK
+from sink.topic_configs import keep_topic_configs
 from sink.topic_settings import number_logs, roll_limits, with_append_time
 from sink.topics import create_topics
+from sink.undo import find_torn
 from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
 from storage_core.errors import (
@@ -37,8 +40,7 @@ from storage_core.errors import (
     WriterFencedError,
 )
 from storage_core.fault_points import reach
-from storage_core.log.append_state import CommittedEnd
-from storage_core.log.cut_back import has_leftovers, needs_cut_back, renew_active_segment
+from storage_core.log.cut_back import renew_active_segment
 from storage_core.log.roll import BackwardOffsetError
 from storage_core.storage.local import make_directory, storage_errors
 
@@ -70,7 +72,7 @@ class StoreWriter:
         with storage_errors(config.store):
             make_directory(config.store)
         acquire = WriterLock.take_by_force if take_lock_by_force else WriterLock.acquire
-        self._lock: WriterLock | None = acquire(config.store / "writer.lock")
+        self._lock: WriterLock | None = acquire(config.store / WRITER_LOCK)
         try:
             self._open(self._lock, take_lock_by_force)
         except BaseException:
@@ -137,13 +139,16 @@ class StoreWriter:
     def _open(self, lock: WriterLock, by_force: bool) -> None:
         config = self._config
         self._store = Store.find_or_create(config.store, config.log_dirs, lock.check)
-        self._ledger = Ledger.open_for_writing(self._store.ledger_path, follows_crash=lock.follows_crash)
+        follows_crash = lock.follows_crash or WriterLock.was_left(config.store / MAINTENANCE_LOCK)
+        self._ledger = Ledger.open_for_writing(self._store.ledger_path, follows_crash=follows_crash)
         if by_force:
             self._ledger.fence()  # from here on the earlier writer can't commit
-        torn = self._find_torn(lock)
+        states = self._ledger.states()
+        torn = find_torn(self._store, states, follows_crash=lock.follows_crash)
         self._store.sweep_staging()
         self._store.prepare_log_dirs(config.log_dirs)
         create_topics(self._store, self._ledger, config, self._clock.now_ms(), lock.check)
+        keep_topic_configs(self._store, {name: topic.log for name, topic in config.topics.items()})
         directories = [self._store.log_path(state) for state in self._ledger.states().values()]
         limits = roll_limits(config, self._ledger)
         self._placer = Placer(self._ledger, lock, self._clock, directories, limits, config.offsets == "preserved")
@@ -151,24 +156,10 @@ class StoreWriter:
             for row, directory in enumerate(directories):
                 renew_active_segment(directory, self._placer.committed_end(row), lock.token, lock.check)
         else:
-            self._placer.undo(np.array(torn, np.int64))
+            self._placer.undo(np.array([self._ledger.rows[log] for log in torn], np.int64))
         self._derived = DerivedFiles(self._store, self._ledger)
         self._derived.write(self._clock.now_ms())
         self._stage_topics, self._log_rows = number_logs(config, self._ledger)
-
-    def _find_torn(self, lock: WriterLock) -> list[int]:
-        """Return the ledger rows of logs with anything behind their end, having changed nothing so far.
-
-        Raises:
-            CorruptFileError: committed bytes are gone.
-        """
-        torn = []
-        for row, state in enumerate(self._ledger.states().values()):
-            end = CommittedEnd(state.active_base_offset, state.active_size_bytes, state.log_end_offset)
-            directory = self._store.log_path(state)
-            if needs_cut_back(directory, end) or (lock.follows_crash and has_leftovers(directory, end)):
-                torn.append(row)
-        return torn
 
     def _append(
         self,

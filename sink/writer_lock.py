@@ -39,8 +39,12 @@ class WriterLock:
         self.follows_crash = follows_crash
 
     @classmethod
-    def acquire(cls, path: Path) -> "WriterLock":
+    def acquire(cls, path: Path, holder: str = "another writer") -> "WriterLock":
         """Take the lock, at once or not at all.
+
+        Args:
+            path: of the lock's file.
+            holder: what its owner is, for the message.
 
         Raises:
             StoreLockedError: somebody holds it; the message says who.
@@ -60,12 +64,27 @@ class WriterLock:
                     owner = os.pread(descriptor, _SIGNATURE_BYTES, 0).decode(errors="replace").strip()
                     os.close(descriptor)
                     raise StoreLockedError(
-                        f"another writer holds the store: lock={path} owner={owner or 'unknown'}; stop it, or take the"
+                        f"{holder} holds the store: lock={path} owner={owner or 'unknown'}; stop it, or take the"
                         " lock by force if it can't be stopped"
                     ) from None
                 except BaseException:
                     os.close(descriptor)
                     raise
+                os.close(descriptor)
+
+    @staticmethod
+    def was_left(path: Path) -> bool:
+        """Whether a lock's last owner died and nobody has taken it since."""
+        with storage_errors(path):
+            if not path.exists():
+                return False
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return bool(os.pread(descriptor, _SIGNATURE_BYTES, 0))
+            except BlockingIOError:
+                return False
+            finally:
                 os.close(descriptor)
 
     @classmethod

@@ -1,0 +1,110 @@
+"""Access to a store for those who change it without a sink: beside a running one, or in its place.
+
+Two locks, both files that hold their owner's signature: `writer.lock` for whoever changes ends, active segments or the
+set of logs, `maintenance.lock` for whoever raises log starts and removes closed segments. The second may work beside a
+sink. A signature that is left in either says that its owner died, and the next opening of the store looks closely.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sink.ledger import Ledger
+from sink.store import Store
+from sink.undo import cut_back_torn
+from sink.writer_lock import WriterLock
+from storage_core.errors import StoreLockedError
+
+__all__ = ["MAINTENANCE_LOCK", "WRITER_LOCK", "MaintainedStore", "WrittenStore", "maintaining", "writing"]
+
+WRITER_LOCK = "writer.lock"
+MAINTENANCE_LOCK = "maintenance.lock"
+_MAINTENANCE = "another maintenance run"
+
+
+@dataclass(frozen=True, slots=True)
+class MaintainedStore:
+    """A store whose closed segments may be removed, beside a running sink."""
+
+    store: Store
+    lock: WriterLock
+
+    @contextlib.contextmanager
+    def try_writer(self) -> Iterator["WrittenStore | None"]:
+        """Give the writer's part of the store too, or None while a sink holds it.
+
+        Raises:
+            LedgerDamagedError: the ledger can't be trusted.
+            CorruptFileError: committed bytes are gone.
+        """
+        try:
+            lock = WriterLock.acquire(self.store.root / WRITER_LOCK)
+        except StoreLockedError:
+            yield None
+            return
+        with _released(lock):
+            yield _take_over(self.store, lock, follows_crash=lock.follows_crash or self.lock.follows_crash)
+            lock.sign_off()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenStore:
+    """A store that nobody else writes or maintains."""
+
+    store: Store
+    ledger: Ledger
+    lock: WriterLock
+
+
+@contextlib.contextmanager
+def maintaining(root: Path) -> Iterator[MaintainedStore]:
+    """Hold the maintenance lock of a store.
+
+    Raises:
+        InvalidConfigError: no store is there.
+        StoreLockedError: another maintenance runs; the message says who.
+    """
+    store = Store.find(root)
+    with _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)) as lock:
+        maintained = MaintainedStore(store, lock)
+        if lock.follows_crash:  # without a sink that runs, its last commit may be torn
+            with maintained.try_writer():
+                pass
+        yield maintained
+        lock.sign_off()
+
+
+@contextlib.contextmanager
+def writing(root: Path) -> Iterator[WrittenStore]:
+    """Hold both locks of a store, its ledger opened for writing, what a crash left undone.
+
+    Raises:
+        InvalidConfigError: no store is there.
+        StoreLockedError: a sink or a maintenance runs; the message says who.
+        LedgerDamagedError: the ledger can't be trusted.
+        CorruptFileError: committed bytes are gone.
+    """
+    store = Store.find(root)
+    with (
+        _released(WriterLock.acquire(root / WRITER_LOCK)) as lock,
+        _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)) as maintenance,
+    ):
+        yield _take_over(store, lock, follows_crash=lock.follows_crash or maintenance.follows_crash)
+        maintenance.sign_off()
+        lock.sign_off()
+
+
+def _take_over(store: Store, lock: WriterLock, *, follows_crash: bool) -> WrittenStore:
+    ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=follows_crash)
+    cut_back_torn(store, ledger, lock)
+    return WrittenStore(store, ledger, lock)
+
+
+@contextlib.contextmanager
+def _released(lock: WriterLock) -> Iterator[WriterLock]:
+    """Give a lock back at the end; its signature stays unless its owner signs off."""
+    try:
+        yield lock
+    finally:
+        lock.release()
