@@ -1,0 +1,146 @@
+"""Who may work on a store at the same time, and what an owner's death is known by."""
+
+from pathlib import Path
+
+import pytest
+
+from sink.ledger import Ledger
+from sink.log_starts import raise_log_starts
+from sink.store import Store
+from sink.store_access import maintaining, writing
+from sink.undo import committed_end, find_torn
+from sink.writer_lock import WriterLock
+from storage_core.clock import ManualClock
+from storage_core.errors import (
+    InvalidConfigError,
+    LedgerDamagedError,
+    OffsetOutOfRangeError,
+    StoreLockedError,
+    UnknownTopicError,
+)
+from storage_core.log.log_files import LOG, segment_file_name
+from storage_core.topic_partition import TopicPartition
+from tests.sink_store import in_process, log_directories, numbers, open_events, stored_numbers
+
+_LOG = TopicPartition("events", 0)
+
+
+@pytest.fixture
+def path(memory_path: Path) -> Path:
+    """A store with a hundred records whose sink ended well."""
+    sink = open_events(memory_path)
+    sink.append("q", 0, in_process(numbers(0, 100)))
+    sink.close()
+    return memory_path
+
+
+def _states(path: Path) -> dict[TopicPartition, int]:
+    return {log: each.log_start_offset for log, each in Ledger.open(path / "ledger").states().items()}
+
+
+def test_maintaining_when_a_sink_runs_then_both_commit(path: Path) -> None:
+    """Log starts rise beside a sink, and its next micro-batch takes them over."""
+    sink = open_events(path)
+
+    with maintaining(path) as maintained, maintained.try_writer() as written:
+        assert written is None
+        raised = raise_log_starts(maintained.store, {_LOG: 7}, ManualClock(5))
+    sink.append("q", 1, in_process(numbers(100, 200)))
+    sink.close()
+
+    assert (raised[_LOG].log_start_offset, raised[_LOG].updated_ms) == (7, 5)
+    assert _states(path)[_LOG] == 7
+    assert stored_numbers(path) == list(range(200))
+
+
+def test_maintaining_when_another_one_runs_then_is_refused(path: Path) -> None:
+    """The message says that it is no sink."""
+    with maintaining(path), pytest.raises(StoreLockedError, match="another maintenance run holds the store"):
+        maintaining(path).__enter__()
+
+
+def test_maintaining_when_there_is_no_store_then_is_refused(memory_path: Path) -> None:
+    """And leaves no lock file behind."""
+    with pytest.raises(InvalidConfigError, match="no store here"), maintaining(memory_path):
+        pass
+    assert not any(memory_path.iterdir())
+
+
+def test_maintaining_when_it_fails_then_the_next_opening_looks_closely(path: Path) -> None:
+    """Its signature stays: the newest commit may be its own, and torn; then it never counted."""
+    with pytest.raises(ZeroDivisionError), maintaining(path):
+        raise ZeroDivisionError
+    newest = max((path / "ledger" / "_delta_log").glob("*.json"))
+    newest.write_bytes(b"\0" * 100)
+
+    open_events(path).close()
+
+    assert stored_numbers(path) == []
+
+
+def test_maintaining_when_it_ended_well_then_a_torn_ledger_is_refused(path: Path) -> None:
+    """Nobody died: a newest entry that can't be read is damage."""
+    with maintaining(path):
+        pass
+    max((path / "ledger" / "_delta_log").glob("*.json")).write_bytes(b"\0" * 100)
+
+    with pytest.raises(LedgerDamagedError):
+        open_events(path)
+
+
+def test_maintaining_when_the_one_before_died_then_drops_what_it_tore(path: Path) -> None:
+    """Without a sink that runs it is the first to see it."""
+    with pytest.raises(ZeroDivisionError), maintaining(path):
+        raise ZeroDivisionError
+    version = Ledger.open(path / "ledger").version
+    max((path / "ledger" / "_delta_log").glob("*.json")).write_bytes(b"\0" * 100)
+
+    with maintaining(path) as maintained:
+        assert Ledger.open(maintained.store.ledger_path).version == version - 1
+    assert not WriterLock.was_left(path / "maintenance.lock")
+
+
+def test_writing_when_a_sink_runs_then_is_refused(path: Path) -> None:
+    """What changes the set of logs needs the store for itself."""
+    sink = open_events(path)
+    with pytest.raises(StoreLockedError, match="another writer holds the store"), writing(path):
+        pass
+    sink.close()
+
+
+def test_writing_when_a_sink_died_then_its_uncommitted_bytes_are_cut_off_first(path: Path) -> None:
+    """Otherwise they would count once the active segment is not active any more."""
+    directory = log_directories(path)["events-0"]
+    state = Ledger.open(path / "ledger").states()[_LOG]
+    active = directory / segment_file_name(state.active_base_offset, LOG)
+    with active.open("ab") as file:
+        file.write(b"unfinished")
+
+    with writing(path) as written:
+        assert active.stat().st_size == state.active_size_bytes
+        assert find_torn(written.store, written.ledger.states(), follows_crash=True) == []
+        assert committed_end(state).size_bytes == state.active_size_bytes
+
+
+def test_raise_log_starts_when_lower_than_now_then_nothing_is_committed(path: Path) -> None:
+    """A start never goes back."""
+    store = Store.find(path)
+    raise_log_starts(store, {_LOG: 9}, ManualClock())
+    version = Ledger.open(store.ledger_path).version
+
+    states = raise_log_starts(store, {_LOG: 3}, ManualClock())
+
+    assert states[_LOG].log_start_offset == 9
+    assert Ledger.open(store.ledger_path).version == version
+
+
+@pytest.mark.parametrize(
+    ("log", "error"), [(_LOG, OffsetOutOfRangeError), (TopicPartition("other", 0), UnknownTopicError)]
+)
+def test_raise_log_starts_when_it_fits_no_log_then_nothing_is_changed(
+    path: Path, log: TopicPartition, error: type[Exception]
+) -> None:
+    """Neither the log that is wrong nor the others."""
+    with pytest.raises(error, match=str(log)):
+        raise_log_starts(Store.find(path), {TopicPartition("events", 1): 2, log: 10_000}, ManualClock())
+    assert set(_states(path).values()) == {0}
