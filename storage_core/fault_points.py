@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 
-__all__ = ["FAULT_POINTS", "REPAIR_FAULT_POINTS", "reach"]
+__all__ = ["DIRECTORY_FAULT_POINTS", "FAULT_POINTS", "FLUSH_FAULT_POINTS", "LOAD_FAULT_POINTS", "REPAIR_FAULT_POINTS", "reach"]
 
 FAULT_POINTS = (
     "open.created",
@@ -45,6 +45,33 @@ REPAIR_FAULT_POINTS = (
     "repair.committed",
 )
 """Every step of `sparklog repair --execute`, in the order in which it passes them."""
+
+LOAD_FAULT_POINTS = (
+    "load.dropped",
+    "load.replaced",
+    "load.renamed",
+    "split.written",
+    "split.swapped",
+    "recover.cut",
+    "recover.indexed",
+    "recover.deleted",
+    "recover.snapshot",
+)
+"""Every step of loading a log directory: its leftovers, an overflowed segment that is split, recovery."""
+
+FLUSH_FAULT_POINTS = ("flush.synced",)
+"""Steps of bringing logs onto the disk apart from a micro-batch: by a close, and by an opening after a crash."""
+
+DIRECTORY_FAULT_POINTS = (
+    "move.copied",
+    "move.committed",
+    "move.renamed",
+    "move.deleted",
+    "delete-topic.committed",
+    "delete-topic.renamed",
+    "delete-topic.deleted",
+)
+"""Every step of `sparklog move-log` and `sparklog delete-topic`, in the order in which they pass them."""
 
 _visits: dict[str, int] = {}
 
