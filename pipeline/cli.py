@@ -75,15 +75,17 @@ def stream(config: str, overrides: tuple[str, ...], available_now: bool, take_lo
 @_KEEP_IN
 @_JSON
 def describe(store: Path, topic: str | None, keep_in: Path | None, as_json: bool) -> None:
-    """Show the logs of a STORE, or of a folder of topic-partition directories; with TOPIC also their segments.
+    """Show the logs of a STORE, or of a folder of topic-partition directories.
 
-    Offsets that a repair wrote down as lost are shown, too.
+    With TOPIC also each log's offsets, with the segment and position where each is, and its segments. Offsets that a repair wrote down as lost are shown, too.
     """
     from pipeline import tools
     from pipeline.lost_view import lost_of
 
     view, logs = _open(store, topic)
-    described = tools.describe(view, logs) | {"lost_ranges": lost_of(view, logs, keep_in)}
+    described = tools.describe(view, logs, with_offsets=topic is not None) | {
+        "lost_ranges": lost_of(view, logs, keep_in)
+    }
     if as_json:
         click.echo(tools.to_json(described))
     else:

@@ -25,6 +25,8 @@ def print_description(described: Mapping[str, Any], *, with_segments: bool) -> N
     table.add_column("max timestamp", no_wrap=True)
     for log in described["logs"]:
         _add(table, log["log"], log["log_start_offset"], log["log_end_offset"], f"{len(log['segments']):,}", log)
+        for name, found in log.get("offsets", {}).items():
+            table.add_row(*_offset_row(name, found))
         for each in log["segments"] if with_segments else ():
             _add(table, f"  {each['base_offset']:020}", each["base_offset"], each["next_offset"], "", each)
     console.print(table)
@@ -37,6 +39,13 @@ def _add(table: Table, name: str, start: int, end: int, segments: str, sizes: Ma
     latest = sizes["max_timestamp_ms"]
     numbers = (f"{start:,}", f"{end:,}", segments, f"{sizes['size_bytes']:,}", f"{sizes['index_bytes']:,}")
     table.add_row(name, *numbers, "-" if latest < 0 else iso_time(latest))
+
+
+def _offset_row(name: str, found: Mapping[str, int]) -> tuple[str, ...]:
+    """Return one of a log's offsets and its place: in the columns of names and starts, and behind them."""
+    base, position = found["segment_base_offset"], found["position"]
+    place = "no segment" if base < 0 else f"{base:020}.log" + (f":{position:,}" if position >= 0 else "")
+    return f"  {name.replace('_', ' ')}", f"{found['offset']:,}", "", "", "", "", place
 
 
 def _lost_line(lost: Mapping[str, Any]) -> str:

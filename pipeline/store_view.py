@@ -27,6 +27,7 @@ __all__ = ["LogView", "StoreView", "open_logs", "select_logs"]
 logger = logging.getLogger(__name__)
 
 _LOG_STARTS = "log-start-offset-checkpoint"
+_RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +38,19 @@ class LogView:
         directory: of the log.
         expected: what the ledger says of it, None in a plain folder.
         checkpointed_start: where the checkpoint beside it says that it starts; None where there is none.
+        checkpointed_recovery_point: the same of its recovery point.
     """
 
     log: TopicPartition
     directory: Path
     expected: ExpectedLog | None = None
     checkpointed_start: int | None = None
+    checkpointed_recovery_point: int | None = None
+
+    @property
+    def recovery_point(self) -> int | None:
+        """Below it every offset is fsynced, as far as anybody wrote that down."""
+        return self.checkpointed_recovery_point if self.expected is None else self.expected.recovery_point
 
     def reader(self) -> LogReader:
         """Return a reader of the committed records; all of a store's records are stable, for it has no transactions."""
@@ -94,13 +102,10 @@ def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
         raise InvalidConfigError(f"only a store has a past, and this folder is none: path={root} {as_of}")
     own = parse_directory_name(root.absolute().name)
     if own and any(root.glob(f"*{LOG}")):
-        start = _log_starts(root.absolute().parent).get(own)
-        return StoreView(root=root, logs=(LogView(log=own, directory=root, checkpointed_start=start),))
-    starts = _log_starts(root)
+        return StoreView(root=root, logs=(_plain_view(own, root, _Checkpoints.of(root.absolute().parent)),))
+    checkpoints = _Checkpoints.of(root)
     logs = [
-        LogView(log=log, directory=path, checkpointed_start=starts.get(log))
-        for path in _directories(root)
-        if (log := parse_directory_name(path.name))
+        _plain_view(log, path, checkpoints) for path in _directories(root) if (log := parse_directory_name(path.name))
     ]
     return StoreView(root=root, logs=tuple(sorted(logs, key=lambda each: each.log)))
 
@@ -150,12 +155,33 @@ def _expected(state: LogState) -> ExpectedLog:
         active_size_bytes=state.active_size_bytes,
         topic_id=state.topic_id,
         leader_epoch=state.leader_epoch,
+        recovery_point=state.recovery_point,
     )
 
 
-def _log_starts(folder: Path) -> dict[TopicPartition, int]:
-    """Return what the checkpoint in a broker's root says; one that can't be parsed counts as empty, as in Kafka."""
-    path = folder / _LOG_STARTS
+@dataclass(frozen=True, slots=True)
+class _Checkpoints:
+    """What a broker's root says of the logs in it."""
+
+    starts: dict[TopicPartition, int]
+    recovery_points: dict[TopicPartition, int]
+
+    @classmethod
+    def of(cls, root: Path) -> "_Checkpoints":
+        return cls(_read_checkpoint(root / _LOG_STARTS), _read_checkpoint(root / _RECOVERY_POINTS))
+
+
+def _plain_view(log: TopicPartition, directory: Path, checkpoints: _Checkpoints) -> LogView:
+    return LogView(
+        log=log,
+        directory=directory,
+        checkpointed_start=checkpoints.starts.get(log),
+        checkpointed_recovery_point=checkpoints.recovery_points.get(log),
+    )
+
+
+def _read_checkpoint(path: Path) -> dict[TopicPartition, int]:
+    """Return what a checkpoint in a broker's root says; one that can't be parsed counts as empty, as in Kafka."""
     with storage_errors(path):
         data = path.read_bytes() if path.is_file() else b""
     try:

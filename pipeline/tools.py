@@ -5,6 +5,7 @@ Each takes an open place and a function that prints one line.
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from pipeline.store_view import LogView, StoreView
 from storage_core.errors import InvalidConfigError
 from storage_core.inspect.describe_log import describe_log
 from storage_core.inspect.record_lines import record_lines
+from storage_core.log.log_offsets import find_log_offsets
 from storage_core.log.transactions import Isolation
 
 __all__ = ["describe", "iso_time", "lookup_offsets", "read_records", "record_texts", "to_json"]
@@ -23,11 +25,18 @@ _SPECIAL_TIMES |= {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def describe(view: StoreView, logs: Sequence[LogView]) -> dict[str, Any]:
-    """Return what logs consist of: offsets, segments, sizes, largest timestamps."""
+def describe(view: StoreView, logs: Sequence[LogView], *, with_offsets: bool) -> dict[str, Any]:
+    """Return what logs consist of: segments, sizes, largest timestamps.
+
+    Args:
+        view: the place.
+        logs: of it.
+        with_offsets: also each log's offsets with their places, which takes a look into its segments.
+    """
     described = [
         {"topic": each.log.topic, "partition": each.log.partition}
         | describe_log(each.directory, each.expected).as_dict()
+        | ({"offsets": asdict(find_log_offsets(each.reader(), each.recovery_point))} if with_offsets else {})
         for each in logs
     ]
     return {"path": str(view.root), "ledger_version": view.ledger_version, "logs": described}

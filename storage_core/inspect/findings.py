@@ -127,6 +127,7 @@ class ExpectedLog:
         active_base_offset: base offset of the active segment.
         active_size_bytes: committed bytes of its `.log`.
         leader_epoch: the newest epoch a batch may have.
+        recovery_point: every offset below it is fsynced; None where nobody wrote that down.
         has_gaps: whether offsets may be missing (compacted, or preserved from a log with gaps); None = judge by the
             log.
     """
@@ -137,6 +138,7 @@ class ExpectedLog:
     active_size_bytes: int
     topic_id: str
     leader_epoch: int
+    recovery_point: int | None = None
     has_gaps: bool | None = None
 
 
