@@ -5,14 +5,19 @@ LogStorageError                  something about a store or a log
     InvalidRecordError           fix or divert the row that the message names
         RecordTooLargeError      leave out the row it names, and the rest can be written
     UnknownTopicError            declare the topic, or ask for one that exists
+    OutOfOrderSequenceError      batches of this producer are missing before this one: send them first
+    InvalidProducerEpochError    a later producer took over this one's id: it must stop
+    InvalidTxnStateError         the producer has an open transaction: end it before batches without one
     OffsetOutOfRangeError        ask for an offset inside the range that the message names
     CorruptBatchError            a complete batch is damaged: restore or repair
     CorruptFileError             an index or checkpoint file is damaged: rebuild or restore
     UnsupportedFormatError       the bytes are of a version this release does not read or write
     StoreLockedError             another writer holds the store: stop it, or take the lock by force
     WriterFencedError            another writer took over: this one must stop
+    UnflushedRecordsLostError    a power cut took records that a flush policy left to the page cache: run a repair
     LedgerDamagedError           the ledger can't be trusted: restore it, nothing was changed
     StorageError                 the filesystem refused: disk full, permissions, I/O
+        LogDirOfflineError       bring back the log directory it names; logs elsewhere can be used
     CommitStateUnknownError      look the micro-batch up before anything else
 """
 
@@ -21,13 +26,18 @@ __all__ = [
     "CorruptBatchError",
     "CorruptFileError",
     "InvalidConfigError",
+    "InvalidProducerEpochError",
     "InvalidRecordError",
+    "InvalidTxnStateError",
     "LedgerDamagedError",
+    "LogDirOfflineError",
     "LogStorageError",
     "OffsetOutOfRangeError",
+    "OutOfOrderSequenceError",
     "RecordTooLargeError",
     "StorageError",
     "StoreLockedError",
+    "UnflushedRecordsLostError",
     "UnknownTopicError",
     "UnsupportedFormatError",
     "WriterFencedError",
@@ -68,6 +78,18 @@ class UnknownTopicError(LogStorageError):
     """No such topic or partition in this store or folder."""
 
 
+class OutOfOrderSequenceError(LogStorageError):
+    """A batch's sequence numbers do not follow those of its producer's last batch."""
+
+
+class InvalidProducerEpochError(LogStorageError):
+    """A batch has an epoch below one that the log knows of its producer id."""
+
+
+class InvalidTxnStateError(LogStorageError):
+    """A batch outside of transactions, from a producer whose transaction is open."""
+
+
 class OffsetOutOfRangeError(LogStorageError):
     """The offset lies outside log start and log end."""
 
@@ -103,12 +125,23 @@ class WriterFencedError(LogStorageError):
     """This writer lost the store to another one; what it had not committed is void."""
 
 
+class UnflushedRecordsLostError(LogStorageError):
+    """Committed records above a recovery point are gone; a repair writes them down as lost, and writing goes on."""
+
+
 class LedgerDamagedError(LogStorageError):
     """The ledger is damaged beyond its newest entry."""
 
 
 class StorageError(LogStorageError):
     """The filesystem refused an operation; the message names the path and the reason."""
+
+
+class LogDirOfflineError(StorageError):
+    """A log directory is gone, read-only or not this store's; the message names it, the reason and the logs asked for.
+
+    Nothing was changed: not there, nor in other log directories.
+    """
 
 
 class CommitStateUnknownError(LogStorageError):

@@ -1,0 +1,116 @@
+"""What is under way with log directories, written down before it starts: topics that are deleted, logs that move.
+
+`control/pending-directories.json`. The ledger decides whether such a thing happened; this file says what is left to do
+on the disks then, also on one that is offline for now. So a directory of records that the ledger does not name is either
+named here, or somebody else's.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from sink.store import Store
+from storage_core.errors import CorruptFileError
+from storage_core.storage.local import make_directory, replace_file, storage_errors
+from storage_core.topic_partition import TopicPartition, set_aside_name
+
+__all__ = ["LogMove", "PendingWork", "TopicDeletion", "read_pending", "write_pending"]
+
+_VERSION: Final = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDeletion:
+    """A topic that is deleted.
+
+    Attributes:
+        topic_id: tells it from a later topic of that name.
+        logs: partition and log directory of each log whose directory may still be there.
+    """
+
+    topic: str
+    topic_id: str
+    logs: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogMove:
+    """A log that moves from one log directory to another.
+
+    Attributes:
+        topic_id: tells its topic from a later one of that name.
+        unique_id: of the `-future` directory.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    source: str
+    target: str
+    unique_id: str
+
+    @property
+    def log(self) -> TopicPartition:
+        """Topic and partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def future_name(self) -> str:
+        """Name of the directory that is filled on the target."""
+        return set_aside_name(self.log, self.unique_id, "future")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingWork:
+    """Everything under way, in the order in which it began."""
+
+    deletions: tuple[TopicDeletion, ...] = ()
+    moves: tuple[LogMove, ...] = ()
+
+
+def read_pending(store: Store) -> PendingWork:
+    """Return what is under way.
+
+    Raises:
+        CorruptFileError: the file is damaged.
+        StorageError: it can't be read.
+    """
+    path = _path(store)
+    with storage_errors(path):
+        data = path.read_bytes() if path.exists() else None
+    if data is None:
+        return PendingWork()
+    try:
+        content = json.loads(data)
+        if content["version"] != _VERSION:
+            raise CorruptFileError(f"pending work of version {content['version']}, not {_VERSION}: path={path}")
+        deletions = [{**each, "logs": _logs(each["logs"])} for each in content["deletions"]]
+        return PendingWork(
+            deletions=tuple(TopicDeletion(**each) for each in deletions),
+            moves=tuple(LogMove(**each) for each in content["moves"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptFileError(
+            f"the list of directories that are deleted or moved is damaged: path={path} ({error}); restore it from a"
+            " copy, or delete it if no topic was being deleted and no log moved"
+        ) from error
+
+
+def write_pending(store: Store, work: PendingWork) -> None:
+    """Replace the list, durably; the caller holds the writer lock."""
+    path = _path(store)
+    with storage_errors(path):
+        if work == PendingWork() and not path.exists():
+            return
+        make_directory(path.parent)
+        replace_file(path, json.dumps({"version": _VERSION, **asdict(work)}, indent=1).encode() + b"\n")
+
+
+def _logs(entries: Sequence[Sequence[object]]) -> tuple[tuple[int, str], ...]:
+    return tuple((int(str(partition)), str(log_dir)) for partition, log_dir in entries)
+
+
+def _path(store: Store) -> Path:
+    return store.root / "control" / "pending-directories.json"

@@ -1,0 +1,79 @@
+"""Directories of logs that are gone: renamed first, removed later.
+
+A renamed one is no log any more, for a broker neither, so a crash in the middle of the removal leaves nothing that could
+be taken for one. What is left of it is removed by whoever opens the store next.
+
+Source: Kafka LogManager.asyncDelete, UnifiedLog.renameDir.
+"""
+
+import logging
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from storage_core.checkpoint.partition_metadata import parse_partition_metadata
+from storage_core.errors import CorruptFileError
+from storage_core.storage.local import storage_errors, sync_directories, sync_directory
+from storage_core.topic_partition import TopicPartition, parse_set_aside_name, set_aside_name
+
+__all__ = ["find_deleted", "remove_deleted", "set_aside", "stored_topic_id"]
+
+logger = logging.getLogger(__name__)
+
+_METADATA = "partition.metadata"
+
+
+def set_aside(log: TopicPartition, directory: Path, check_owner: Callable[[], None]) -> Path:
+    """Give a log's directory a `-delete` name, durably, and return its new path."""
+    target = directory.with_name(set_aside_name(log, uuid.uuid4().hex, "delete"))
+    with storage_errors(directory):
+        check_owner()
+        directory.rename(target)
+        sync_directory(target.parent)
+    return target
+
+
+def find_deleted(root: Path) -> list[Path]:
+    """Return the `-delete` directories of a root."""
+    with storage_errors(root):
+        return sorted(path for path in root.iterdir() if _is_deleted(path.name) and path.is_dir())
+
+
+def remove_deleted(directories: Sequence[Path], removed: Callable[[Path], None] = lambda _path: None) -> None:
+    """Remove `-delete` directories with everything in them, durably; one that is gone already is passed over.
+
+    Args:
+        directories: to remove.
+        removed: is told of each.
+    """
+    for directory in directories:
+        if not _is_deleted(directory.name):
+            raise ValueError(f"not set aside to be deleted: {directory}")
+        with storage_errors(directory):
+            if directory.exists():
+                shutil.rmtree(directory)
+                logger.info("Removed a deleted log path=%s", directory)
+        removed(directory)
+    with storage_errors("log directories"):
+        sync_directories(_existing(sorted({directory.parent for directory in directories})))
+
+
+def stored_topic_id(directory: Path) -> str | None:
+    """Return the topic id in a log's directory, None where it has none that can be read."""
+    path = directory / _METADATA
+    with storage_errors(path):
+        data = path.read_bytes() if path.is_file() else b""
+    try:
+        return parse_partition_metadata(data)
+    except CorruptFileError:
+        return None
+
+
+def _existing(roots: Iterable[Path]) -> list[Path]:
+    return [root for root in roots if root.is_dir()]
+
+
+def _is_deleted(name: str) -> bool:
+    found = parse_set_aside_name(name)
+    return found is not None and found.kind == "delete"
