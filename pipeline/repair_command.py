@@ -10,8 +10,6 @@ committed end of a log never goes back.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.broker_lock import broker_locked_out
 from pipeline.lost_view import cut_folder, lost_store, lost_table
 from pipeline.store_view import LogView, StoreView, open_logs
 from pipeline.verify_command import VerifyResult, verify
@@ -29,7 +28,6 @@ from sink.lost_ranges import LostRange
 from sink.store import Store
 from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
-from storage_core.errors import StoreLockedError
 from storage_core.fault_points import reach
 from storage_core.inspect.findings import HARMLESS_KINDS, Finding, LogReport
 from storage_core.inspect.repair_log import RepairPlace, drop_leftovers, repair_log
@@ -153,7 +151,7 @@ def execute_repair(
     """
     if (root / "store.properties").exists():
         return _execute_in_store(root, options, clock, report)
-    with _broker_locked_out(open_logs(root)):
+    with broker_locked_out(_folders(open_logs(root))):
         result = RepairResult(cut_folder(open_logs(root), options.keep_in))
         for _ in range(_ROUNDS):
             now = _check(open_logs(root), options)
@@ -332,20 +330,6 @@ def _note(steps: Sequence[RepairStep], result: RepairResult, report: Callable[[R
         report(step)
 
 
-@contextlib.contextmanager
-def _broker_locked_out(view: StoreView) -> Iterator[None]:
-    """Hold the lock of the broker whose log directory this is, if it is one.
-
-    Raises:
-        StoreLockedError: the broker runs.
-    """
-    roots = sorted({each.directory.absolute().parent for each in view.logs} | {view.root.absolute()})
-    with contextlib.ExitStack() as held:
-        for path in [root / ".lock" for root in roots if (root / ".lock").is_file()]:
-            with storage_errors(path):
-                file = held.enter_context(path.open("r+b"))
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise StoreLockedError(f"a broker runs on this folder: lock={path}; stop it first") from error
-        yield
+def _folders(view: StoreView) -> list[Path]:
+    """Return the folders that may be a broker's roots: the place itself, and the one around each log."""
+    return [view.root, *(each.directory.absolute().parent for each in view.logs)]
