@@ -8,11 +8,22 @@ Source: Kafka LeaderEpochCheckpointFile, LeaderEpochFileCache.
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
+import numpy.typing as npt
+
 from storage_core.checkpoint.checkpoint_lines import parse_checkpoint_lines, parse_integer, render_checkpoint_lines
 from storage_core.errors import CorruptFileError
 from storage_core.log_config import INT32_MAX, INT64_MAX
 
-__all__ = ["assign_leader_epoch", "end_offset_for", "parse_leader_epochs", "render_leader_epochs"]
+__all__ = [
+    "assign_batch_epochs",
+    "assign_leader_epoch",
+    "end_offset_for",
+    "parse_leader_epochs",
+    "render_leader_epochs",
+    "truncate_epochs_from_end",
+    "truncate_epochs_from_start",
+]
 
 
 def render_leader_epochs(entries: Sequence[tuple[int, int]]) -> bytes:
@@ -46,13 +57,50 @@ def assign_leader_epoch(entries: Sequence[tuple[int, int]], epoch: int, start_of
 
     The latest epoch again, not starting lower, changes nothing. Otherwise entries that the new one contradicts go:
     those with its epoch or a later one, and those that start at its offset or later.
+
+    Raises:
+        ValueError: epoch or start offset is negative.
     """
+    if epoch < 0 or start_offset < 0:
+        raise ValueError(f"leader epoch can't be assigned: epoch={epoch} start_offset={start_offset}")
     kept = list(entries)
     if kept and epoch == kept[-1][0] and start_offset >= kept[-1][1]:
         return kept
     while kept and (kept[-1][0] >= epoch or kept[-1][1] >= start_offset):
         kept.pop()
     return [*kept, (epoch, start_offset)]
+
+
+def assign_batch_epochs(
+    entries: Sequence[tuple[int, int]], leader_epoch: npt.NDArray[np.int32], base_offset: npt.NDArray[np.int64]
+) -> list[tuple[int, int]]:
+    """Return the entries after batches of format v2 that a recovery scans, (b,) each.
+
+    A batch counts if its epoch is not negative and later than the latest known one; any other changes nothing. So
+    entries for which no batch is left stay as they are: a leader notes its epoch before it appends. Batches of v0 and
+    v1 have no epoch. They say nothing here; an append of such a batch clears the file, as in Kafka.
+
+    Source: Kafka LogSegment.recover.
+    """
+    kept = list(entries)
+    latest = np.maximum.accumulate(np.maximum(leader_epoch, -1).astype(np.int64))
+    rises = np.flatnonzero(np.diff(latest, prepend=-1) > 0)
+    for epoch, start_offset in zip(latest[rises].tolist(), base_offset[rises].tolist(), strict=True):
+        if not kept or epoch > kept[-1][0]:
+            kept = assign_leader_epoch(kept, epoch, start_offset)
+    return kept
+
+
+def truncate_epochs_from_end(entries: Sequence[tuple[int, int]], end_offset: int) -> list[tuple[int, int]]:
+    """Return the entries of a log that ends at an offset: those that start there or later go."""
+    return [entry for entry in entries if entry[1] < end_offset]
+
+
+def truncate_epochs_from_start(entries: Sequence[tuple[int, int]], start_offset: int) -> list[tuple[int, int]]:
+    """Return the entries of a log that starts at an offset: the epoch that was valid there starts there now."""
+    before = [entry for entry in entries if entry[1] <= start_offset]
+    after = [entry for entry in entries if entry[1] > start_offset]
+    return [(before[-1][0], start_offset), *after] if before else after
 
 
 def end_offset_for(entries: Sequence[tuple[int, int]], epoch: int, log_end_offset: int) -> tuple[int, int]:

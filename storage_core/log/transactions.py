@@ -69,6 +69,11 @@ class TransactionTracker:
         self._open = dict(sorted(begun, key=lambda each: each[1]))  # stays in order of first offsets
 
     @property
+    def open_transactions(self) -> dict[int, int]:
+        """First offset of each open transaction by producer id, in the order of these offsets."""
+        return dict(self._open)
+
+    @property
     def first_open(self) -> int | None:
         """First offset of the oldest open transaction."""
         return next(iter(self._open.values()), None)

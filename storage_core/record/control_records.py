@@ -36,6 +36,7 @@ __all__ = [
     "ControlType",
     "EndTransactionMarker",
     "control_types",
+    "coordinator_epochs",
     "pack_end_transaction_marker",
     "unpack_control_type",
     "unpack_end_transaction_marker",
@@ -99,6 +100,38 @@ def control_types(data: ByteSource, scan: BatchScan) -> npt.NDArray[np.int16]:
         raise CorruptBatchError("control record's key is too short or has no version", int(chosen.position[wrong[0]]))
     types[places] = fields[:, 1]
     return types
+
+
+def coordinator_epochs(data: ByteSource, scan: BatchScan, types: npt.NDArray[np.int16]) -> npt.NDArray[np.int32]:
+    """Return (b,) the coordinator epoch of each end-of-transaction marker, -1 for all other batches.
+
+    Args:
+        data: bytes of a log.
+        scan: of `data`, or of a part of its batches.
+        types: (b,) of `control_types`.
+
+    Raises:
+        CorruptBatchError: a marker contradicts itself, or its value is too short or has a negative version.
+    """
+    epochs = np.full(len(scan), -1, np.int32)
+    places = np.flatnonzero((types == ControlType.ABORT) | (types == ControlType.COMMIT))
+    if not len(places):
+        return epochs
+    chosen = scan.take(places)
+    values = decode_batches(data, chosen, include_control=True).column("value")
+    starts = np.frombuffer(values.buffers()[1], np.int32, count=len(values) + 1)
+    counts = chosen.records_count.astype(np.int64)
+    first = np.cumsum(counts) - counts
+    content = np.frombuffer(values.buffers()[2] or b"", np.uint8)
+    is_whole = starts[first + 1] - starts[first] >= _VALUE.size
+    fields = np.full((len(places), _VALUE.size), 0xFF, np.uint8)
+    fields[is_whole] = content[starts[first][is_whole].astype(np.int64)[:, None] + np.arange(_VALUE.size)]
+    wrong = np.flatnonzero(fields[:, :2].copy().view(">i2")[:, 0] < _VERSION)
+    if len(wrong):
+        message = "end-of-transaction marker's value is too short or has no version"
+        raise CorruptBatchError(message, int(chosen.position[wrong[0]]))
+    epochs[places] = fields[:, 2:].copy().view(">i4")[:, 0]
+    return epochs
 
 
 def unpack_control_type(key: bytes) -> int:

@@ -1,0 +1,96 @@
+"""Producer snapshots of a log directory: which there are, which to load, which to keep; written durably.
+
+A snapshot holds the state of the log's producers below the offset in its name. One is taken when a segment is rolled,
+after a recovery and at a clean close. Kept are those of the segments' base offsets and the newest.
+
+Source: Kafka ProducerStateManager.loadFromSnapshot, takeSnapshot, removeStraySnapshots.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage_core.checkpoint.producer_snapshot import ProducerState, parse_producer_snapshot, render_producer_snapshot
+from storage_core.errors import CorruptFileError, StorageError
+from storage_core.log.log_files import SNAPSHOT, parse_base_offset, segment_file_name
+from storage_core.log.log_walk import is_gone
+from storage_core.storage.local import replace_file, storage_errors
+
+__all__ = ["FoundSnapshot", "find_snapshot", "list_snapshots", "stray_snapshots", "write_snapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSnapshot:
+    """The newest snapshot that can be read.
+
+    Attributes:
+        offset: behind the batches it covers; None if there is no such snapshot.
+        producers: state of each producer there.
+        damaged: offsets of newer ones that can't be read, newest first. A broker deletes them.
+    """
+
+    offset: int | None
+    producers: tuple[ProducerState, ...]
+    damaged: tuple[int, ...]
+
+
+def list_snapshots(directory: Path) -> list[int]:
+    """Return the offsets of a log's snapshots, in order.
+
+    Raises:
+        StorageError: the directory can't be read.
+    """
+    with storage_errors(directory):
+        names = [name for name in os.listdir(directory) if name.endswith(SNAPSHOT)]
+    return sorted(offset for name in names if (offset := parse_base_offset(name)) is not None)
+
+
+def find_snapshot(directory: Path, after_offset: int, up_to_offset: int) -> FoundSnapshot:
+    """Return the newest snapshot of (after, up to] that can be read; one that is gone meanwhile is passed over.
+
+    Args:
+        directory: of the log.
+        after_offset: the log's start: a snapshot there or below says nothing of use.
+        up_to_offset: the log's end, or where a state is wanted.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    damaged = []
+    for offset in reversed(list_snapshots(directory)):
+        if not after_offset < offset <= up_to_offset:
+            continue
+        path = directory / segment_file_name(offset, SNAPSHOT)
+        try:
+            with storage_errors(path):
+                producers = parse_producer_snapshot(path.read_bytes())
+        except CorruptFileError:
+            damaged.append(offset)
+        except StorageError as error:
+            if not is_gone(error):
+                raise
+        else:
+            return FoundSnapshot(offset, tuple(producers), tuple(damaged))
+    return FoundSnapshot(None, (), tuple(damaged))
+
+
+def stray_snapshots(offsets: Iterable[int], base_offsets: Collection[int]) -> list[int]:
+    """Return which snapshots go: those of no segment, except the newest if it lies at the last segment or behind it."""
+    strays = sorted(set(offsets) - set(base_offsets))
+    if strays and (not base_offsets or strays[-1] >= max(base_offsets)):
+        strays.pop()
+    return strays
+
+
+def write_snapshot(directory: Path, offset: int, producers: Sequence[ProducerState]) -> None:
+    """Write a snapshot, durably.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    path = directory / segment_file_name(offset, SNAPSHOT)
+    with storage_errors(path):
+        replace_file(path, render_producer_snapshot(producers))

@@ -1,0 +1,381 @@
+"""Recovery of one segment: what of its `.log` is sound, and the indexes that belong to that.
+
+`scan_segment` reads and decides, `recover_segment` carries out; in between nothing is kept on the disk, so a recovery
+that was interrupted is simply run again. Every batch's length, CRC, offsets and markers are looked at; its records are
+not decoded. The scan ends at the first batch that can't be right, and everything behind that goes, as in Kafka.
+
+| what ends a scan                           | `kind`     | what goes                                |
+|--------------------------------------------|------------|------------------------------------------|
+| fewer bytes than a batch announces         | `torn`     | these bytes                              |
+| nothing but zeros                          | `zeros`    | the zeros                                |
+| a length that no batch has                 | `length`   | that batch and what follows              |
+| a wrong CRC                                | `crc`      | that batch and what follows              |
+| offsets that go back or lie below the base | `offsets`  | that batch and what follows              |
+| a marker that can't be read                | `marker`   | what follows that batch                  |
+| an offset that an index can't hold         | `overflow` | nothing: the segment has to be split     |
+
+Source: Kafka LogSegment.recover, LogLoader.recoverSegment.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import crc32c
+import numpy as np
+import numpy.typing as npt
+
+from storage_core.checkpoint.leader_epochs import assign_batch_epochs
+from storage_core.errors import CorruptBatchError, CorruptFileError
+from storage_core.fault_points import reach
+from storage_core.index.index_builder import IndexBuilder
+from storage_core.index.transaction_index import AbortedTransaction, pack_transaction_entries
+from storage_core.log.log_files import CLEANED
+from storage_core.log.producer_states import ProducerStates
+from storage_core.log.segment_reader import BatchChunk, SegmentReader, announced_size, scan_up_to_damage
+from storage_core.log.segments import SegmentFiles
+from storage_core.log_config import INT32_MAX
+from storage_core.record.attributes import CONTROL_BIT
+from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2
+from storage_core.record.batch_scan import BatchScan, check_crcs
+from storage_core.record.control_records import NO_CONTROL_TYPE, control_types, coordinator_epochs
+from storage_core.storage.local import storage_errors, sync_directory, sync_files, write_all
+
+__all__ = ["ScanStop", "SegmentRecovery", "StopKind", "recover_segment", "scan_segment"]
+
+StopKind: TypeAlias = Literal["torn", "zeros", "length", "crc", "offsets", "marker", "overflow"]
+"""What ended a scan; see the table above."""
+
+_CHUNK_BYTES: Final = 1 << 20
+_MAGIC_AT: Final = 16
+_UP_TO_MAGIC_BYTES: Final = 17
+
+
+@dataclass(frozen=True, slots=True)
+class ScanStop:
+    """Why a scan ended before its file did.
+
+    Attributes:
+        kind: see the table of this module.
+        position: in the `.log`, of the batch that can't be right.
+        offset: the offset due there: the first one that is lost, unless nothing is.
+        what: for people.
+    """
+
+    kind: StopKind
+    position: int
+    offset: int
+    what: str
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether bytes were changed, not just cut off or never written."""
+        return self.kind not in ("torn", "zeros", "overflow")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRecovery:
+    """What a scan found, and what a recovery writes.
+
+    Attributes:
+        files: of the segment.
+        size_bytes: of its `.log` when it was scanned.
+        valid_bytes: of its `.log` that stay.
+        next_offset: behind the last batch that stays; the segment's base if none does.
+        batch_count: batches that stay.
+        max_timestamp: largest of them, ms; -1 none.
+        offset_index, time_index, txn_index: whole content of these files.
+        leader_epochs: of the log, those of this segment's batches included.
+        stop: why the scan ended before the file did; None if all of it is sound.
+    """
+
+    files: SegmentFiles
+    size_bytes: int
+    valid_bytes: int
+    next_offset: int
+    batch_count: int
+    max_timestamp: int
+    offset_index: bytes
+    time_index: bytes
+    txn_index: bytes
+    leader_epochs: tuple[tuple[int, int], ...]
+    stop: ScanStop | None
+
+    @property
+    def cut_bytes(self) -> int:
+        """How many bytes of the `.log` go."""
+        return self.size_bytes - self.valid_bytes
+
+    @property
+    def is_overflowed(self) -> bool:
+        """Whether the segment has to be split; then nothing of this may be written."""
+        return self.stop is not None and self.stop.kind == "overflow"
+
+
+def scan_segment(
+    files: SegmentFiles,
+    index_interval_bytes: int,
+    producers: ProducerStates,
+    leader_epochs: Sequence[tuple[int, int]] = (),
+) -> SegmentRecovery:
+    """Return what a recovery makes of a segment; nothing is changed but `producers`.
+
+    At most a chunk of 1 MiB is held, or one larger batch whose CRC was found to be right before.
+
+    Args:
+        files: of the segment.
+        index_interval_bytes: Kafka's `index.interval.bytes`.
+        producers: of the log as of the segment's base offset; afterwards, as of `next_offset`.
+        leader_epochs: (epoch, start offset) entries of the log.
+
+    Raises:
+        CorruptFileError: the file is larger than any segment.
+        StorageError: the disk refused.
+    """
+    scan = _SegmentScan(files.base_offset, index_interval_bytes, producers, leader_epochs)
+    with SegmentReader(files) as reader:
+        if reader.size_bytes > INT32_MAX:
+            raise CorruptFileError(f"segment is larger than any: file={files.log_path} size={reader.size_bytes}")
+        stop = _scan(reader, scan)
+        return scan.result(reader, stop)
+
+
+def recover_segment(recovery: SegmentRecovery, check_owner: Callable[[], None]) -> None:
+    """Cut a segment's `.log` and replace its indexes, durably; files that are right already stay.
+
+    The `.log` comes first: an index that is durable before its log can point into nothing. `.index` takes its name
+    last: where it is missing a loader builds the indexes again, but it would believe one without its `.timeindex`.
+
+    Args:
+        recovery: of `scan_segment`, of the file as it still is.
+        check_owner: raises once somebody else owns the log.
+
+    Raises:
+        CorruptFileError: the segment must be split, or its `.log` is no longer as it was scanned.
+        StorageError: the disk refused; run it again.
+    """
+    path = recovery.files.log_path
+    if recovery.is_overflowed:
+        raise CorruptFileError(f"segment holds offsets that its index can't, it has to be split: file={path}")
+    with storage_errors(path):
+        _cut_log(recovery, check_owner)
+        reach("recover.cut")
+        _replace_indexes(recovery, check_owner)
+        reach("recover.indexed")
+
+
+class _SegmentScan:
+    """What is known of the batches so far."""
+
+    def __init__(
+        self,
+        base_offset: int,
+        index_interval_bytes: int,
+        producers: ProducerStates,
+        leader_epochs: Sequence[tuple[int, int]],
+    ) -> None:
+        self.base_offset = self.next_offset = base_offset
+        self.valid_bytes = self.batch_count = 0
+        self._max_timestamp = -1
+        self._builder = IndexBuilder(base_offset, index_interval_bytes)
+        self._producers = producers
+        self._epochs = list(leader_epochs)
+        self._aborted: list[AbortedTransaction] = []
+
+    def add(self, chunk: BatchChunk) -> ScanStop | None:
+        """Go on with the batches of a chunk; return what ends the scan among them."""
+        good, stop = self._first_bad(chunk)
+        scan = chunk.scan if good == len(chunk.scan) else chunk.scan.take(slice(0, good))
+        if not len(scan):
+            return stop
+        unread = self._follow_producers(chunk, scan)
+        if unread is not None:
+            scan, stop = scan.take(slice(0, unread + 1)), None
+        self._builder.add(scan.position + chunk.position, scan.last_offset, scan.max_timestamp)
+        self._epochs = assign_batch_epochs(self._epochs, scan.leader_epoch, scan.base_offset)
+        self._max_timestamp = max(self._max_timestamp, int(scan.max_timestamp.max()))
+        self.next_offset = int(scan.last_offset[-1]) + 1
+        self.valid_bytes = chunk.position + int(scan.position[-1] + scan.size[-1])
+        self.batch_count += len(scan)
+        if unread is not None:
+            return self.stop_here("marker", "marker of a transaction's end can't be read")
+        return stop
+
+    def stop_here(self, kind: StopKind, what: str) -> ScanStop:
+        """Return a stop behind the batches so far."""
+        return ScanStop(kind, self.valid_bytes, self.next_offset, what)
+
+    def result(self, reader: SegmentReader, stop: ScanStop | None) -> SegmentRecovery:
+        """Return the outcome."""
+        built = self._builder.finish()
+        is_whole = stop is not None and stop.kind == "marker" and self.valid_bytes == reader.size_bytes
+        return SegmentRecovery(
+            files=reader.files,
+            size_bytes=reader.size_bytes,
+            valid_bytes=self.valid_bytes,
+            next_offset=self.next_offset,
+            batch_count=self.batch_count,
+            max_timestamp=self._max_timestamp,
+            offset_index=built.offset_index,
+            time_index=built.time_index,
+            txn_index=pack_transaction_entries(self._aborted),
+            leader_epochs=tuple(self._epochs),
+            stop=None if is_whole else stop,
+        )
+
+    def _first_bad(self, chunk: BatchChunk) -> tuple[int, ScanStop | None]:
+        """Return how many batches come before the first that can't be right, and what is wrong with that."""
+        scan = chunk.scan
+        number, kind, what = len(scan), "crc", "wrong CRC"
+        if len(wrong := check_crcs(chunk.data, scan)):
+            number = int(wrong[0])
+        before = np.concatenate([[self.next_offset - 1], scan.last_offset[:-1]])
+        goes_back = (scan.base_offset <= before) | (scan.last_offset < scan.base_offset)
+        if goes_back[:number].any():
+            number = int(np.argmax(goes_back))
+            kind, what = "offsets", f"offset {scan.base_offset[number]} does not follow {before[number]}"
+        overflows = scan.last_offset - self.base_offset > INT32_MAX
+        if overflows[:number].any():
+            number = int(np.argmax(overflows))
+            kind, what = "overflow", f"offset {scan.last_offset[number]} is too far above base {self.base_offset}"
+        if number == len(scan):
+            return number, None
+        due = int(before[number]) + 1
+        return number, ScanStop(kind, chunk.position + int(scan.position[number]), due, what)  # type: ignore[arg-type]
+
+    def _follow_producers(self, chunk: BatchChunk, scan: BatchScan) -> int | None:
+        """Follow the batches up to a marker that can't be read; return its number."""
+        unread = None
+        try:
+            types, epochs = _markers(chunk.data, scan)
+        except CorruptBatchError as error:
+            unread = int(np.searchsorted(scan.position, error.position))
+            scan = scan.take(slice(0, unread))
+            types, epochs = _markers(chunk.data, scan)
+        self._aborted += self._producers.follow(scan, types, epochs)
+        return unread
+
+
+def _markers(data: bytes, scan: BatchScan) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int32]]:
+    """Return control types and coordinator epochs; cheap where there are no control batches."""
+    if not ((scan.attributes & CONTROL_BIT) != 0).any():
+        return np.full(len(scan), NO_CONTROL_TYPE, np.int16), np.full(len(scan), -1, np.int32)
+    types = control_types(data, scan)
+    return types, coordinator_epochs(data, scan, types)
+
+
+def _scan(reader: SegmentReader, scan: _SegmentScan) -> ScanStop | None:
+    """Follow a segment's batches to the first that can't be right, and say why it ended there."""
+    for chunk, error in _chunks(reader):
+        stop = scan.add(chunk) if len(chunk.scan) else None
+        if stop is not None:
+            return stop
+        if error is not None:
+            is_zero = reader.ends_in_zeros(scan.valid_bytes)
+            return scan.stop_here("zeros" if is_zero else error, _TEXTS["zeros" if is_zero else error])
+    return None
+
+
+_TEXTS: Final[dict[str, str]] = {
+    "zeros": "nothing but zeros",
+    "length": "a length that no batch has",
+    "torn": "fewer bytes than the batch announces",
+    "crc": "wrong CRC",
+}
+
+
+def _chunks(reader: SegmentReader) -> Iterator[tuple[BatchChunk, StopKind | None]]:
+    """Yield batches, and what follows them if that is no batch."""
+    position, end = 0, reader.size_bytes
+    wanted = _CHUNK_BYTES
+    while position < end:
+        data = reader.read(position, min(wanted, end - position))
+        scan, error = scan_up_to_damage(data)
+        if error is not None:
+            yield BatchChunk(data, position, scan), "length"
+            return
+        if scan.valid_bytes:
+            yield BatchChunk(data, position, scan), None
+            position, wanted = position + scan.valid_bytes, _CHUNK_BYTES
+            continue
+        wanted = announced_size(data)
+        fault = _fault_of_large_batch(reader, position, data, wanted)
+        if fault is not None:
+            yield BatchChunk(b"", position, scan), fault
+            return
+
+
+def _fault_of_large_batch(reader: SegmentReader, position: int, head: bytes, size_bytes: int) -> StopKind | None:
+    """Say why a batch that is larger than a chunk can't be right; its CRC is computed before it is read as a whole.
+
+    So a length that one changed bit made huge costs no memory.
+    """
+    if len(head) < _UP_TO_MAGIC_BYTES or size_bytes > reader.size_bytes - position:
+        return "length" if reader.is_length_damaged(position) else "torn"
+    is_v2 = head[_MAGIC_AT] >= MAGIC_V2 and head[_MAGIC_AT] < 128
+    if is_v2 and size_bytes < HEADER_BYTES:
+        return "length"
+    crc_at, at, update = (17, 21, crc32c.crc32c) if is_v2 else (12, 16, zlib.crc32)
+    stored, crc = int.from_bytes(head[crc_at : crc_at + 4], "big"), 0
+    while at < size_bytes and (part := reader.read(position + at, min(size_bytes - at, _CHUNK_BYTES))):
+        crc, at = update(part, crc), at + len(part)
+    return None if crc == stored else "crc"
+
+
+def _cut_log(recovery: SegmentRecovery, check_owner: Callable[[], None]) -> None:
+    """Cut the `.log` and fsync it: an unsynced cut can come undone under what is appended next.
+
+    It is synced where nothing is cut too, because the indexes that follow are.
+    """
+    descriptor = os.open(recovery.files.log_path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        check_owner()
+        size = os.fstat(descriptor).st_size
+        if size not in (recovery.size_bytes, recovery.valid_bytes):
+            raise CorruptFileError(
+                f"segment changed since it was scanned: file={recovery.files.log_path} "
+                f"size={size} scanned={recovery.size_bytes}"
+            )
+        if size != recovery.valid_bytes:
+            os.ftruncate(descriptor, recovery.valid_bytes)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _replace_indexes(recovery: SegmentRecovery, check_owner: Callable[[], None]) -> None:
+    files = recovery.files
+    wanted = {
+        files.time_index_path: recovery.time_index,
+        files.txn_index_path: recovery.txn_index,
+        files.index_path: recovery.offset_index,
+    }
+    if not recovery.txn_index and not files.txn_index_path.exists():
+        del wanted[files.txn_index_path]
+    changed = [path for path, content in wanted.items() if not path.exists() or path.read_bytes() != content]
+    unchanged = [path for path in wanted if path not in changed]
+    for path in changed:
+        _write_unpublished(path, wanted[path])
+    if changed:
+        check_owner()
+        for path in changed:
+            path.with_name(path.name + CLEANED).replace(path)
+        sync_directory(files.log_path.parent)
+    if unchanged:
+        sync_files(unchanged)
+
+
+def _write_unpublished(path: Path, content: bytes) -> None:
+    descriptor = os.open(
+        path.with_name(path.name + CLEANED), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
+    )
+    try:
+        write_all(descriptor, content, 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
