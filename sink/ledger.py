@@ -195,14 +195,13 @@ class Ledger:
             WriterFencedError: another writer committed since this state was read.
             CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
         """
-        while True:
-            try:
-                self._commit(self._rows.with_risen(rows, values), (query_id, batch_id))
-                return
-            except WriterFencedError:
-                if not self._take_over_deletes():
-                    raise
-                check_owner()  # behind the reading: who takes the store from now on commits, and that conflicts again
+        self._commit_beside_deletes(rows, values, (query_id, batch_id), check_owner)
+
+    def raise_recovery_points(
+        self, rows: npt.NDArray[np.int64], points: npt.NDArray[np.int64], check_owner: Callable[[], None]
+    ) -> None:
+        """Say that logs are on the disk up to these offsets, in one commit; as `update`, without a micro-batch."""
+        self._commit_beside_deletes(rows, {"recovery_point": points}, None, check_owner)
 
     def correct(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]]) -> None:
         """Replace values of some rows, in one commit that is no micro-batch.
@@ -239,6 +238,22 @@ class Ledger:
         ledger = cls(path, table)
         ledger._check()
         return ledger
+
+    def _commit_beside_deletes(
+        self,
+        rows: npt.NDArray[np.int64],
+        values: Mapping[str, npt.NDArray[np.int64]],
+        transaction: tuple[str, int] | None,
+        check_owner: Callable[[], None],
+    ) -> None:
+        while True:
+            try:
+                self._commit(self._rows.with_risen(rows, values), transaction)
+                return
+            except WriterFencedError:
+                if not self._take_over_deletes():
+                    raise
+                check_owner()  # behind the reading: who takes the store from now on commits, and that conflicts again
 
     def _reload(self) -> None:
         """Go on from the newest version, durable by then: an entry must never outlive the one before it."""

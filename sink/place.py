@@ -9,13 +9,14 @@ import mmap
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from numba.types import int32, int64, uint8, void
 
+from sink.flush_policy import LogLimits, is_flush_due_by_log
 from sink.ledger import Ledger
 from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
@@ -26,7 +27,7 @@ from storage_core.index.time_index import pack_time_entries
 from storage_core.kernels import kernel
 from storage_core.log.append_state import CommittedEnd, load_append_state
 from storage_core.log.cut_back import cut_back
-from storage_core.log.log_files import TIMEINDEX, segment_file_name
+from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
 from storage_core.log.roll import APPEND_STATE, AppendPlan, BatchColumns, plan_appends
 from storage_core.log.segment_writer import SegmentAppend, SegmentWriter, StagedRange, WrittenFiles
 from storage_core.storage.local import storage_errors, sync_directories, sync_files, write_all
@@ -64,10 +65,11 @@ class Placement:
     """A micro-batch that lies in its segments, not committed.
 
     Attributes:
-        rows: (n,) ledger rows of the touched logs.
+        rows: (n,) ledger rows of the touched logs, and behind them of idle ones that are due to be synced.
         values: (n,) new value of each ledger column that changed.
         rolls: segments started.
-        state: (n,) `APPEND_STATE` once it is committed.
+        state: (touched logs,) `APPEND_STATE` once it is committed.
+        flushed: (f,) which of `rows` are on the disk as a whole once `written` is synced.
         written: files to sync before it may be committed.
     """
 
@@ -75,6 +77,7 @@ class Placement:
     values: dict[str, npt.NDArray[np.int64]]
     rolls: int
     state: npt.NDArray[np.void]
+    flushed: npt.NDArray[np.int64]
     written: WrittenFiles
 
 
@@ -90,7 +93,7 @@ class Placer:
 
     Args:
         directories: of each log, by ledger row.
-        limits: (n,) `ROLL_LIMITS` of each log, by ledger row.
+        limits: of each log, by ledger row.
         preserved: whether batches bring their own base offsets.
     """
 
@@ -100,7 +103,7 @@ class Placer:
         lock: WriterLock,
         clock: Clock,
         directories: list[Path],
-        limits: npt.NDArray[np.void],
+        limits: LogLimits,
         preserved: bool,
     ) -> None:
         self._ledger = ledger
@@ -111,6 +114,7 @@ class Placer:
         self._preserved = preserved
         self._state = np.zeros(len(directories), APPEND_STATE)
         self._is_loaded = np.zeros(len(directories), np.bool_)
+        self._synced_ms = np.full(len(directories), clock.now_ms(), np.int64)
         self._random = np.random.default_rng(clock.now_ms())
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="place")
 
@@ -127,15 +131,23 @@ class Placer:
         plan = self._plan(staged, rows, log)
         reach("place.planned")
         self._patch(staged, plan)
-        written = WrittenFiles([], [], [])
-        self._write(rows, before, self._split(staged, log, plan, before), written)
-        return Placement(rows, self._new_values(staged, rows, plan), plan.rolls, plan.state, written)
+        values = self._new_values(staged, rows, plan)
+        is_due = self._is_flush_due(rows, values["log_end_offset"])
+        is_due |= plan.state["segment_base"] != before["segment_base"]  # a new name, and what it was rolled for
+        written = self._write(rows, before, self._split(staged, log, plan, before), is_due)
+        return self._with_flushes(Placement(rows, values, plan.rolls, plan.state, rows[is_due], written))
+
+    def place_nothing(self) -> Placement:
+        """Return the placement of a micro-batch without records: logs may be due to be synced all the same."""
+        none = np.zeros(0, np.int64)
+        return self._with_flushes(Placement(none, {}, 0, self._state[none], none, WrittenFiles([], [], [])))
 
     def sync(self, written: WrittenFiles) -> None:
-        """Make everything of a placement durable: logs, then indexes, then names."""
+        """Make durable what a placement asks for: logs, then indexes, then names."""
+        if not written.logs:
+            return
         with storage_errors("log directories"):
-            if written.logs:
-                sync_files(written.logs)
+            sync_files(written.logs)
             if written.indexes:
                 sync_files(written.indexes)
             sync_directories(sorted(set(written.directories)))
@@ -143,7 +155,8 @@ class Placer:
 
     def install(self, placement: Placement) -> None:
         """Take over the state of a placement that was committed."""
-        self._state[placement.rows] = placement.state
+        self._state[placement.rows[: len(placement.state)]] = placement.state
+        self._synced_ms[placement.flushed] = self._clock.now_ms()
 
     def undo(self, rows: npt.NDArray[np.int64]) -> None:
         """Cut logs back to what the ledger names."""
@@ -190,7 +203,7 @@ class Placer:
     def _load(self, rows: npt.NDArray[np.int64]) -> None:
         now_ms = self._clock.now_ms()
         for row in rows[~self._is_loaded[rows]].tolist():
-            most = int(self._limits[row]["max_jitter_ms"])
+            most = int(self._limits.roll[row]["max_jitter_ms"])
             jitter_ms = int(self._random.integers(most)) if most else 0
             self._state[row] = load_append_state(
                 self._directories[row], self.committed_end(row), now_ms, jitter_ms, self.check_owner
@@ -201,7 +214,7 @@ class Placer:
         preserved = staged.base_offset if self._preserved else np.full(len(log), -1, np.int64)
         columns = BatchColumns(log, staged.size, staged.last_offset_delta, staged.max_timestamp, preserved)
         seed = int(self._random.integers(1 << 62))
-        return plan_appends(self._state[rows], self._limits[rows], columns, self._clock.now_ms(), seed)
+        return plan_appends(self._state[rows], self._limits.roll[rows], columns, self._clock.now_ms(), seed)
 
     def _patch(self, staged: StagedBatches, plan: AppendPlan) -> None:
         """Write base offset and leader epoch into the staged headers."""
@@ -270,17 +283,63 @@ class Placer:
         rows: npt.NDArray[np.int64],
         before: npt.NDArray[np.void],
         parts: list[dict[int, _SegmentParts]],
-        written: WrittenFiles,
-    ) -> None:
+        is_due: npt.NDArray[np.bool_],
+    ) -> WrittenFiles:
+        """Write the parts of each log, and return the files of those logs that this commit has to sync."""
+        written, left_to_the_cache = WrittenFiles([], [], []), WrittenFiles([], [], [])
+
         def write_log(each: int) -> None:
             active = int(before[each]["segment_base"])
             appends = [
                 SegmentAppend(segment, segment != active, tuple(part.ranges), part.offset_entries, part.time_entries)
                 for segment, part in sorted(parts[each].items())
             ]
-            SegmentWriter(self._directories[rows[each]], self._lock.token, self._lock.check).append(appends, written)
+            files = written if is_due[each] else left_to_the_cache
+            SegmentWriter(self._directories[rows[each]], self._lock.token, self._lock.check).append(appends, files)
 
         self._run_all(write_log, len(rows))
+        return written
+
+    def _is_flush_due(
+        self, rows: npt.NDArray[np.int64], log_end_offset: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        return is_flush_due_by_log(
+            self._limits.flush[rows],
+            log_end_offset,
+            self._ledger.column("recovery_point")[rows],
+            self._synced_ms[rows],
+            self._clock.now_ms(),
+        )
+
+    def _with_flushes(self, placement: Placement) -> Placement:
+        """Add what earlier micro-batches left to the page cache: of logs that are synced now, and of idle ones.
+
+        That lies in the active segment: a commit that begins a segment syncs its log as a whole.
+        """
+        end, point = self._ledger.column("log_end_offset"), self._ledger.column("recovery_point")
+        behind = np.flatnonzero(point < end)
+        idle = np.setdiff1d(behind, placement.rows)
+        idle = idle[self._is_flush_due(idle, end[idle])]
+        rows, flushed = np.concatenate([placement.rows, idle]), np.concatenate([placement.flushed, idle])
+        written = self._with_active_files(placement.written, np.intersect1d(behind, flushed))
+        values = {name: np.append(new, self._ledger.column(name)[idle]) for name, new in placement.values.items()}
+        ends = values.get("log_end_offset", end[rows])
+        values["recovery_point"] = np.where(np.isin(rows, flushed), ends, point[rows])
+        return replace(placement, rows=rows, values=values, flushed=flushed, written=written)
+
+    def _with_active_files(self, written: WrittenFiles, rows: npt.NDArray[np.int64]) -> WrittenFiles:
+        """Add the files of committed active segments, each once."""
+        bases = self._ledger.column("active_base_offset")[rows].tolist()
+        places = list(zip((self._directories[row] for row in rows.tolist()), bases, strict=True))
+        logs = [directory / segment_file_name(base, LOG) for directory, base in places]
+        indexes = [
+            directory / segment_file_name(base, suffix) for directory, base in places for suffix in (INDEX, TIMEINDEX)
+        ]
+        return WrittenFiles(
+            list(dict.fromkeys([*written.logs, *logs])),
+            list(dict.fromkeys([*written.indexes, *indexes])),
+            written.directories,
+        )
 
     def _run_all(self, work: Callable[[int], None], count: int) -> None:
         """Run `work(0) .. work(count - 1)` on the threads; raise only when none of them runs any more.
@@ -306,7 +365,6 @@ class Placer:
         return {
             "log_start_offset": np.where(start == end, plan.base_offset[starts], start),
             "log_end_offset": plan.state["next_offset"],
-            "recovery_point": plan.state["next_offset"],
             "active_base_offset": plan.state["segment_base"],
             "active_size_bytes": plan.state["segment_size"],
             "max_timestamp_ms": np.maximum(newest, self._ledger.column("max_timestamp_ms")[rows]),

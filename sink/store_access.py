@@ -13,6 +13,7 @@ from pathlib import Path
 from sink.ledger import Ledger
 from sink.store import Store
 from sink.undo import cut_back_torn
+from sink.unflushed import check_unflushed, flush_logs
 from sink.writer_lock import WriterLock
 from storage_core.errors import StoreLockedError
 
@@ -83,7 +84,7 @@ def writing(root: Path) -> Iterator[WrittenStore]:
         InvalidConfigError: no store is there.
         StoreLockedError: a sink or a maintenance runs; the message says who.
         LedgerDamagedError: the ledger can't be trusted.
-        CorruptFileError: committed bytes are gone.
+        CorruptFileError, UnflushedRecordsLostError: committed bytes are gone.
     """
     store = Store.find(root)
     with (
@@ -97,7 +98,9 @@ def writing(root: Path) -> Iterator[WrittenStore]:
 
 def _take_over(store: Store, lock: WriterLock, *, follows_crash: bool) -> WrittenStore:
     ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=follows_crash)
+    check_unflushed(ledger, store.log_path)
     cut_back_torn(store, ledger, lock)
+    flush_logs(ledger, store.log_path, lock.check)
     return WrittenStore(store, ledger, lock)
 
 

@@ -26,9 +26,10 @@ from sink.stage_reports import StageReport, check_reports, collect_batches, spli
 from sink.store import Store
 from sink.store_access import MAINTENANCE_LOCK, WRITER_LOCK
 from sink.topic_configs import keep_topic_configs
-from sink.topic_settings import number_logs, roll_limits, with_append_time
+from sink.topic_settings import log_limits, number_logs, with_append_time
 from sink.topics import create_topics
 from sink.undo import find_torn
+from sink.unflushed import check_unflushed, flush_logs
 from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
 from storage_core.errors import (
@@ -128,6 +129,7 @@ class StoreWriter:
             try:
                 self._lock.check()
                 self._placer.close()
+                flush_logs(self._ledger, self._store.log_path, self._lock.check)
                 self._derived.write(self._clock.now_ms())
                 self._store.sweep_staging()
                 self._lock.sign_off()
@@ -143,6 +145,7 @@ class StoreWriter:
         self._ledger = Ledger.open_for_writing(self._store.ledger_path, follows_crash=follows_crash)
         if by_force:
             self._ledger.fence()  # from here on the earlier writer can't commit
+        check_unflushed(self._ledger, self._store.log_path)
         states = self._ledger.states()
         torn = find_torn(self._store, states, follows_crash=lock.follows_crash)
         self._store.sweep_staging()
@@ -150,13 +153,14 @@ class StoreWriter:
         create_topics(self._store, self._ledger, config, self._clock.now_ms(), lock.check)
         keep_topic_configs(self._store, {name: topic.log for name, topic in config.topics.items()})
         directories = [self._store.log_path(state) for state in self._ledger.states().values()]
-        limits = roll_limits(config, self._ledger)
+        limits = log_limits(config, self._ledger)
         self._placer = Placer(self._ledger, lock, self._clock, directories, limits, config.offsets == "preserved")
         if by_force:
             for row, directory in enumerate(directories):
                 renew_active_segment(directory, self._placer.committed_end(row), lock.token, lock.check)
         else:
             self._placer.undo(np.array([self._ledger.rows[log] for log in torn], np.int64))
+        flush_logs(self._ledger, self._store.log_path, lock.check)
         self._derived = DerivedFiles(self._store, self._ledger)
         self._derived.write(self._clock.now_ms())
         self._stage_topics, self._log_rows = number_logs(config, self._ledger)
@@ -244,15 +248,13 @@ class StoreWriter:
         self, staged: StagedBatches | None, reports: list[StageReport], directory: Path, query_id: str, batch_id: int
     ) -> dict[str, int]:
         """Place what was staged and make it count; a micro-batch without records is recorded all the same."""
-        started = placed = time.monotonic()
+        started = time.monotonic()
         quarantined = [directory / report["quarantine"] for report in reports if report["quarantine"]]
         folder = self._config.quarantine / query_id / str(batch_id)
-        placement: Placement | None = None
         try:
-            if staged is not None:
-                placement = self._placer.place(staged)
-                placed = time.monotonic()
-                self._placer.sync(placement.written)
+            placement = self._placer.place(staged) if staged is not None else self._placer.place_nothing()
+            placed = time.monotonic()
+            self._placer.sync(placement.written)
             if quarantined or folder.exists():
                 self._placer.check_owner()
                 publish_quarantine(quarantined, folder)
@@ -265,22 +267,18 @@ class StoreWriter:
         except Exception:
             self._undo(staged)
             raise
-        if placement is not None:
-            self._placer.install(placement)
+        self._placer.install(placement)
         return {
-            "logs": len(placement.rows) if placement else 0,
-            "rolls": placement.rolls if placement else 0,
+            "logs": len(placement.state),
+            "rolls": placement.rolls,
             "place_ms": int((placed - started) * 1000),
             "sync_ms": int((synced - placed) * 1000),
             "commit_ms": int((time.monotonic() - synced) * 1000),
         }
 
-    def _update_ledger(self, placement: Placement | None, query_id: str, batch_id: int) -> None:
-        rows = placement.rows if placement else np.zeros(0, np.int64)
+    def _update_ledger(self, placement: Placement, query_id: str, batch_id: int) -> None:
         try:
-            self._ledger.update(
-                rows, placement.values if placement else {}, query_id, batch_id, self._placer.check_owner
-            )
+            self._ledger.update(placement.rows, placement.values, query_id, batch_id, self._placer.check_owner)
         except LogStorageError:
             raise
         except Exception as error:  # whatever it was, it does not say whether the commit counts

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sink.config import SinkConfig, TopicConfig
+from sink.flush_policy import LogLimits, flush_limits
 from sink.ledger import Ledger
 from sink.partitioner import StageTopic
 from storage_core.index.index_entries import max_entries
@@ -14,7 +15,7 @@ from storage_core.log_config import INT64_MAX, LogConfig
 from storage_core.record.batch_encode import EncodeOptions
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["number_logs", "roll_limits", "with_append_time"]
+__all__ = ["log_limits", "number_logs", "with_append_time"]
 
 
 def number_logs(config: SinkConfig, ledger: Ledger) -> tuple[tuple[StageTopic, ...], npt.NDArray[np.int64]]:
@@ -31,13 +32,13 @@ def number_logs(config: SinkConfig, ledger: Ledger) -> tuple[tuple[StageTopic, .
     return tuple(topics), np.array(rows, np.int64)
 
 
-def roll_limits(config: SinkConfig, ledger: Ledger) -> npt.NDArray[np.void]:
-    """Return (n,) `ROLL_LIMITS` of every log in the ledger, by row; Kafka's defaults for topics not in the settings."""
-    limits = np.zeros(len(ledger.rows), ROLL_LIMITS)
+def log_limits(config: SinkConfig, ledger: Ledger) -> LogLimits:
+    """Return the limits of every log in the ledger; defaults for topics not in the settings."""
+    configs = {name: topic.log for name, topic in config.topics.items()}
+    roll = np.zeros(len(ledger.rows), ROLL_LIMITS)
     for log, row in ledger.rows.items():
-        topic = config.topics.get(log.topic)
-        limits[row] = _limits(topic.log if topic else LogConfig())
-    return limits
+        roll[row] = _limits(configs.get(log.topic, LogConfig()))
+    return LogLimits(roll, flush_limits(configs, ledger.rows))
 
 
 def with_append_time(topic: StageTopic, log: LogConfig, now_ms: int) -> StageTopic:

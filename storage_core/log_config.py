@@ -1,7 +1,9 @@
 """Settings of a topic's logs, under Kafka's names, with Kafka's defaults and ranges.
 
 What differs: `message.timestamp.after.max.ms` is unlimited here, one hour in a broker, because a log that comes from
-elsewhere is to be kept as it is; `segment.bytes` may be small; `segment.index.bytes` holds one time entry at least.
+elsewhere is to be kept as it is; `segment.bytes` may be small; `segment.index.bytes` holds one time entry at least;
+`flush.messages` is 1, not unlimited, unless a flush property is given: a log has no replica that could give back what a
+power cut takes.
 
 Source: Kafka LogConfig 4.3.
 """
@@ -17,6 +19,9 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_NEVER = "never"
+_FLUSH = ("flush_messages", "flush_ms")
 
 _COMPRESSION_TYPES = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 
@@ -40,6 +45,8 @@ class LogConfig:
         index_interval_bytes: bytes between two index entries.
         max_message_bytes: size of the largest batch, header and compression included.
         batch_size: uncompressed bytes at which a batch is closed.
+        flush_messages: offsets above the recovery point at which a commit syncs the log; 1 is every commit.
+        flush_ms: time since its last sync at which a commit syncs the log.
     """
 
     segment_bytes: int = _setting("segment.bytes", 1 << 30, 14, INT32_MAX)  # type: ignore[assignment]
@@ -64,6 +71,8 @@ class LogConfig:
     message_timestamp_before_max_ms: int = _setting("message.timestamp.before.max.ms", INT64_MAX, 0, INT64_MAX)  # type: ignore[assignment]
     message_timestamp_after_max_ms: int = _setting("message.timestamp.after.max.ms", INT64_MAX, 0, INT64_MAX)  # type: ignore[assignment]
     batch_size: int = _setting("batch.size", 16_384, 1, INT32_MAX)  # type: ignore[assignment]
+    flush_messages: int = _setting("flush.messages", 1, 1, INT64_MAX)  # type: ignore[assignment]
+    flush_ms: int = _setting("flush.ms", INT64_MAX, 0, INT64_MAX)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         problems = [problem for each in fields(self) if (problem := self._range_problem(each.name, each.metadata))]
@@ -134,12 +143,17 @@ class LogConfig:
     def from_properties(cls, properties: Mapping[str, object]) -> "LogConfig":
         """Build a config from Kafka's property names; numbers may be given as text, as Kafka's tools take them.
 
+        `flush.messages` and `flush.ms` may be `never`. One of them alone is the whole flush policy: the other one is
+        then `never`, as Kafka's default is.
+
         Raises:
             InvalidConfigError: a name is unknown or a value ill-typed or out of range; every problem is listed.
         """
         names = cls.property_names()
         problems = [f"unknown property {name!r}" for name in properties if name not in names]
         values = {names[name]: _parse(value, cls, names[name]) for name, value in properties.items() if name in names}
+        if "flush_ms" in values:
+            values.setdefault("flush_messages", INT64_MAX)
         try:
             config = cls(**values)  # type: ignore[arg-type]
         except InvalidConfigError as error:
@@ -154,6 +168,8 @@ def _parse(value: object, config: type[LogConfig], name: str) -> object:
     number: type[int] | type[float] = float if kind is float else int
     if kind is str and isinstance(value, list):
         return ",".join(str(item) for item in value)
+    if value == _NEVER and name in _FLUSH:
+        return INT64_MAX
     if not isinstance(value, str) or kind is str:
         return value
     try:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from sink.flush_policy import FLUSH_LIMITS, LogLimits
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.place import Placement, Placer, StagedBatches
@@ -30,7 +30,7 @@ class _Logs:
     folder: Path
     ledger: Ledger
     lock: WriterLock
-    limits: npt.NDArray[np.void]
+    limits: LogLimits
     placer: Placer
 
     def log(self, row: int) -> Path:
@@ -90,8 +90,10 @@ def logs(memory_path: Path) -> Iterator[_Logs]:
     for directory in directories:
         directory.mkdir()
     lock = WriterLock.acquire(memory_path / "lock")
-    placer = Placer(ledger, lock, ManualClock(99), directories, limits, preserved=False)
-    yield _Logs(memory_path, ledger, lock, limits, placer)
+    flush = np.zeros(_LOGS, FLUSH_LIMITS)
+    flush["messages"] = 1
+    placer = Placer(ledger, lock, ManualClock(99), directories, LogLimits(limits, flush), preserved=False)
+    yield _Logs(memory_path, ledger, lock, LogLimits(limits, flush), placer)
     placer.stop()
     lock.release()
 

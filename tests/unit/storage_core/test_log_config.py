@@ -103,3 +103,31 @@ def test_config_when_lags_contradict_then_refused() -> None:
 def test_config_can_be_pickled() -> None:
     """It travels to executors."""
     assert pickle.loads(pickle.dumps(LogConfig(segment_bytes=99))) == LogConfig(segment_bytes=99)
+
+
+@pytest.mark.parametrize(
+    ("properties", "limits"),
+    [
+        ({}, (1, INT64_MAX)),
+        ({"flush.messages": 1000}, (1000, INT64_MAX)),
+        ({"flush.messages": "1000", "flush.ms": "50"}, (1000, 50)),
+        ({"flush.ms": 50}, (INT64_MAX, 50)),
+        ({"flush.ms": 0}, (INT64_MAX, 0)),
+        ({"flush.messages": "never"}, (INT64_MAX, INT64_MAX)),
+        ({"flush.ms": "never"}, (INT64_MAX, INT64_MAX)),
+        ({"flush.messages": 1, "flush.ms": "never"}, (1, INT64_MAX)),
+    ],
+)
+def test_flush_policy_when_one_property_is_given_then_the_other_is_never(
+    properties: dict[str, object], limits: tuple[int, int]
+) -> None:
+    """Without either, every commit syncs; `never` is Kafka's largest number."""
+    config = LogConfig.from_properties(properties)
+
+    assert (config.flush_messages, config.flush_ms) == limits
+
+
+def test_from_properties_when_never_is_no_flush_property_then_refused() -> None:
+    """The word means something for a flush policy alone."""
+    with pytest.raises(InvalidConfigError, match=r"segment\.ms='never' is not an integer"):
+        LogConfig.from_properties({"segment.ms": "never"})

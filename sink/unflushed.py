@@ -1,0 +1,96 @@
+"""Logs with committed records above their recovery point: looked at after a crash, and brought onto the disk.
+
+A flush policy may leave records that the ledger names to the page cache. Whoever opens such a store can't know whether
+a power cut took some of them, so he looks: what is gone is never passed over in silence, and nothing is appended
+behind it. What is whole is synced at once: from then on only what this writer appends is above a recovery point.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
+from sink.undo import committed_end
+from storage_core.errors import UnflushedRecordsLostError
+from storage_core.fault_points import reach
+from storage_core.log.append_state import CommittedEnd
+from storage_core.log.unflushed import first_lost_offset, unflushed_segments
+from storage_core.storage.local import storage_errors, sync_directories, sync_files
+
+__all__ = ["check_unflushed", "flush_logs"]
+
+logger = logging.getLogger(__name__)
+
+_THREADS = 4
+_NAMED = 5
+"""How many logs an error names; the others are counted."""
+
+
+def check_unflushed(ledger: Ledger, directory_of: Callable[[LogState], Path]) -> None:
+    """Make sure that every committed record above a recovery point can be read; changes nothing.
+
+    A log whose directory is not there is left to those who look for it.
+
+    Raises:
+        UnflushedRecordsLostError: some can't.
+        StorageError: the disk refused.
+    """
+    states = [state for state in _unflushed(ledger).values() if directory_of(state).is_dir()]
+    if not states:
+        return
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="unflushed") as pool:
+        lost = list(pool.map(lambda state: first_lost_offset(directory_of(state), *_bounds(state)), states))
+    problems = [
+        f"log={state.topic}-{state.partition} offsets={first}..{state.log_end_offset - 1}"
+        for state, first in zip(states, lost, strict=True)
+        if first is not None
+    ]
+    if problems:
+        more = f" and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+        raise UnflushedRecordsLostError(
+            "committed records that the flush policy had left to the page cache did not survive:"
+            f" {'; '.join(problems[:_NAMED])}{more}: `sparklog repair STORE --execute` keeps what is left of them and"
+            " writes the others down as lost, then writing goes on behind them"
+        )
+    logger.info("Committed records above the recovery point are whole logs=%d", len(states))
+
+
+def flush_logs(ledger: Ledger, directory_of: Callable[[LogState], Path], check_owner: Callable[[], None]) -> int:
+    """Bring every log onto the disk as a whole and move its recovery point to its end; return how many were not.
+
+    Raises:
+        StorageError: the disk refused; recovery points stay.
+        WriterFencedError: another writer owns the store.
+    """
+    behind = {row: state for row, state in _unflushed(ledger).items() if directory_of(state).is_dir()}
+    if not behind:
+        return 0
+    logs: list[Path] = []
+    indexes: list[Path] = []
+    for state in behind.values():
+        for segment in unflushed_segments(directory_of(state), *_bounds(state)):
+            logs.append(segment.log_path)
+            indexes += [path for path in (segment.index_path, segment.time_index_path) if path.exists()]
+    check_owner()
+    with storage_errors("log directories"):
+        sync_files(logs)
+        if indexes:
+            sync_files(indexes)
+        sync_directories([directory_of(state) for state in behind.values()])
+    reach("flush.synced")
+    points = np.array([state.log_end_offset for state in behind.values()], np.int64)
+    ledger.raise_recovery_points(np.array(list(behind), np.int64), points, check_owner)
+    return len(behind)
+
+
+def _unflushed(ledger: Ledger) -> Mapping[int, LogState]:
+    rows = np.flatnonzero(ledger.column("recovery_point") < ledger.column("log_end_offset"))
+    return {row: ledger.state(row) for row in rows.tolist()}
+
+
+def _bounds(state: LogState) -> tuple[int, CommittedEnd]:
+    return state.recovery_point, committed_end(state)
