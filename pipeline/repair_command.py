@@ -26,6 +26,7 @@ from sink.derived_files import DerivedFiles
 from sink.ledger import Ledger
 from sink.lost_ranges import LostRange
 from sink.store import Store
+from sink.unflushed import flush_logs
 from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
 from storage_core.fault_points import reach
@@ -190,6 +191,7 @@ def _execute_in_store(
             result.steps.append(step)
             report(step)
         if not untouched:
+            flush_logs(ledger, store.log_path, lock.check)
             lock.sign_off()
         return result
     finally:

@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.lost_view import lost_ranges
+from pipeline.repair_command import RepairOptions, execute_repair, plan_repairs
+from pipeline.store_view import open_logs
 from sink.ledger import Ledger
 from sink.store import Store
 from sink.store_access import writing
+from storage_core.clock import SystemClock
 from storage_core.errors import UnflushedRecordsLostError
-from tests.sink_store import contents, in_process, log_directories, numbers, open_store, stored_numbers
+from tests.sink_store import contents, in_process, log_directories, numbers, open_store, read_store, stored_numbers
 
 _NEVER = {"t": {"partitions": 2, "segment.bytes": 1 << 20, "batch.size": 200, "flush.messages": "never"}}
 
@@ -97,3 +101,26 @@ def test_opening_when_nothing_is_above_a_recovery_point_then_reads_no_log(
 
     assert caplog.messages == []
     assert Ledger.open(memory_path / "s" / "ledger").version == version
+
+
+@pytest.mark.parametrize("damage", _DAMAGES)
+def test_opening_when_a_repair_has_written_lost_records_down_then_goes_on_behind_them(store: Path, damage: str) -> None:
+    """No record that is left is given up, each lost offset is written down, and the end does not go back."""
+    _DAMAGES[damage](_log(store))
+    ends = {log: state.log_end_offset for log, state in Ledger.open(store / "ledger").states().items()}
+
+    result = execute_repair(store, RepairOptions(jobs=1), SystemClock(), lambda _step: None)
+
+    assert result.is_sound
+    lost = lost_ranges(open_logs(store))
+    found = read_store(store)
+    count = sum(each.last_offset - each.first_offset + 1 for each in lost)
+    assert {(each.topic, each.partition) for each in lost} == {("t", 1)}
+    assert count + sum(map(len, found.values())) == sum(ends.values())
+    writer = open_store(store, _NEVER, topic="t")
+    states = Ledger.open(store / "ledger").states()
+    assert {log: state.log_end_offset for log, state in states.items()} == ends
+    writer.append("q", 3, in_process(numbers(120, 130)))
+    writer.close()
+    assert set(range(120, 130)) <= set(stored_numbers(store))
+    assert plan_repairs(store, RepairOptions(jobs=1)).is_sound
