@@ -10,7 +10,17 @@ import contextlib
 import os
 import signal
 
-__all__ = ["DIRECTORY_FAULT_POINTS", "FAULT_POINTS", "FLUSH_FAULT_POINTS", "LOAD_FAULT_POINTS", "REPAIR_FAULT_POINTS", "reach"]
+__all__ = [
+    "CHECKPOINT_FAULT_POINTS",
+    "DIRECTORY_FAULT_POINTS",
+    "FAULT_POINTS",
+    "FLUSH_FAULT_POINTS",
+    "LOAD_FAULT_POINTS",
+    "REPAIR_FAULT_POINTS",
+    "RETENTION_FAULT_POINTS",
+    "TRUNCATE_FAULT_POINTS",
+    "reach",
+]
 
 FAULT_POINTS = (
     "open.created",
@@ -72,6 +82,15 @@ DIRECTORY_FAULT_POINTS = (
     "delete-topic.deleted",
 )
 """Every step of `sparklog move-log` and `sparklog delete-topic`, in the order in which they pass them."""
+
+CHECKPOINT_FAULT_POINTS = ("checkpoint.written", "checkpoint.replaced")
+"""Steps of replacing a small file: it is written under another name; it has its name, and its folder is not synced."""
+
+TRUNCATE_FAULT_POINTS = ("truncate.committed",)
+"""Steps of truncating a log, apart from those of undoing."""
+
+RETENTION_FAULT_POINTS = ("retain.rolled", "retain.committed", "retain.renamed", "retain.deleted")
+"""Every step of `sparklog retain` and `sparklog delete-records`, in the order in which they pass them."""
 
 _visits: dict[str, int] = {}
 

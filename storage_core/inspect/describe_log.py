@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from storage_core.errors import CorruptBatchError
 from storage_core.inspect.findings import ExpectedLog
+from storage_core.log.largest_timestamp import largest_timestamp
 from storage_core.log.log_reader import LogReader
 from storage_core.log.segment_reader import SegmentReader
 from storage_core.log.segments import SegmentFiles, list_segments
@@ -114,23 +114,5 @@ def _describe_segment(files: SegmentFiles, next_offset: int, size_limit: int | N
             next_offset=next_offset,
             size_bytes=reader.size_bytes,
             index_bytes=sum(path.stat().st_size for path in paths if path.exists()),
-            max_timestamp_ms=_max_timestamp(reader, next_offset),
+            max_timestamp_ms=largest_timestamp(reader, next_offset),
         )
-
-
-def _max_timestamp(reader: SegmentReader, next_offset: int) -> int:
-    """Return the largest timestamp: the last time entry's, or one of a batch behind that entry.
-
-    A closed segment's last entry is mostly its last batch, so that next to nothing is read behind it.
-    """
-    index = reader.time_index()
-    latest, offset = index.lookup(2**63 - 1)
-    if len(index) and offset >= next_offset - 1:
-        return latest
-    try:
-        for chunk in reader.chunks(reader.position_before(offset)):
-            committed = chunk.scan.max_timestamp[chunk.scan.base_offset < next_offset]
-            latest = max(latest, int(committed.max(initial=-1)))
-    except CorruptBatchError:
-        pass  # verifying says what is wrong
-    return latest

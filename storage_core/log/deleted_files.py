@@ -1,0 +1,119 @@
+"""Removal of segments in two steps: a rename to `.deleted`, durable at once, and later the removal of the file.
+
+From the rename on a segment is no part of its log. Whoever listed it before has time to open it until the file goes.
+A crash or a power cut may leave a segment renamed in part, not at all, or its `.deleted` files back again; each step
+can be done again, and a broker that loads the directory removes what is left.
+
+Source: Kafka LocalLog.deleteSegmentFiles, LogSegment.changeFileSuffixes, ProducerStateManager.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from storage_core.log.log_files import (
+    DELETED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    TIMEINDEX,
+    TXNINDEX,
+    parse_base_offset,
+    segment_file_name,
+)
+from storage_core.storage.local import storage_errors, sync_directory
+
+__all__ = ["DeletedFile", "deleted_file", "drop_deleted", "is_segment_file", "list_deleted", "mark_deleted"]
+
+_SUFFIXES: Final = (LOG, INDEX, TIMEINDEX, TXNINDEX, SNAPSHOT)
+"""In the order in which they are renamed: without its `.log` an index is no part of the log either."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedFile:
+    """A file that waits to be removed.
+
+    Attributes:
+        name: in its directory, with `.deleted`.
+        renamed_ms: when it got that name.
+    """
+
+    name: str
+    size_bytes: int
+    renamed_ms: int
+
+
+def mark_deleted(directory: Path, is_gone: Callable[[int], bool], check_owner: Callable[[], None]) -> int:
+    """Rename the files of some segments to `.deleted`, durably; return how many files were renamed.
+
+    The oldest segment goes first: whatever the last step is, what is left has no hole.
+
+    Args:
+        directory: of the log.
+        is_gone: whether the segment with a base offset goes.
+        check_owner: raises once somebody else owns the log.
+
+    Raises:
+        StorageError: the disk refused; what is renamed is renamed, and the next call goes on.
+    """
+    with storage_errors(directory):
+        found = [(base, suffix, name) for name in os.listdir(directory) for base, suffix in _parts(name)]
+        names = [name for base, suffix, name in sorted(found, key=_age) if is_gone(base)]
+        if not names:
+            return 0
+        check_owner()
+        for name in names:
+            (directory / name).replace(directory / (name + DELETED))
+        sync_directory(directory)
+    return len(names)
+
+
+def list_deleted(directory: Path) -> list[DeletedFile]:
+    """Return the segment files that wait to be removed.
+
+    Raises:
+        StorageError: the directory can't be read.
+    """
+    with storage_errors(directory), os.scandir(directory) as entries:
+        return [file for entry in entries if (file := deleted_file(entry))]
+
+
+def deleted_file(entry: os.DirEntry[str]) -> DeletedFile | None:
+    """Return an entry of a directory as a file that waits to be removed, None if it is none."""
+    name = entry.name.removesuffix(DELETED)
+    if name == entry.name or not is_segment_file(name):
+        return None
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:  # somebody else removes it
+        return None
+    return DeletedFile(entry.name, found.st_size, found.st_ctime_ns // 1_000_000)
+
+
+def drop_deleted(directory: Path, names: Iterable[str]) -> None:
+    """Remove files that were renamed to `.deleted`; some may be gone already, the whole directory too.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    with storage_errors(directory):
+        for name in names:
+            (directory / name).unlink(missing_ok=True)
+
+
+def is_segment_file(name: str) -> bool:
+    """Whether a name is that of a segment's `.log`, index or snapshot, with no further suffix."""
+    return bool(_parts(name))
+
+
+def _parts(name: str) -> list[tuple[int, str]]:
+    base = parse_base_offset(name)
+    if base is None:
+        return []
+    return [(base, suffix) for suffix in _SUFFIXES if name == segment_file_name(base, suffix)]
+
+
+def _age(part: tuple[int, str, str]) -> tuple[int, int]:
+    return part[0], _SUFFIXES.index(part[1])

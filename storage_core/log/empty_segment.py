@@ -1,0 +1,39 @@
+"""A roll without an append: an empty segment at the end of a log, behind the active one.
+
+Its files appear complete, by a rename, `.log` first: that is the name by which the start of a writer finds and undoes a
+segment that no ledger names.
+
+Source: Kafka LocalLog.roll.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, segment_file_name
+from storage_core.storage.local import storage_errors, sync_directory, sync_files
+
+__all__ = ["add_empty_segment"]
+
+
+def add_empty_segment(directory: Path, base_offset: int, token: str, check_owner: Callable[[], None]) -> None:
+    """Make the files of an empty segment, durably.
+
+    Args:
+        directory: of the log.
+        base_offset: the log's end.
+        token: distinguishes this writer's unpublished files.
+        check_owner: raises once another writer owns the store.
+
+    Raises:
+        StorageError: the disk refused; what is left is undone as after a crash.
+    """
+    names = [segment_file_name(base_offset, suffix) for suffix in (LOG, INDEX, TIMEINDEX)]
+    with storage_errors(directory):
+        unpublished = [directory / f"{name}.{token}{CLEANED}" for name in names]
+        for path in unpublished:
+            path.touch(mode=0o644, exist_ok=False)
+        sync_files(unpublished)
+        check_owner()
+        for path, name in zip(unpublished, names, strict=True):
+            path.replace(directory / name)
+        sync_directory(directory)

@@ -1,0 +1,1 @@
+"""Which segments of a log may go, and how they go."""

@@ -1,0 +1,117 @@
+"""Reads what retention has to know of a log: one listing, and of timestamps only what decides.
+
+What lies behind the committed end is no part of it: a sink may be adding it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage_core.errors import CorruptFileError
+from storage_core.log.append_state import CommittedEnd
+from storage_core.log.deleted_files import DeletedFile, deleted_file, is_segment_file
+from storage_core.log.largest_timestamp import largest_timestamp
+from storage_core.log.log_files import LOG, parse_base_offset, segment_file_name
+from storage_core.log.segment_reader import SegmentReader, find_time
+from storage_core.log.segments import SegmentFiles
+from storage_core.log_config import INT64_MAX
+from storage_core.retention.plan_retention import LogFacts, SegmentFacts
+from storage_core.storage.local import storage_errors
+
+__all__ = ["ListedLog", "list_log", "read_log_facts"]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedLog:
+    """A log's directory, as it was listed.
+
+    Attributes:
+        segments: what is committed, in order; the last one is active.
+        deleted: files that wait to be removed.
+        has_stray: whether a file of a segment lies before the first segment: the rest of one that was renamed in part.
+    """
+
+    segments: tuple[SegmentFacts, ...]
+    deleted: tuple[DeletedFile, ...]
+    has_stray: bool
+
+
+def list_log(directory: Path, end: CommittedEnd) -> ListedLog:
+    """List a log's directory.
+
+    Args:
+        directory: of the log.
+        end: where the ledger says that it ends.
+
+    Raises:
+        CorruptFileError: the active segment is missing.
+        StorageError: the directory can't be read.
+    """
+    sizes: dict[int, int] = {}
+    deleted: list[DeletedFile] = []
+    others: list[int] = []
+    with storage_errors(directory), os.scandir(directory) as entries:
+        for entry in entries:
+            base = parse_base_offset(entry.name)
+            if file := deleted_file(entry):
+                deleted.append(file)
+            elif base is None or base > end.segment_base or not is_segment_file(entry.name):
+                continue
+            elif entry.name.endswith(LOG):
+                sizes[base] = entry.stat().st_size
+            else:
+                others.append(base)
+    if end.segment_base not in sizes and end.size_bytes:
+        name = segment_file_name(end.segment_base, LOG)
+        raise CorruptFileError(f"the active segment is missing: {directory / name}: restore it from a copy")
+    sizes[end.segment_base] = end.size_bytes
+    bases = sorted(sizes)
+    ends = [*bases[1:], end.log_end_offset]
+    segments = tuple(SegmentFacts(base, after, sizes[base]) for base, after in zip(bases, ends, strict=True))
+    return ListedLog(segments, tuple(deleted), has_stray=min(others, default=bases[0]) < bases[0])
+
+
+def read_log_facts(
+    directory: Path, listed: ListedLog, log_start_offset: int, is_young: Callable[[int], bool]
+) -> LogFacts:
+    """Return what a plan of retention is made from; files are read only when it asks for a timestamp.
+
+    Args:
+        directory: of the log.
+        listed: its listing.
+        log_start_offset: as the ledger says.
+        is_young: whether a segment with this timestamp stays, so that nothing more has to be read of it.
+    """
+    end_offset = listed.segments[-1].next_offset
+
+    def timestamp_of(number: int) -> int:
+        return _timestamp(directory, listed.segments[number], is_young)
+
+    return LogFacts(
+        segments=listed.segments,
+        log_start_offset=log_start_offset,
+        log_end_offset=end_offset,
+        high_watermark=end_offset,
+        timestamp_of=timestamp_of,
+    )
+
+
+def _timestamp(directory: Path, segment: SegmentFacts, is_young: Callable[[int], bool]) -> int:
+    """Return a segment's largest timestamp; the file's time where no record has one.
+
+    The time index alone may say less than there is, if nobody closed it: enough to keep a segment, not to delete it.
+    """
+    files = SegmentFiles(segment.base_offset, directory / segment_file_name(segment.base_offset, LOG))
+    indexed, _ = find_time(files, INT64_MAX)
+    if is_young(indexed):
+        return indexed
+    with SegmentReader(files) as reader:
+        reader.size_bytes = min(reader.size_bytes, segment.size_bytes)
+        latest = largest_timestamp(reader, segment.next_offset)
+    if latest >= 0:
+        return latest
+    with storage_errors(files.log_path):
+        return files.log_path.stat().st_mtime_ns // 1_000_000

@@ -1,0 +1,228 @@
+"""Retention of a store's logs: what goes, in which order, and what is left of it at each step."""
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sink.retain_logs import execute_plans, plan_logs, remove_deleted
+from sink.store import Store
+from sink.store_access import maintaining
+from storage_core.checkpoint.leader_epochs import parse_leader_epochs
+from storage_core.clock import ManualClock, SystemClock
+from tests.retained_store import COUNT, LOG, START_MS, aged_rows, names, retain, state_of, write_aged
+from tests.sink_store import contents, in_process, open_store, read_log, stored_numbers
+
+_MINUTE_MS = 60_000
+
+
+def _values(store: Path) -> list[int]:
+    return [int(each.value or b"") for each in read_log(store / "logs" / LOG.directory_name)]
+
+
+def test_plan_when_made_then_nothing_is_changed(memory_path: Path) -> None:
+    """A plan only reads."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 0})
+    before = contents(store)
+    plans = plan_logs(Store.find(store), SystemClock())
+
+    assert [len(each.plan.deletions) for each in plans if each.plan] == [len(names(store)), 0]
+    assert contents(store) == before
+
+
+def test_retain_when_size_is_the_limit_then_whole_segments_go_and_the_log_starts_behind_them(
+    memory_path: Path,
+) -> None:
+    """Files, ledger and leader epochs agree on where the log starts."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 1200})
+    before, end = names(store), state_of(store).log_end_offset
+    retain(store)
+
+    left = names(store)
+    assert 0 < len(left) < len(before)
+    assert left == before[-len(left) :]
+    state = state_of(store)
+    assert state.log_start_offset == int(left[0][:20]) > 0
+    assert state.log_end_offset == end
+    assert _values(store) == list(range(state.log_start_offset, COUNT))
+    epochs = (store / "logs" / LOG.directory_name / "leader-epoch-checkpoint").read_bytes()
+    assert parse_leader_epochs(epochs) == [(0, state.log_start_offset)]
+    assert names(store, ".deleted") == []
+    assert names(store, "index")[0].startswith(left[0][:20])
+
+
+def test_retain_when_everything_is_due_then_an_empty_segment_keeps_the_end(memory_path: Path) -> None:
+    """The active segment is rolled, and the next record gets the offset it would have got."""
+    store = write_aged(memory_path / "store", {"retention.ms": 1000})
+    retain(store, ManualClock(START_MS + 10 * _MINUTE_MS))
+
+    state = state_of(store)
+    assert (state.log_start_offset, state.log_end_offset, state.active_base_offset) == (COUNT, COUNT, COUNT)
+    assert (state.active_size_bytes, state.recovery_point) == (0, COUNT)
+    assert names(store) == [f"{COUNT:020}.log"]
+    with closing(open_store(store, {LOG.topic: {"partitions": 2}}, topic=LOG.topic)) as writer:
+        writer.append("q", 10, in_process(aged_rows(COUNT, COUNT + 5)))
+    assert _values(store) == list(range(COUNT, COUNT + 5))
+    assert read_log(store / "logs" / LOG.directory_name)[0].offset == COUNT
+
+
+def test_retain_when_a_sink_runs_then_closed_segments_go_and_the_active_one_stays(memory_path: Path) -> None:
+    """Only the sink may roll while it runs; what it appends goes on where it was."""
+    store = write_aged(memory_path / "store", {"retention.ms": 1000})
+    settings = {LOG.topic: {"partitions": 2, "retention.ms": 1000, "file.delete.delay.ms": 0}}
+    with closing(open_store(store, settings, topic=LOG.topic)) as writer:
+        active = state_of(store).active_base_offset
+        _, run = retain(store, ManualClock(START_MS + 10 * _MINUTE_MS))
+        writer.append("q", 10, in_process(aged_rows(COUNT, COUNT + 5)))
+
+    plan = run.logs[0].plan
+    assert plan is not None
+    assert plan.held_back is not None
+    assert state_of(store).log_start_offset == active
+    assert _values(store) == list(range(active, COUNT + 5))
+
+
+def test_retain_when_nothing_is_due_then_no_commit(memory_path: Path) -> None:
+    """A run that has nothing to do leaves no trace."""
+    store = write_aged(memory_path / "store")
+    before = contents(store, without=("maintenance.lock",))
+    retain(store)
+
+    assert contents(store, without=("maintenance.lock",)) == before
+
+
+def test_retain_when_the_delay_has_not_passed_then_files_wait(memory_path: Path) -> None:
+    """Readers that listed a segment have time to open it; the next run removes what an interrupted one left."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 1200, "file.delete.delay.ms": 5000})
+    clock, slept = ManualClock(START_MS), list[float]()
+    plans = plan_logs(Store.find(store), clock)
+    with maintaining(store) as maintained:
+        run = execute_plans(maintained, plans, clock)
+
+    assert [each.due_ms for each in run.pending] == [START_MS + 5000]
+    assert len(names(store, ".log.deleted")) == len(plans[0].plan.deletions if plans[0].plan else ())
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.advance(int(seconds * 1000))
+
+    later = plan_logs(Store.find(store), clock)[0]
+    assert sorted(each.name for each in later.waiting) == names(store, ".deleted")
+    assert not later.is_due
+    assert remove_deleted(run, clock, sleep) == {}
+    assert sum(slept) == 5
+    assert names(store, ".deleted") == []
+
+
+def test_retain_when_files_wait_since_an_earlier_run_then_removed(memory_path: Path) -> None:
+    """What has waited long enough goes at once, whether or not anything else is due."""
+    store = write_aged(memory_path / "store")
+    directory = store / "logs" / LOG.directory_name
+    for suffix in (".log", ".index", ".snapshot"):
+        (directory / f"{7:020}{suffix}.deleted").write_bytes(b"x")
+    (directory / "other.deleted").write_bytes(b"x")
+    retain(store, SystemClock())
+
+    assert names(store, ".deleted") == ["other.deleted"]
+
+
+def test_retain_when_a_segment_was_renamed_in_part_then_completed(memory_path: Path) -> None:
+    """Names that a kill or a power cut left behind follow, indexes without their log too."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 1200})
+    retain(store)
+    directory = store / "logs" / LOG.directory_name
+    first = state_of(store).log_start_offset
+    assert first > 5
+    for name in (f"{0:020}.log", f"{0:020}.index", f"{5:020}.timeindex"):
+        (directory / name).write_bytes(b"")
+    again, _ = retain(store)
+
+    assert [each.rule for each in again[0].plan.deletions] == ["start-offset"] if again[0].plan else []
+    assert names(store)[0] == f"{first:020}.log"
+    assert all(int(name[:20]) >= first for name in names(store, "index"))
+    (directory / f"{5:020}.timeindex").write_bytes(b"")
+    retain(store)
+    assert all(int(name[:20]) >= first for name in names(store, "index"))
+
+
+def test_retain_when_the_log_changed_since_the_plan_then_left_alone(memory_path: Path) -> None:
+    """A plan that no longer fits deletes nothing, and says so."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 1200})
+    plans = plan_logs(Store.find(store), ManualClock(START_MS))
+    first = store / "logs" / LOG.directory_name / f"{0:020}.log"
+    first.write_bytes(first.read_bytes()[:100])
+    before = state_of(store)
+    with maintaining(store) as maintained:
+        run = execute_plans(maintained, plans, ManualClock(START_MS))
+
+    assert "no longer fits" in (run.logs[0].failure or "")
+    assert state_of(store) == before
+    assert names(store, ".deleted") == []
+
+
+def test_retain_when_one_log_fails_then_the_others_are_done(memory_path: Path) -> None:
+    """A log that can't be read is reported, and keeps no other from its retention."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 1200})
+    with closing(open_store(store, {LOG.topic: {"partitions": 2}, "other": {"partitions": 1}})):
+        pass
+    (store / "logs" / "other-0").rename(memory_path / "away")
+    plans = plan_logs(Store.find(store), ManualClock(START_MS))
+
+    assert [each.failure is None for each in plans] == [True, True, False]
+
+
+def test_retain_when_the_active_segment_is_missing_then_an_error(memory_path: Path) -> None:
+    """Committed bytes that are gone are no empty log."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 0})
+    active = names(store)[-1]
+    (store / "logs" / LOG.directory_name / active).unlink()
+
+    assert "active segment is missing" in (plan_logs(Store.find(store), ManualClock(START_MS))[0].failure or "")
+
+
+def test_retain_when_the_time_index_says_less_then_the_batches_decide(memory_path: Path) -> None:
+    """A time index that nobody closed must not delete young records."""
+    store = write_aged(memory_path / "store", {"retention.ms": 100_000})
+    for path in (store / "logs" / LOG.directory_name).glob("*.timeindex"):
+        os.truncate(path, 0)
+    plan = plan_logs(Store.find(store), ManualClock(START_MS + 200_000))[0].plan
+    assert plan is not None
+
+    assert 0 < len(plan.deletions) < len(names(store))
+    assert all(START_MS + 1000 * (each.next_offset - 1) < START_MS + 100_000 for each in plan.deletions)
+
+
+def test_retain_when_records_have_no_time_then_the_files_have(memory_path: Path) -> None:
+    """Kafka takes a segment's file time where no record has a timestamp."""
+    store = write_aged(memory_path / "store", {"retention.ms": 30_000})
+    directory = store / "logs" / LOG.directory_name
+    path = directory / f"{0:020}.log"
+    path.with_suffix(".timeindex").write_bytes(b"")
+    path.write_bytes(b"")
+    os.utime(path, ns=(0, (START_MS - 90_000) * 1_000_000))
+    plan = plan_logs(Store.find(store), ManualClock(START_MS))[0].plan
+
+    assert plan is not None
+    assert [each.base_offset for each in plan.deletions] == [0]
+
+
+def test_numbers_when_retained_then_only_the_oldest_are_gone(memory_path: Path) -> None:
+    """What is left is one range up to the end."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 1200})
+    retain(store)
+
+    left = stored_numbers(store)
+    assert left == list(range(left[0], COUNT))
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_retain_when_the_policy_is_compact_then_only_the_start_counts(memory_path: Path, policy: str) -> None:
+    """Without `delete` a log loses nothing to size."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 1})
+    with closing(open_store(store, {LOG.topic: {"partitions": 2, "cleanup.policy": policy, "retention.bytes": 1}})):
+        pass
+    plan = plan_logs(Store.find(store), ManualClock(START_MS))[0].plan
+
+    assert plan is not None
+    assert bool(plan.deletions) == (policy != "compact")

@@ -1,0 +1,46 @@
+from pathlib import Path
+
+import pytest
+
+from storage_core.log.largest_timestamp import largest_timestamp
+from storage_core.log.segment_reader import SegmentReader
+from storage_core.log.segments import list_segments
+from tests.written_log import Batch, write_log
+
+
+def _largest(directory: Path, number: int, next_offset: int) -> int:
+    with SegmentReader(list_segments(directory)[number]) as reader:
+        return largest_timestamp(reader, next_offset)
+
+
+def _log(tmp_path: Path) -> Path:
+    return write_log(tmp_path / "t-0", [[Batch([10, 90]), Batch([20])], [Batch([25]), Batch([5, 40])]]).directory
+
+
+@pytest.mark.parametrize(("number", "next_offset", "expected"), [(0, 3, 90), (1, 6, 40)])
+def test_largest_timestamp_when_a_segment_is_closed_or_active_then_of_all_its_batches(
+    tmp_path: Path, number: int, next_offset: int, expected: int
+) -> None:
+    """An active segment's time index need not name its largest timestamp yet."""
+    assert _largest(_log(tmp_path), number, next_offset) == expected
+
+
+def test_largest_timestamp_when_batches_lie_behind_the_end_then_they_do_not_count(tmp_path: Path) -> None:
+    """What is not committed says nothing of a log."""
+    assert _largest(_log(tmp_path), 1, 4) == 25
+
+
+def test_largest_timestamp_when_the_index_is_missing_then_the_batches_tell(tmp_path: Path) -> None:
+    """Where no index helps, every header is read."""
+    directory = _log(tmp_path)
+    for path in directory.glob("*index"):
+        path.unlink()
+
+    assert _largest(directory, 0, 3) == 90
+
+
+def test_largest_timestamp_when_no_record_has_one_then_minus_one(tmp_path: Path) -> None:
+    """Timestamps may be missing."""
+    directory = write_log(tmp_path / "t-0", [[Batch([-1, -1])]]).directory
+
+    assert _largest(directory, 0, 2) == -1
