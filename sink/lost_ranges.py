@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,42 @@ class LostRangeTable:
                 self._path.absolute().as_uri(),
                 pa.Table.from_pylist(new, schema=LOST_RANGES_SCHEMA),
                 mode="append",
+                commit_properties=CommitProperties(custom_metadata={TRANSACTION_COUNT: "0"}),
+            )
+            self._make_durable()
+
+    def forget(self, topic: str) -> None:
+        """Drop what is written down of a topic that is deleted, durably: a later one of that name has lost nothing."""
+        self._keep([each for each in self.read() if each.topic != topic])
+
+    def truncate(self, topic: str, partition: int, offset: int, gap: LostRange | None) -> None:
+        """Drop what is written down of a log from an offset on, durably: other records will have these offsets.
+
+        Args:
+            topic: of the log.
+            partition: of the log.
+            offset: the log's new end.
+            gap: offsets below it that go with a batch which reaches across it.
+        """
+        kept = []
+        for each in self.read():
+            if (each.topic, each.partition) != (topic, partition):
+                kept.append(each)
+            elif each.first_offset < offset:
+                reaches_across = each.last_offset is None or each.last_offset >= offset
+                kept.append(replace(each, last_offset=offset - 1) if reaches_across else each)
+        self._keep([*kept, gap] if gap is not None else kept)
+
+    def _keep(self, ranges: Sequence[LostRange]) -> None:
+        """Replace the table's content, in one commit."""
+        if list(ranges) == self.read():
+            return
+        with storage_errors(self._path):
+            make_directory(self._path)
+            write_deltalake(
+                self._path.absolute().as_uri(),
+                pa.Table.from_pylist([each.as_dict() for each in ranges], schema=LOST_RANGES_SCHEMA),
+                mode="overwrite",
                 commit_properties=CommitProperties(custom_metadata={TRANSACTION_COUNT: "0"}),
             )
             self._make_durable()

@@ -1,0 +1,153 @@
+"""Truncation of a store's logs: what is left, and what reads as if the rest had never been."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.store_view import open_logs
+from pipeline.verify_command import verify
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
+from sink.lost_ranges import LostRange, LostRangeTable
+from sink.truncate_log import truncate_fully_and_start_at, truncate_to
+from storage_core.clock import ManualClock
+from storage_core.errors import OffsetOutOfRangeError, StoreLockedError, UnknownTopicError
+from storage_core.inspect.findings import Finding
+from storage_core.topic_partition import TopicPartition
+from tests.sink_store import Stored, in_process, log_directories, open_store, read_store, rows
+
+_LOG = TopicPartition("t", 0)
+_TOPIC = {"segment.bytes": 600, "batch.size": 200, "index.interval.bytes": 100}
+_COUNT = 100
+
+
+def _open(path: Path, **options: object):  # type: ignore[no-untyped-def]
+    return open_store(path, {"t": _TOPIC}, topic="t", **options)
+
+
+def _rows(first: int, last: int):  # type: ignore[no-untyped-def]
+    return rows(value=[f"{n:05}" for n in range(first, last)], timestamp=list(range(1000 + first, 1000 + last)))
+
+
+@pytest.fixture
+def path(memory_path: Path) -> Path:
+    """A store with one log of a hundred records in several segments."""
+    sink = _open(memory_path)
+    sink.append("q", 0, in_process(_rows(0, _COUNT)))
+    sink.close()
+    return memory_path
+
+
+def _state(path: Path) -> LogState:
+    return Ledger.open(path / "ledger").states()[_LOG]
+
+
+def _records(path: Path) -> list[Stored]:
+    return read_store(path)["t-0"]
+
+
+def _assert_sound(path: Path) -> None:
+    found: list[Finding] = []
+    verify(open_logs(path), found.append, deep=True)
+    assert [str(each) for each in found if each.kind not in ("known", "nothing")] == []
+
+
+@pytest.mark.parametrize("offset", range(0, _COUNT, 7))
+def test_truncate_to_when_anywhere_then_what_is_before_stays_and_the_next_record_gets_that_offset(
+    path: Path, offset: int
+) -> None:
+    """Whole batches stay; a batch that reaches across goes, and its offsets below are known to be lost."""
+    before = _records(path)
+
+    assert truncate_to(path, _LOG, offset, ManualClock(7))
+
+    kept = _records(path)
+    assert kept == before[: len(kept)]
+    assert offset - 20 < len(kept) <= offset
+    state = _state(path)
+    assert state.log_start_offset == (0 if kept else offset)
+    assert (state.log_end_offset, state.recovery_point) == (offset, offset)
+    assert state.max_timestamp_ms == (kept[-1].timestamp if kept else -1)
+    lost = LostRangeTable(path / "control" / "lost_ranges").read()
+    assert [(each.first_offset, each.last_offset) for each in lost] == (
+        [(len(kept), offset - 1)] if 0 < len(kept) < offset else []
+    )
+    _assert_sound(path)
+    sink = _open(path)
+    sink.append("q", 1, in_process(_rows(500, 520)))
+    sink.close()
+    assert [(each.offset, each.value) for each in _records(path)[len(kept) :]] == [
+        (offset + n, f"{500 + n:05}".encode()) for n in range(20)
+    ]
+    _assert_sound(path)
+
+
+@pytest.mark.parametrize("offset", [_COUNT, _COUNT + 5])
+def test_truncate_to_when_at_the_end_or_above_then_nothing_changes(path: Path, offset: int) -> None:
+    """There is nothing to drop, and a log does not grow by it."""
+    before, version = _records(path), Ledger.open(path / "ledger").version
+
+    assert not truncate_to(path, _LOG, offset, ManualClock())
+
+    assert _records(path) == before
+    assert Ledger.open(path / "ledger").version == version
+
+
+@pytest.mark.parametrize("offset", [0, 30, _COUNT, 5000])
+def test_truncate_fully_when_started_again_then_the_log_is_empty_and_starts_there(path: Path, offset: int) -> None:
+    """Above or below where it was: old segments are gone, the next record gets the offset."""
+    truncate_fully_and_start_at(path, _LOG, offset, ManualClock())
+
+    state = _state(path)
+    assert (state.log_start_offset, state.log_end_offset, state.max_timestamp_ms) == (offset, offset, -1)
+    assert _records(path) == []
+    assert [each.name for each in log_directories(path)["t-0"].glob("*.log")] == [f"{offset:020}.log"]
+    _assert_sound(path)
+    sink = _open(path)
+    sink.append("q", 1, in_process(_rows(0, 3)))
+    sink.close()
+    assert [each.offset for each in _records(path)] == [offset, offset + 1, offset + 2]
+    _assert_sound(path)
+
+
+def test_truncate_to_when_below_the_first_segment_then_the_log_starts_there(path: Path) -> None:
+    """A mirror that began at 1000 and is to go back to 400 has nothing that it could keep."""
+    truncate_fully_and_start_at(path, _LOG, 1000, ManualClock())
+
+    assert truncate_to(path, _LOG, 400, ManualClock()) is True
+
+    assert (_state(path).log_start_offset, _state(path).log_end_offset) == (400, 400)
+    _assert_sound(path)
+
+
+def test_truncate_to_when_losses_are_known_behind_then_they_are_forgotten(path: Path) -> None:
+    """Other records will have these offsets, and their loss must not be excused; what is before the cut stays known."""
+    table = LostRangeTable(path / "control" / "lost_ranges")
+    known = {"topic": "t", "file": "f", "reason": "r", "found_ms": 1}
+    table.add(
+        [
+            LostRange(partition=0, first_offset=2, last_offset=3, **known),  # type: ignore[arg-type]
+            LostRange(partition=0, first_offset=40, last_offset=60, **known),  # type: ignore[arg-type]
+            LostRange(partition=0, first_offset=80, last_offset=90, **known),  # type: ignore[arg-type]
+            LostRange(partition=1, first_offset=80, last_offset=90, **known),  # type: ignore[arg-type]
+        ]
+    )
+    kept_end = len(_records(path))
+    truncate_to(path, _LOG, 50, ManualClock())
+
+    left = {(each.partition, each.first_offset, each.last_offset) for each in table.read() if each.reason == "r"}
+    assert left == {(0, 2, 3), (0, 40, 49), (1, 80, 90)}
+    assert len(_records(path)) < kept_end
+
+
+def test_truncate_to_when_it_does_not_fit_then_refused_and_nothing_changes(path: Path) -> None:
+    """A negative offset, an unknown log, a store that somebody else writes."""
+    with pytest.raises(OffsetOutOfRangeError, match="offset=-1"):
+        truncate_to(path, _LOG, -1, ManualClock())
+    with pytest.raises(UnknownTopicError, match="t-9"):
+        truncate_fully_and_start_at(path, TopicPartition("t", 9), 0, ManualClock())
+    sink = _open(path)
+    with pytest.raises(StoreLockedError):
+        truncate_to(path, _LOG, 5, ManualClock())
+    sink.close()
+    assert len(_records(path)) == _COUNT
