@@ -17,7 +17,7 @@ from storage_core.log.segments import SegmentFiles
 from storage_core.log.transactions import read_control_types
 from storage_core.record.control_records import coordinator_epochs
 
-__all__ = ["RebuiltProducers", "rebuild_producers"]
+__all__ = ["RebuiltProducers", "follow_producers", "rebuild_producers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,22 @@ def rebuild_producers(
     began_at = log_start_offset if found.offset is None else found.offset
     producers = ProducerStates(began_at, found.producers)
     producers.remove_expired(now_ms, PRODUCER_ID_EXPIRATION_MS)
-    snapshots: dict[int, list[ProducerState]] = {}
+    snapshots = follow_producers(producers, segments, end_offset, snapshot_bases)
+    return RebuiltProducers(producers, found.offset, found.damaged, snapshots)
+
+
+def follow_producers(
+    producers: ProducerStates, segments: Sequence[SegmentFiles], end_offset: int, snapshot_bases: Collection[int] = ()
+) -> dict[int, list[ProducerState]]:
+    """Let a state follow a log's batches to an offset; return the entries of the snapshots to write, by offset.
+
+    Args:
+        producers: the state; afterwards, as of `end_offset`.
+        segments: as in `rebuild_producers`, as are the other arguments and errors.
+        end_offset: where the state is wanted.
+        snapshot_bases: see there.
+    """
+    began_at, snapshots = producers.map_end_offset, {}
     for number, files in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
         if files.base_offset >= end_offset or following <= producers.map_end_offset:
@@ -76,7 +91,7 @@ def rebuild_producers(
     producers.move_to(end_offset)
     if end_offset > began_at:
         snapshots[end_offset] = producers.states()
-    return RebuiltProducers(producers, found.offset, found.damaged, snapshots)
+    return snapshots
 
 
 def _follow(files: SegmentFiles, producers: ProducerStates, end_offset: int) -> None:
