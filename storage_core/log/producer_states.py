@@ -192,6 +192,10 @@ class ProducerStates:
             if producer_id in is_open or now_ms - each.timestamp < expiration_ms
         }
 
+    def batches(self) -> dict[int, tuple[BatchMetadata, ...]]:
+        """Return the batches known of each producer, oldest first, by producer id."""
+        return {producer_id: tuple(each.batches) for producer_id, each in self._producers.items()}
+
     def states(self) -> list[ProducerState]:
         """Return the entries of a snapshot, in the order in which the producers became known."""
         begun = self._transactions.open_transactions

@@ -37,7 +37,7 @@ from storage_core.index.index_builder import IndexBuilder
 from storage_core.index.transaction_index import AbortedTransaction, pack_transaction_entries
 from storage_core.log.log_files import CLEANED
 from storage_core.log.producer_states import ProducerStates
-from storage_core.log.segment_reader import BatchChunk, SegmentReader, announced_size, scan_up_to_damage
+from storage_core.log.segment_reader import CHUNK_BYTES, BatchChunk, SegmentReader, announced_size, scan_up_to_damage
 from storage_core.log.segments import SegmentFiles
 from storage_core.log_config import INT32_MAX
 from storage_core.record.attributes import CONTROL_BIT
@@ -51,7 +51,6 @@ __all__ = ["ScanStop", "SegmentRecovery", "StopKind", "recover_segment", "scan_s
 StopKind: TypeAlias = Literal["torn", "zeros", "length", "crc", "offsets", "marker", "overflow"]
 """What ended a scan; see the table above."""
 
-_CHUNK_BYTES: Final = 1 << 20
 _MAGIC_AT: Final = 16
 _UP_TO_MAGIC_BYTES: Final = 17
 
@@ -122,16 +121,18 @@ def scan_segment(
     index_interval_bytes: int,
     producers: ProducerStates,
     leader_epochs: Sequence[tuple[int, int]] = (),
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> SegmentRecovery:
     """Return what a recovery makes of a segment; nothing is changed but `producers`.
 
-    At most a chunk of 1 MiB is held, or one larger batch whose CRC was found to be right before.
+    At most a chunk is held, or one larger batch whose CRC was found to be right before it was read as a whole.
 
     Args:
         files: of the segment.
         index_interval_bytes: Kafka's `index.interval.bytes`.
         producers: of the log as of the segment's base offset; afterwards, as of `next_offset`.
         leader_epochs: (epoch, start offset) entries of the log.
+        chunk_bytes: most that is read at once.
 
     Raises:
         CorruptFileError: the file is larger than any segment.
@@ -141,7 +142,7 @@ def scan_segment(
     with SegmentReader(files) as reader:
         if reader.size_bytes > INT32_MAX:
             raise CorruptFileError(f"segment is larger than any: file={files.log_path} size={reader.size_bytes}")
-        stop = _scan(reader, scan)
+        stop = _scan(reader, scan, chunk_bytes)
         return scan.result(reader, stop)
 
 
@@ -269,9 +270,9 @@ def _markers(data: bytes, scan: BatchScan) -> tuple[npt.NDArray[np.int16], npt.N
     return types, coordinator_epochs(data, scan, types)
 
 
-def _scan(reader: SegmentReader, scan: _SegmentScan) -> ScanStop | None:
+def _scan(reader: SegmentReader, scan: _SegmentScan, chunk_bytes: int) -> ScanStop | None:
     """Follow a segment's batches to the first that can't be right, and say why it ended there."""
-    for chunk, error in _chunks(reader):
+    for chunk, error in _chunks(reader, max(chunk_bytes, HEADER_BYTES)):
         stop = scan.add(chunk) if len(chunk.scan) else None
         if stop is not None:
             return stop
@@ -289,10 +290,10 @@ _TEXTS: Final[dict[str, str]] = {
 }
 
 
-def _chunks(reader: SegmentReader) -> Iterator[tuple[BatchChunk, StopKind | None]]:
+def _chunks(reader: SegmentReader, chunk_bytes: int) -> Iterator[tuple[BatchChunk, StopKind | None]]:
     """Yield batches, and what follows them if that is no batch."""
     position, end = 0, reader.size_bytes
-    wanted = _CHUNK_BYTES
+    wanted = chunk_bytes
     while position < end:
         data = reader.read(position, min(wanted, end - position))
         scan, error = scan_up_to_damage(data)
@@ -301,7 +302,7 @@ def _chunks(reader: SegmentReader) -> Iterator[tuple[BatchChunk, StopKind | None
             return
         if scan.valid_bytes:
             yield BatchChunk(data, position, scan), None
-            position, wanted = position + scan.valid_bytes, _CHUNK_BYTES
+            position, wanted = position + scan.valid_bytes, chunk_bytes
             continue
         wanted = announced_size(data)
         fault = _fault_of_large_batch(reader, position, data, wanted)
@@ -322,7 +323,7 @@ def _fault_of_large_batch(reader: SegmentReader, position: int, head: bytes, siz
         return "length"
     crc_at, at, update = (17, 21, crc32c.crc32c) if is_v2 else (12, 16, zlib.crc32)
     stored, crc = int.from_bytes(head[crc_at : crc_at + 4], "big"), 0
-    while at < size_bytes and (part := reader.read(position + at, min(size_bytes - at, _CHUNK_BYTES))):
+    while at < size_bytes and (part := reader.read(position + at, min(size_bytes - at, CHUNK_BYTES))):
         crc, at = update(part, crc), at + len(part)
     return None if crc == stored else "crc"
 
