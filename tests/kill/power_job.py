@@ -1,0 +1,80 @@
+"""Jobs whose power is cut: whatever a store lets one do, in a process that stops itself at a named step."""
+
+import os
+import traceback
+from collections.abc import Callable, Mapping
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import pytest
+
+from sink.ledger import Ledger
+from tests.kill.harness import exit_code, wait_until_stopped
+from tests.kill.loop_disk import LoopDisk
+from tests.sink_store import in_process, numbers, open_store
+
+__all__ = ["IS_LONG", "append_numbers", "cut_at", "finish", "mounted", "recovery_points"]
+
+IS_LONG = bool(os.environ.get("SPARKLOG_KILL_ROUNDS"))
+"""Whether every step is taken on every file system, and not only on one of them."""
+
+
+def mounted(root: Path, filesystem: str) -> LoopDisk:
+    """Return a new disk, or skip the test and say why."""
+    disk = LoopDisk(root, filesystem)
+    problem = disk.make()
+    if problem is not None:
+        disk.remove()
+        pytest.skip(f"no power cut on {filesystem}: {problem}")
+    return disk
+
+
+def cut_at(
+    context: ForkServerContext, disk: LoopDisk, step: str, job: Callable[..., object], *arguments: object
+) -> None:
+    """Run a job until it stops itself at a step, cut the power there, and mount the disk again."""
+    environment = {"SPARKLOG_FAULT_POINT": step, "SPARKLOG_FAULT_SIGNAL": "STOP"}
+    process = context.Process(target=_run, args=(disk.folder, environment, job, arguments))
+    process.start()
+    try:
+        wait_until_stopped(process)
+        disk.cut_power()
+    finally:
+        process.kill()
+        process.join()
+    disk.plug_in()
+
+
+def finish(context: ForkServerContext, folder: Path, job: Callable[..., object], *arguments: object) -> None:
+    """Run a job in a process of its own until it ends well."""
+    process = context.Process(target=_run, args=(folder, {}, job, arguments))
+    process.start()
+    error = folder / "error.txt"
+    assert exit_code(process) == 0, error.read_text() if error.exists() else "killed"
+
+
+def append_numbers(
+    store: Path, topics: Mapping[str, Mapping[str, object]], micro_batches: int, each: int, first: int = 0
+) -> None:
+    """Append the numbers from 0 on to the topic `t`, so many in each micro-batch; those known already are replayed."""
+    writer = open_store(store, topics, topic="t")
+    for number in range(first, micro_batches):
+        writer.append("q", number, in_process(numbers(number * each, (number + 1) * each) if each else ()))
+    writer.close()
+
+
+def recovery_points(store: Path) -> dict[str, tuple[int, int]]:
+    """Return recovery point and end of each log."""
+    states = Ledger.open(store / "ledger").states()
+    return {str(log): (state.recovery_point, state.log_end_offset) for log, state in states.items()}
+
+
+def _run(folder: Path, environment: dict[str, str], job: Callable[..., object], arguments: tuple[object, ...]) -> None:
+    os.environ.update(environment)
+    (folder / "error.txt").unlink(missing_ok=True)
+    try:
+        job(*arguments)
+    except BaseException:
+        (folder / "error.txt").write_text(traceback.format_exc())
+        os._exit(3)
+    os._exit(0)

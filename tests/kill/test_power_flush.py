@@ -1,0 +1,114 @@
+"""The power goes while logs are left to the page cache: what a flush policy lets it take, and how one goes on."""
+
+from collections.abc import Iterator
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import pytest
+
+from pipeline.lost_view import lost_ranges
+from pipeline.repair_command import RepairOptions, execute_repair, plan_repairs
+from pipeline.store_view import open_logs
+from storage_core.clock import SystemClock
+from storage_core.errors import UnflushedRecordsLostError
+from tests.kill.loop_disk import FILESYSTEMS, LoopDisk
+from tests.kill.power_job import IS_LONG, append_numbers, cut_at, finish, mounted, recovery_points
+from tests.sink_store import open_store, read_store, stored_numbers
+
+pytestmark = pytest.mark.kill
+
+_LOG = {"segment.bytes": 1 << 20, "batch.size": 200, "index.interval.bytes": 300}
+_ROLLING = {**_LOG, "segment.bytes": 3_000}
+_EACH = 40
+_POLICIES: dict[str, dict[str, object]] = {
+    "every commit": {},
+    "messages": {"flush.messages": 100},
+    "never": {"flush.messages": "never"},
+    "long": {"flush.ms": 3_600_000},
+}
+
+
+_CASES = (
+    # filesystem, policy, settings, offsets that may be above the recovery point after 280
+    ("ext4", "messages", _LOG, 80),
+    ("ext4", "never", _ROLLING, 279),
+    ("xfs", "never", _LOG, 280),
+    ("xfs", "every commit", _ROLLING, 0),
+)
+_MORE_CASES = (
+    ("ext4", "every commit", _LOG, 0),
+    ("ext4", "never", _LOG, 280),
+    ("ext4", "long", _LOG, 280),
+    ("ext4", "messages", _ROLLING, 80),
+    ("xfs", "messages", _LOG, 80),
+    ("xfs", "never", _ROLLING, 279),
+    ("xfs", "long", _ROLLING, 279),
+)
+
+
+@pytest.fixture
+def disk(request: pytest.FixtureRequest, memory_path: Path) -> Iterator[LoopDisk]:
+    """An empty disk of the file system asked for."""
+    disk = mounted(memory_path, request.param)
+    yield disk
+    disk.remove()
+
+
+def _topics(policy: str, log: dict[str, object]) -> dict[str, dict[str, object]]:
+    return {"t": {**log, **_POLICIES[policy]}}
+
+
+def _open_or_repair(store: Path, topics: dict[str, dict[str, object]]) -> bool:
+    """Open the store, or repair it where that is refused; return whether it was."""
+    try:
+        open_store(store, topics, topic="t").close()
+        return False
+    except UnflushedRecordsLostError:
+        result = execute_repair(store, RepairOptions(jobs=1), SystemClock(), lambda _step: None)
+    assert result.is_sound, result.left
+    return True
+
+
+@pytest.mark.parametrize(
+    ("disk", "policy", "log", "most"), [*_CASES, *(_MORE_CASES if IS_LONG else ())], indirect=["disk"]
+)
+def test_power_cut_when_logs_are_left_to_the_page_cache_then_takes_nothing_below_a_recovery_point(
+    context: ForkServerContext, disk: LoopDisk, policy: str, log: dict[str, object], most: int
+) -> None:
+    """What it takes above is named, written down by a repair, and the stream goes on behind it.
+
+    On these file systems what was never synced is gone a moment later, so a store with much of that is refused.
+    """
+    store, topics = disk.folder / "s", _topics(policy, log)
+    cut_at(context, disk, "commit.synced:8", append_numbers, store, topics, 10, _EACH)
+    point, end = recovery_points(store)["t-0"]
+    assert end == 7 * _EACH, "the ledger forgot a commit"
+    assert end - point <= most
+
+    was_refused = _open_or_repair(store, topics)
+    finish(context, disk.folder, append_numbers, store, topics, 10, _EACH)
+
+    assert was_refused == (most > 0 and point < end)
+    lost = {
+        offset for each in lost_ranges(open_logs(store)) for offset in range(each.first_offset, each.last_offset + 1)
+    }
+    assert lost <= set(range(point, end))
+    assert bool(lost) == was_refused
+    assert stored_numbers(store) == sorted(set(range(10 * _EACH)) - lost)
+    assert all(int(each.value or b"") == each.offset for each in read_store(store)["t-0"])
+    assert plan_repairs(store, RepairOptions(jobs=1)).is_sound
+
+
+@pytest.mark.parametrize("disk", FILESYSTEMS if IS_LONG else ["xfs"], indirect=True)
+@pytest.mark.parametrize("step", ["flush.synced", "commit.written:9", "commit.synced:9"])
+def test_power_cut_while_a_close_brings_logs_onto_the_disk_then_nothing_is_lost_from_there_on(
+    context: ForkServerContext, disk: LoopDisk, step: str
+) -> None:
+    """The logs are on the disk before the ledger says so."""
+    store, topics = disk.folder / "s", _topics("never", _LOG)
+    cut_at(context, disk, step, append_numbers, store, topics, 7, _EACH)
+
+    finish(context, disk.folder, append_numbers, store, topics, 10, _EACH)
+
+    assert stored_numbers(store) == list(range(10 * _EACH))
+    assert lost_ranges(open_logs(store)) == []
