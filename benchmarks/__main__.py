@@ -28,6 +28,7 @@ GROUPS = {
     "fresh-worker": "fresh_worker",
     "segment-files": "segment_files",
     "many-logs": "many_logs",
+    "open": "open_store",
 }
 """Groups in the order they run, and the module of each."""
 

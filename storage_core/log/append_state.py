@@ -17,7 +17,7 @@ from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
 from storage_core.log.roll import APPEND_STATE
 from storage_core.record.batch_header import unpack_header
 from storage_core.record.batch_scan import scan_batches
-from storage_core.storage.local import storage_errors
+from storage_core.storage.local import storage_errors, sync_file
 
 __all__ = ["CommittedEnd", "load_append_state"]
 
@@ -41,7 +41,12 @@ class CommittedEnd:
 
 
 def load_append_state(
-    directory: Path, end: CommittedEnd, now_ms: int, jitter_ms: int, check_owner: Callable[[], None]
+    directory: Path,
+    end: CommittedEnd,
+    now_ms: int,
+    jitter_ms: int,
+    check_owner: Callable[[], None],
+    note_cut: Callable[[Path], None] = sync_file,
 ) -> npt.NDArray[np.void]:
     """Read the active segment's state, and cut from its indexes what lies beyond the committed end.
 
@@ -49,6 +54,15 @@ def load_append_state(
     counter of the next index entry starts at 0 again.
 
     A log without committed bytes may have no segment yet; the first append then starts it, at its own offset.
+
+    Args:
+        directory: of the log.
+        end: where it ends.
+        now_ms: when its active segment counts as created.
+        jitter_ms: drawn for that segment.
+        check_owner: raises `WriterFencedError` once another writer owns the store.
+        note_cut: gets each index file that was cut, and syncs it before anything is appended: or the cut tail could
+            come back under new entries.
 
     Returns:
         () one `APPEND_STATE` row.
@@ -70,14 +84,15 @@ def load_append_state(
         return state
     with storage_errors(directory):
         _check_log(log_path, end)
-        offsets = _trim_offset_index(index_path, end, check_owner)
-        times = _trim_time_index(time_path, end, check_owner)
+        offsets = _trim_offset_index(index_path, end, check_owner, note_cut)
+        times = _trim_time_index(time_path, end, check_owner, note_cut)
     state["offset_entries"], state["time_entries"] = len(offsets), len(times)
     if len(times):
         state["last_entry_timestamp"] = state["max_timestamp"] = times["timestamp"][-1]
         state["max_timestamp_offset"] = end.segment_base + int(times["offset"][-1])
     if end.size_bytes:
-        _add_timestamps(state, log_path, offsets, end)
+        with storage_errors(log_path):
+            _add_timestamps(state, log_path, offsets, end)
     return state
 
 
@@ -90,22 +105,26 @@ def _check_log(path: Path, end: CommittedEnd) -> None:
         )
 
 
-def _trim_offset_index(path: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> npt.NDArray[np.void]:
+def _trim_offset_index(
+    path: Path, end: CommittedEnd, check_owner: Callable[[], None], note_cut: Callable[[Path], None]
+) -> npt.NDArray[np.void]:
     entries = _read_entries(path, _OFFSET_ENTRY)
     offsets, positions = entries["offset"].astype(np.int64), entries["position"].astype(np.int64)
     bad = (offsets >= end.log_end_offset - end.segment_base) | (positions >= end.size_bytes) | (positions <= 0)
     bad[1:] |= (np.diff(offsets) <= 0) | (np.diff(positions) <= 0)
-    return _keep_prefix(path, entries, bad, check_owner)
+    return _keep_prefix(path, entries, bad, check_owner, note_cut)
 
 
-def _trim_time_index(path: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> npt.NDArray[np.void]:
+def _trim_time_index(
+    path: Path, end: CommittedEnd, check_owner: Callable[[], None], note_cut: Callable[[Path], None]
+) -> npt.NDArray[np.void]:
     entries = _read_entries(path, _TIME_ENTRY)
     offsets, timestamps = entries["offset"].astype(np.int64), entries["timestamp"].astype(np.int64)
     bad = (offsets >= end.log_end_offset - end.segment_base) | (timestamps < 0)
     bad[1:] |= (np.diff(offsets) < 0) | (timestamps[1:] <= timestamps[:-1])
     if bad[1:2].all() and not offsets[:1].any() and not timestamps[:1].any():
         bad[:1] = True  # zeros of a power cut from the first entry on; a real one like that says nothing of use
-    return _keep_prefix(path, entries, bad, check_owner)
+    return _keep_prefix(path, entries, bad, check_owner, note_cut)
 
 
 def _read_entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
@@ -114,9 +133,13 @@ def _read_entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
 
 
 def _keep_prefix(
-    path: Path, entries: npt.NDArray[np.void], bad: npt.NDArray[np.bool_], check_owner: Callable[[], None]
+    path: Path,
+    entries: npt.NDArray[np.void],
+    bad: npt.NDArray[np.bool_],
+    check_owner: Callable[[], None],
+    note_cut: Callable[[Path], None],
 ) -> npt.NDArray[np.void]:
-    """Cut the file behind its last good entry; fsynced, or the cut tail could come back under new entries.
+    """Cut the file behind its last good entry.
 
     The owner is checked behind the opening: a writer that lost the store since it read the entries must not cut those
     that the new owner has added.
@@ -124,12 +147,14 @@ def _keep_prefix(
     kept = entries[: int(np.argmax(bad))] if bad.any() else entries
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        if os.fstat(descriptor).st_size != kept.nbytes:
+        is_cut = os.fstat(descriptor).st_size != kept.nbytes
+        if is_cut:
             check_owner()
             os.ftruncate(descriptor, kept.nbytes)
-            os.fsync(descriptor)
     finally:
         os.close(descriptor)
+    if is_cut:
+        note_cut(path)
     return kept
 
 

@@ -4,7 +4,8 @@ import io
 import logging
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,14 @@ from storage_core.errors import CorruptFileError
 from storage_core.fault_points import reach
 from storage_core.log.append_state import CommittedEnd, load_append_state
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, parse_base_offset, segment_file_name
-from storage_core.storage.local import copy_range, storage_errors, sync_directory
+from storage_core.storage.local import copy_range, storage_errors, sync_directories, sync_directory, sync_files
 
-__all__ = ["cut_back", "has_leftovers", "needs_cut_back", "renew_active_segment"]
+__all__ = ["cut_back", "cut_back_logs", "has_leftovers", "needs_cut_back", "renew_active_segment"]
 
 logger = logging.getLogger(__name__)
 
 _BASE_OFFSET_DIGITS = 20
+_THREADS = 8
 
 
 def needs_cut_back(directory: Path, end: CommittedEnd) -> bool:
@@ -64,40 +66,73 @@ def has_leftovers(directory: Path, end: CommittedEnd) -> bool:
 
 
 def cut_back(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> npt.NDArray[np.void]:
-    """Make the log end exactly where the ledger says, durably.
+    """Make one log end exactly where the ledger says, durably; returns its () `APPEND_STATE`."""
+    return cut_back_logs([(directory, end)], check_owner)[0]
 
-    Later segments go first: if the process dies after the active segment was cut, the next start must still see that
-    there is something to undo.
+
+def cut_back_logs(
+    logs: Sequence[tuple[Path, CommittedEnd]], check_owner: Callable[[], None]
+) -> list[npt.NDArray[np.void]]:
+    """Make logs end exactly where the ledger says, durably.
+
+    Later segments go first: if the process dies after an active segment was cut, the next start must still see that
+    there is something to undo. What is cut is synced before it may be appended to: an unsynced cut can come undone.
+
+    Args:
+        logs: directory and committed end of each.
+        check_owner: raises `WriterFencedError` once another writer owns the store.
 
     Returns:
-        () the log's `APPEND_STATE`.
+        () the `APPEND_STATE` of each log.
     """
+    directories = [directory for directory, _ in logs]
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="undo") as pool:
+        list(pool.map(lambda log: _drop_beyond(*log, check_owner), logs))
+        with storage_errors("log directories"):
+            sync_directories(directories)
+        cuts = list(pool.map(lambda log: _cut_active(*log, check_owner), logs))
+    with storage_errors("log directories"):
+        sync_files([path for _, paths in cuts for path in paths])
+    for directory, end in logs:
+        logger.info("Cut back an unfinished micro-batch log=%s end_offset=%d", directory.name, end.log_end_offset)
+    return [state for state, _ in cuts]
+
+
+def _drop_beyond(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> None:
     with storage_errors(directory):
         while names := _names_to_delete(directory, end):
             for name in names:
                 check_owner()
                 (directory / name).unlink(missing_ok=True)
                 reach("undo.deleted")
-        sync_directory(directory)
-        if end.size_bytes:
-            _cut_file(directory / segment_file_name(end.segment_base, LOG), end.size_bytes, check_owner)
-            reach("undo.cut")
-    state = load_append_state(directory, end, 0, 0, check_owner)
-    logger.info("Cut back an unfinished micro-batch log=%s end_offset=%d", directory.name, end.log_end_offset)
-    return state
 
 
-def _cut_file(path: Path, size_bytes: int, check_owner: Callable[[], None]) -> None:
-    """Cut a file and fsync it: an unsynced cut can come undone under what is appended next.
+def _cut_active(
+    directory: Path, end: CommittedEnd, check_owner: Callable[[], None]
+) -> tuple[npt.NDArray[np.void], list[Path]]:
+    """Cut the active segment's files; return the log's state, and which of them have to be synced."""
+    changed: list[Path] = []
+    if end.size_bytes:
+        path = directory / segment_file_name(end.segment_base, LOG)
+        with storage_errors(path):
+            if _cut_file(path, end.size_bytes, check_owner):
+                changed.append(path)
+        reach("undo.cut")
+    return load_append_state(directory, end, 0, 0, check_owner, changed.append), changed
+
+
+def _cut_file(path: Path, size_bytes: int, check_owner: Callable[[], None]) -> bool:
+    """Cut a file; return whether it was too long.
 
     The descriptor is older than the check: were the store taken meanwhile, it is an unlinked file that is cut.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         check_owner()
-        if os.fstat(descriptor).st_size > size_bytes:
-            os.ftruncate(descriptor, size_bytes)
-            os.fsync(descriptor)
+        if os.fstat(descriptor).st_size <= size_bytes:
+            return False
+        os.ftruncate(descriptor, size_bytes)
+        return True
     finally:
         os.close(descriptor)
 

@@ -11,11 +11,12 @@ import contextlib
 import ctypes
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from storage_core.errors import StorageError
+from storage_core.fault_points import reach
 
 __all__ = [
     "copy_range",
@@ -24,7 +25,9 @@ __all__ = [
     "storage_errors",
     "sync_directories",
     "sync_directory",
+    "sync_file",
     "sync_files",
+    "sync_filesystems",
     "write_all",
 ]
 
@@ -84,7 +87,9 @@ def replace_file(path: Path, data: bytes) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+    reach("checkpoint.written")
     temporary.replace(path)
+    reach("checkpoint.replaced")
     sync_directory(path.parent)
 
 
@@ -99,48 +104,57 @@ def make_directory(path: Path) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make the names in a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    _sync(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, os.fsync)
 
 
 def sync_directories(paths: Iterable[Path]) -> None:
-    """Make the names in several folders durable."""
-    for path in paths:
+    """Make the names in several folders durable: one call per folder, or one per filesystem where they are many."""
+    folders = list(paths)
+    if len(folders) >= _SYNCFS_FILE_COUNT:
+        sync_filesystems(folders)
+        return
+    for path in folders:
         sync_directory(path)
+
+
+def sync_file(path: Path) -> None:
+    """Make the content of a file durable."""
+    _sync(path, os.O_RDONLY | os.O_CLOEXEC, os.fdatasync)
 
 
 def sync_files(paths: list[Path]) -> None:
     """Make the content of these files durable: one call per file, or one per filesystem where they are many."""
     if len(paths) >= _SYNCFS_FILE_COUNT:
-        roots = {path.stat().st_dev: path for path in {each.parent for each in paths}}
-        for root in roots.values():
-            _syncfs(root)
+        sync_filesystems({each.parent for each in paths})
         return
-    if len(paths) == 1:
-        _sync_data(paths[0])
+    if len(paths) <= 1:
+        for path in paths:
+            sync_file(path)
         return
     with ThreadPoolExecutor(_SYNC_THREADS) as pool:
-        list(pool.map(_sync_data, paths))
+        list(pool.map(sync_file, paths))
 
 
-def _sync_data(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def sync_filesystems(folders: Iterable[Path]) -> None:
+    """Write back each filesystem that holds one of these; Linux reports write-back errors here since 5.8."""
+    roots = {path.stat().st_dev: path for path in folders}
+    for root in roots.values():
+        _sync(root, os.O_RDONLY | os.O_CLOEXEC, _syncfs_of)
+
+
+def _syncfs_of(descriptor: int) -> None:
+    if _LIBC.syncfs(descriptor) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def _sync(path: Path, flags: int, sync: Callable[[int], None]) -> None:
+    """Open a path and sync it; the kernel's answer does not say which file it is about."""
+    descriptor = os.open(path, flags)
     try:
-        os.fdatasync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _syncfs(path: Path) -> None:
-    """Write back the filesystem that holds `path`; Linux reports write-back errors here since 5.8."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if _LIBC.syncfs(descriptor) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), str(path))
+        sync(descriptor)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         os.close(descriptor)
 
