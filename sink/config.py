@@ -10,7 +10,7 @@ from storage_core.errors import InvalidConfigError
 from storage_core.log_config import INT32_MAX, LogConfig
 from storage_core.topic_partition import check_topic_name, topic_names_collide
 
-__all__ = ["SinkConfig", "TopicConfig"]
+__all__ = ["SinkConfig", "TopicConfig", "log_dir_problem"]
 
 _OFFSETS = ("assigned", "preserved")
 _ON_INVALID = ("fail", "quarantine")
@@ -110,11 +110,7 @@ class SinkConfig:
             problems.append(f"log_dirs={list(self.log_dirs)!r} is empty or names a folder twice")
         store = Path(os.path.normpath(self.store))
         own = [store / name for name in _OWN_FOLDERS]
-        for name, root in zip(self.log_dirs, roots, strict=True):
-            if store.is_relative_to(root) or any(root.is_relative_to(each) for each in own):
-                problems.append(
-                    f"log_dirs={name!r} is the store, a folder above it, or one that the store needs itself"
-                )
+        problems += [problem for name in self.log_dirs if (problem := log_dir_problem(store, name))]
         quarantine = Path(os.path.normpath(self.quarantine))
         if quarantine == store or any(quarantine.is_relative_to(each) for each in (*own, *roots)):
             problems.append(
@@ -169,3 +165,17 @@ class SinkConfig:
         if problems:
             raise InvalidConfigError("; ".join(problems))
         return config
+
+
+def log_dir_problem(store: Path, name: str) -> str | None:
+    """Return why a folder can't be a log directory of a store; None if it can.
+
+    Args:
+        store: folder of the store.
+        name: the folder, relative to the store or absolute.
+    """
+    store = Path(os.path.normpath(store))
+    root = Path(os.path.normpath(store / name))
+    if store.is_relative_to(root) or any(root.is_relative_to(store / each) for each in _OWN_FOLDERS):
+        return f"log_dirs={name!r} is the store, a folder above it, or one that the store needs itself"
+    return None

@@ -3,26 +3,36 @@
 As a broker does, they are written every few seconds and at the end, not with each micro-batch.
 """
 
+import logging
+from collections.abc import Mapping, Set
 from pathlib import Path
 
 from sink.ledger import Ledger
+from sink.ledger_rows import LogState
+from sink.log_dirs import check_root
+from sink.log_start_entries import LogStartEntries
 from sink.store import Store
 from storage_core.checkpoint.offset_checkpoint import render_offset_checkpoint
+from storage_core.errors import StorageError
 from storage_core.storage.local import replace_file, storage_errors
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["DerivedFiles"]
+
+logger = logging.getLogger(__name__)
 
 _INTERVAL_MS = 5_000
 """Kafka's `replica.high.watermark.checkpoint.interval.ms`."""
 
 
 class DerivedFiles:
-    """Writes the four checkpoint files of every log directory root."""
+    """Writes the four checkpoint files of every log directory root that is not offline."""
 
     def __init__(self, store: Store, ledger: Ledger) -> None:
         self._store = store
         self._ledger = ledger
+        self._offline: set[str] = set()
+        self._starts = LogStartEntries(store)
         self._written_ms: int | None = None
 
     def write_if_due(self, now_ms: int) -> None:
@@ -31,20 +41,50 @@ class DerivedFiles:
             self.write(now_ms)
 
     def write(self, now_ms: int) -> None:
-        """Write the files of every root from the ledger's state."""
+        """Write the files of every root with logs."""
         self._written_ms = now_ms
-        by_root: dict[Path, dict[TopicPartition, tuple[int, int]]] = {}
+        self.write_roots({state.log_dir for state in self._ledger.states().values()})
+
+    def write_roots(self, names: Set[str]) -> None:
+        """Write the files of some roots; of one without logs they are empty. One that fails keeps no other from it.
+
+        Raises:
+            StorageError: what the first one that failed said.
+        """
+        by_root: dict[str, dict[TopicPartition, LogState]] = {name: {} for name in sorted(names)}
         for log, state in self._ledger.states().items():
-            root = self._store.log_dir(state.log_dir)
-            by_root.setdefault(root, {})[log] = (state.log_start_offset, state.log_end_offset)
-        for root, logs in by_root.items():
-            ends = {log: end for log, (_, end) in logs.items()}
-            contents = {
-                "recovery-point-offset-checkpoint": ends,  # everything committed is on the disk
-                "replication-offset-checkpoint": ends,
-                "log-start-offset-checkpoint": {},  # each log starts at its first segment's base offset
-                "cleaner-offset-checkpoint": {},
-            }
-            with storage_errors(root):
-                for name, offsets in contents.items():
-                    replace_file(root / name, render_offset_checkpoint(offsets))
+            if state.log_dir in by_root:
+                by_root[state.log_dir][log] = state
+        failures = []
+        for name, logs in by_root.items():
+            if not self._is_online(name):
+                continue
+            try:
+                _write_root(self._store.log_dir(name), logs, self._starts.find(logs))
+            except StorageError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _is_online(self, name: str) -> bool:
+        """Look each time: where a disk has lost its mount point, files would lie below that, and hide later."""
+        problem = check_root(self._store, name)
+        if problem is not None and name not in self._offline:
+            logger.warning("No checkpoint files are written log_dir=%s reason=%s", self._store.log_dir(name), problem)
+            self._offline.add(name)
+        elif problem is None:
+            self._offline.discard(name)
+        return problem is None
+
+
+def _write_root(root: Path, logs: Mapping[TopicPartition, LogState], starts: Mapping[TopicPartition, int]) -> None:
+    ends = {log: state.log_end_offset for log, state in logs.items()}
+    contents = {
+        "recovery-point-offset-checkpoint": {log: state.recovery_point for log, state in logs.items()},
+        "replication-offset-checkpoint": ends,
+        "log-start-offset-checkpoint": starts,
+        "cleaner-offset-checkpoint": {},
+    }
+    with storage_errors(root):
+        for name, offsets in contents.items():
+            replace_file(root / name, render_offset_checkpoint(offsets))

@@ -6,8 +6,10 @@ mounted, new files would lie below the mount point, and hide once the disk is ba
 Source: Kafka LogManager.handleLogDirFailure; KIP-112.
 """
 
+import errno
 import os
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 
 from sink.ledger_rows import LogState
 from sink.store import Store
@@ -22,11 +24,14 @@ _MOST_NAMES = 5
 
 
 def check_log_dirs(store: Store, states: Collection[LogState]) -> dict[str, str]:
-    """Return why log directories that hold these logs can't be written, by name; those that can are left out."""
+    """Return why log directories that hold these logs can't be written, by name; those that can are left out.
+
+    A full disk is no reason: what does not fit fails by itself, and goes on once there is room.
+    """
     return {
         name: problem
         for name, logs in _by_log_dir(states).items()
-        if (problem := _read_problem(store, name, logs) or _write_problem(store, name))
+        if (problem := _read_problem(store, name, logs) or _write_problem(store, name) or _probe(store.log_dir(name)))
     }
 
 
@@ -105,3 +110,18 @@ def _write_problem(store: Store, name: str) -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     return None if os.access(root, os.W_OK | os.X_OK) else "may not be written"
+
+
+def _probe(root: Path) -> str | None:
+    """Write to the disk, in a file without a name: a disk that fails says so nowhere else."""
+    try:
+        descriptor = os.open(root, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, b"x")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        is_harmless = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
+        return None if is_harmless else error.strerror or str(error)
+    return None

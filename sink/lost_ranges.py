@@ -80,7 +80,7 @@ class LostRangeTable:
         Raises:
             LedgerDamagedError: the table can't be read.
         """
-        if not (self._path / "_delta_log").is_dir():
+        if not self._entries():
             return []
         try:
             files = [self._path / uri.rpartition("/")[2] for uri in self._open().file_uris()]
@@ -153,16 +153,22 @@ class LostRangeTable:
 
         Comes before anything is read: a torn entry would refuse every check of the store, the repair's own too.
         """
-        log = self._path / "_delta_log"
-        if not log.is_dir():
-            return
+        with storage_errors(self._path):
+            if self._path.exists() and not self._entries():
+                shutil.rmtree(self._path)  # what came before the entry that makes the table
         drop_torn_checkpoint(self._path)
         try:
             drop_torn_entry(self._path)
         except LedgerDamagedError:
-            if len(os.listdir(log)) > 1:
+            if len(self._entries()) > 1:
                 raise
             shutil.rmtree(self._path)  # the entry that made the table
+
+    def _entries(self) -> list[str]:
+        """List what makes up the table's log; a folder without any is no table, or not yet."""
+        log = self._path / "_delta_log"
+        names = os.listdir(log) if log.is_dir() else []
+        return [name for name in names if name.endswith((".json", ".checkpoint.parquet"))]
 
     def _make_durable(self) -> None:
         table = self._open()

@@ -1,8 +1,8 @@
 """What is under way with log directories, written down before it starts: topics that are deleted, logs that move.
 
 `control/pending-directories.json`. The ledger decides whether such a thing happened; this file says what is left to do
-on the disks then, also on one that is offline for now. So a directory of records that the ledger does not name is either
-named here, or somebody else's.
+on the disks then, also on one that is offline for now. So a directory of records that the ledger does not name is
+either named here, or somebody else's.
 """
 
 import json

@@ -26,7 +26,7 @@ from storage_core.index.offset_index import pack_offset_entries
 from storage_core.index.time_index import pack_time_entries
 from storage_core.kernels import kernel
 from storage_core.log.append_state import CommittedEnd, load_append_state
-from storage_core.log.cut_back import cut_back
+from storage_core.log.cut_back import cut_back_logs
 from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
 from storage_core.log.roll import APPEND_STATE, AppendPlan, BatchColumns, plan_appends
 from storage_core.log.segment_writer import SegmentAppend, SegmentWriter, StagedRange, WrittenFiles
@@ -114,6 +114,7 @@ class Placer:
         self._preserved = preserved
         self._state = np.zeros(len(directories), APPEND_STATE)
         self._is_loaded = np.zeros(len(directories), np.bool_)
+        self._is_offline = np.zeros(len(directories), np.bool_)
         self._synced_ms = np.full(len(directories), clock.now_ms(), np.int64)
         self._random = np.random.default_rng(clock.now_ms())
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="place")
@@ -160,9 +161,13 @@ class Placer:
 
     def undo(self, rows: npt.NDArray[np.int64]) -> None:
         """Cut logs back to what the ledger names."""
-        for row in rows.tolist():
-            cut_back(self._directories[row], self.committed_end(row), self.check_owner)
+        cut_back_logs([(self._directories[row], self.committed_end(row)) for row in rows.tolist()], self.check_owner)
         self._is_loaded[rows] = False
+
+    def leave(self, rows: npt.NDArray[np.int64]) -> None:
+        """Touch these logs no more: their disk has failed."""
+        self._is_loaded[rows] = False
+        self._is_offline[rows] = True
 
     def check_owner(self) -> None:
         """Raise `WriterFencedError` once another writer owns the store."""
@@ -319,7 +324,7 @@ class Placer:
         end, point = self._ledger.column("log_end_offset"), self._ledger.column("recovery_point")
         behind = np.flatnonzero(point < end)
         idle = np.setdiff1d(behind, placement.rows)
-        idle = idle[self._is_flush_due(idle, end[idle])]
+        idle = idle[self._is_flush_due(idle, end[idle]) & ~self._is_offline[idle]]
         rows, flushed = np.concatenate([placement.rows, idle]), np.concatenate([placement.flushed, idle])
         written = self._with_active_files(placement.written, np.intersect1d(behind, flushed))
         values = {name: np.append(new, self._ledger.column(name)[idle]) for name, new in placement.values.items()}

@@ -1,7 +1,7 @@
 """Directories of logs that are gone: renamed first, removed later.
 
-A renamed one is no log any more, for a broker neither, so a crash in the middle of the removal leaves nothing that could
-be taken for one. What is left of it is removed by whoever opens the store next.
+A renamed one is no log any more, for a broker neither, so a crash in the middle of the removal leaves nothing that
+could be taken for one. What is left of it is removed by whoever opens the store next.
 
 Source: Kafka LogManager.asyncDelete, UnifiedLog.renameDir.
 """

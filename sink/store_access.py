@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sink.ledger import Ledger
+from sink.open_log_dirs import open_log_dirs
 from sink.store import Store
 from sink.undo import cut_back_torn
 from sink.unflushed import check_unflushed, flush_logs
@@ -98,9 +99,10 @@ def writing(root: Path) -> Iterator[WrittenStore]:
 
 def _take_over(store: Store, lock: WriterLock, *, follows_crash: bool) -> WrittenStore:
     ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=follows_crash)
-    check_unflushed(ledger, store.log_path)
-    cut_back_torn(store, ledger, lock)
-    flush_logs(ledger, store.log_path, lock.check)
+    log_dirs = open_log_dirs(store, ledger, lock, "look")
+    check_unflushed(ledger, store.log_path, log_dirs.offline)
+    cut_back_torn(log_dirs, ledger, lock)
+    flush_logs(ledger, store.log_path, lock.check, log_dirs.offline)
     return WrittenStore(store, ledger, lock)
 
 

@@ -19,6 +19,7 @@ from sink.config import SinkConfig
 from sink.derived_files import DerivedFiles
 from sink.ledger import Ledger
 from sink.metrics import MicroBatchMetrics
+from sink.open_log_dirs import open_log_dirs
 from sink.place import Placement, Placer, StagedBatches
 from sink.quarantine import publish_quarantine
 from sink.stage import StagePlan
@@ -28,7 +29,7 @@ from sink.store_access import MAINTENANCE_LOCK, WRITER_LOCK
 from sink.topic_configs import keep_topic_configs
 from sink.topic_settings import log_limits, number_logs, with_append_time
 from sink.topics import create_topics
-from sink.undo import find_torn
+from sink.undo import committed_end, find_torn_online, renew_returned, settle_cuts
 from sink.unflushed import check_unflushed, flush_logs
 from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
@@ -128,8 +129,9 @@ class StoreWriter:
                 return
             try:
                 self._lock.check()
+                self._leave_failed()
                 self._placer.close()
-                flush_logs(self._ledger, self._store.log_path, self._lock.check)
+                flush_logs(self._ledger, self._store.log_path, self._lock.check, self._log_dirs.offline)
                 self._derived.write(self._clock.now_ms())
                 self._store.sweep_staging()
                 self._lock.sign_off()
@@ -145,22 +147,28 @@ class StoreWriter:
         self._ledger = Ledger.open_for_writing(self._store.ledger_path, follows_crash=follows_crash)
         if by_force:
             self._ledger.fence()  # from here on the earlier writer can't commit
-        check_unflushed(self._ledger, self._store.log_path)
+        self._log_dirs = open_log_dirs(self._store, self._ledger, lock, "renew" if by_force else "look")
+        check_unflushed(self._ledger, self._store.log_path, self._log_dirs.offline)
         states = self._ledger.states()
-        torn = find_torn(self._store, states, follows_crash=lock.follows_crash)
+        torn = find_torn_online(self._log_dirs, states, follows_crash=lock.follows_crash)
         self._store.sweep_staging()
-        self._store.prepare_log_dirs(config.log_dirs)
-        create_topics(self._store, self._ledger, config, self._clock.now_ms(), lock.check)
+        usable = self._log_dirs.prepare(config.log_dirs, states)
+        create_topics(self._store, self._ledger, config, usable, self._clock.now_ms(), lock.check)
         keep_topic_configs(self._store, {name: topic.log for name, topic in config.topics.items()})
-        directories = [self._store.log_path(state) for state in self._ledger.states().values()]
+        states = self._ledger.states()
+        directories = [self._store.log_path(state) for state in states.values()]
         limits = log_limits(config, self._ledger)
         self._placer = Placer(self._ledger, lock, self._clock, directories, limits, config.offsets == "preserved")
         if by_force:
-            for row, directory in enumerate(directories):
-                renew_active_segment(directory, self._placer.committed_end(row), lock.token, lock.check)
+            for state in self._log_dirs.online(states).values():
+                renew_active_segment(self._store.log_path(state), committed_end(state), lock.token, lock.check)
         else:
             self._placer.undo(np.array([self._ledger.rows[log] for log in torn], np.int64))
-        flush_logs(self._ledger, self._store.log_path, lock.check)
+        if lock.follows_crash:
+            settle_cuts(self._log_dirs, states)
+        renew_returned(self._log_dirs, states, lock)
+        self._leave_offline()
+        flush_logs(self._ledger, self._store.log_path, lock.check, self._log_dirs.offline)
         self._derived = DerivedFiles(self._store, self._ledger)
         self._derived.write(self._clock.now_ms())
         self._stage_topics, self._log_rows = number_logs(config, self._ledger)
@@ -177,6 +185,8 @@ class StoreWriter:
         lock.check()
         reports, staged = self._stage(run_stage, directory, batch_id)
         staged_at = time.monotonic()
+        if staged is not None:
+            self._log_dirs.require([self._ledger.state(row) for row in np.unique(staged.row).tolist()])
         counts = self._commit(staged, reports, directory, query_id, batch_id)
         lock.check()  # the checkpoint files of a store that was lost since are somebody else's
         self._write_derived()
@@ -289,17 +299,32 @@ class StoreWriter:
 
         Raises:
             WriterFencedError: the store is somebody else's by now.
+            LogDirOfflineError: that was why: the writer goes on with the logs of other directories.
         """
         if staged is None:
             return
         self._placer.check_owner()
+        states = {row: self._ledger.state(row) for row in np.unique(staged.row).tolist()}
         try:
-            self._placer.undo(np.unique(staged.row))
+            self._leave_failed()
+            online = [row for row, state in states.items() if state.log_dir not in self._log_dirs.offline]
+            self._placer.undo(np.array(online, np.int64))
         except WriterFencedError:
             raise
         except Exception as error:
             logger.error("An unfinished micro-batch was not undone, the next start will: %s", error)
             self._abandon()
+        self._log_dirs.require(states.values())
+
+    def _leave_failed(self) -> None:
+        """Find out which log directories have failed since; their logs are offline until the next start."""
+        self._log_dirs.check_again(self._ledger.states().values())
+        self._leave_offline()
+
+    def _leave_offline(self) -> None:
+        names = self._log_dirs.offline
+        rows = [self._ledger.rows[log] for log, state in self._ledger.states().items() if state.log_dir in names]
+        self._placer.leave(np.array(rows, np.int64))
 
     def _abandon(self) -> None:
         """Give the lock back without a word about the state of the logs; what was running has ended by then."""

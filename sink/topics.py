@@ -4,7 +4,7 @@ import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sink.config import SinkConfig, TopicConfig
@@ -13,7 +13,7 @@ from sink.ledger_rows import LogState
 from sink.store import Store, random_id
 from storage_core.checkpoint.leader_epochs import render_leader_epochs
 from storage_core.checkpoint.partition_metadata import render_partition_metadata
-from storage_core.errors import InvalidConfigError
+from storage_core.errors import InvalidConfigError, LogDirOfflineError
 from storage_core.fault_points import reach
 from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
 from storage_core.storage.local import storage_errors, sync_directories, sync_files, write_all
@@ -25,13 +25,27 @@ logger = logging.getLogger(__name__)
 
 
 def create_topics(
-    store: Store, ledger: Ledger, config: SinkConfig, now_ms: int, check_owner: Callable[[], None]
+    store: Store,
+    ledger: Ledger,
+    config: SinkConfig,
+    log_dirs: Sequence[str],
+    now_ms: int,
+    check_owner: Callable[[], None],
 ) -> None:
     """Add the logs that the settings name and the ledger lacks: directories first, then one ledger commit.
 
     A crash before the commit leaves directories without records, which the next call removes.
 
+    Args:
+        store: to add to.
+        ledger: open for writing.
+        config: names topics.
+        log_dirs: those of the settings that can be used: no new log goes to one that is offline.
+        now_ms: for the ledger.
+        check_owner: raises once the store is somebody else's.
+
     Raises:
+        LogDirOfflineError: there are logs to add, and nowhere to put them.
         InvalidConfigError: a topic has more partitions than the settings say, collides with another one, or a directory
             holds a log that the ledger does not know.
     """
@@ -39,19 +53,24 @@ def create_topics(
     problems = [problem for topic in config.topics.values() if (problem := _problem(topic, existing))]
     if problems:
         raise InvalidConfigError("; ".join(problems))
-    load = Counter(dict.fromkeys(config.log_dirs, 0))
+    load = Counter(dict.fromkeys(log_dirs, 0))
     load.update(state.log_dir for state in ledger.states().values() if state.log_dir in load)
     ids = {state.topic: state.topic_id for state in ledger.states().values()}
     added: list[LogState] = []
     for topic in config.topics.values():
         topic_id = ids.get(topic.name) or random_id()
         for partition in range(existing[topic.name], topic.partitions):
-            log_dir = min(config.log_dirs, key=lambda name: (load[name], config.log_dirs.index(name)))
+            if not log_dirs:
+                raise LogDirOfflineError(
+                    f"no log directory can be used for new logs: log_dirs={', '.join(config.log_dirs)}"
+                    f" log={topic.name}-{partition}"
+                )
+            log_dir = min(log_dirs, key=lambda name: (load[name], log_dirs.index(name)))
             load[log_dir] += 1
             added.append(_new_state(topic.name, partition, log_dir, topic_id, now_ms))
     if not added:
         return
-    _clear_directories(store, added, config.log_dirs, check_owner)
+    _clear_directories(store, added, log_dirs, check_owner)
     _make_directories(store, added, config.offsets == "assigned", check_owner)
     reach("open.directories")
     ledger.add(added)
@@ -88,7 +107,7 @@ def _new_state(topic: str, partition: int, log_dir: str, topic_id: str, now_ms: 
 
 
 def _clear_directories(
-    store: Store, states: list[LogState], log_dirs: tuple[str, ...], check_owner: Callable[[], None]
+    store: Store, states: list[LogState], log_dirs: Sequence[str], check_owner: Callable[[], None]
 ) -> None:
     """Remove what a crash left of logs that the ledger does not name.
 
@@ -104,7 +123,7 @@ def _clear_directories(
             shutil.rmtree(directory)
 
 
-def _directories_of(store: Store, log: TopicPartition, log_dirs: tuple[str, ...]) -> list[Path]:
+def _directories_of(store: Store, log: TopicPartition, log_dirs: Sequence[str]) -> list[Path]:
     directories = [store.log_dir(name) / log.directory_name for name in log_dirs]
     return [directory for directory in directories if directory.exists()]
 

@@ -6,13 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
+from sink.open_log_dirs import LogDirs
 from sink.store import Store
 from sink.writer_lock import WriterLock
 from storage_core.log.append_state import CommittedEnd
-from storage_core.log.cut_back import cut_back, has_leftovers, needs_cut_back
+from storage_core.log.cut_back import cut_back_logs, has_leftovers, needs_cut_back, renew_active_segment
+from storage_core.storage.local import storage_errors, sync_filesystems
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["committed_end", "cut_back_torn", "find_torn"]
+__all__ = ["committed_end", "cut_back_torn", "find_torn", "find_torn_online", "renew_returned", "settle_cuts"]
 
 _CHUNK = 256
 """Logs that a thread looks at in one go."""
@@ -46,7 +48,34 @@ def find_torn(store: Store, states: Mapping[TopicPartition, LogState], *, follow
         return [log for found in pool.map(lambda chunk: list(look(chunk)), chunks) for log in found]
 
 
-def cut_back_torn(store: Store, ledger: Ledger, lock: WriterLock) -> None:
+def find_torn_online(
+    log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], *, follows_crash: bool
+) -> list[TopicPartition]:
+    """Do the same for the logs that are not offline; those that were get the close look of a crash."""
+    online, returned = log_dirs.online(states), log_dirs.with_remedy(states, "look", "renew")
+    torn = find_torn(log_dirs.store, online, follows_crash=follows_crash)
+    known = set(torn)
+    close = {log: online[log] for log in returned if log not in known}
+    return torn + find_torn(log_dirs.store, close, follows_crash=True)
+
+
+def settle_cuts(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState]) -> None:
+    """Bring onto the disk what a writer that died has cut: index entries that a power cut brings back would lead to
+    places that others have by then.
+    """
+    roots = {log_dirs.store.log_dir(state.log_dir) for state in log_dirs.online(states).values()}
+    with storage_errors("log directories"):
+        sync_filesystems(roots)
+
+
+def renew_returned(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: WriterLock) -> None:
+    """Give logs that are back new inodes where the store was taken by force meanwhile; what was offline is settled."""
+    for log in log_dirs.with_remedy(states, "renew"):
+        renew_active_segment(log_dirs.store.log_path(states[log]), committed_end(states[log]), lock.token, lock.check)
+    log_dirs.settle()
+
+
+def cut_back_torn(log_dirs: LogDirs, ledger: Ledger, lock: WriterLock) -> None:
     """Make every log end where the ledger says, and delete what is staged: its writer is dead.
 
     Raises:
@@ -54,6 +83,9 @@ def cut_back_torn(store: Store, ledger: Ledger, lock: WriterLock) -> None:
         WriterFencedError: another writer owns the store.
     """
     states = ledger.states()
-    for log in find_torn(store, states, follows_crash=lock.follows_crash):
-        cut_back(store.log_path(states[log]), committed_end(states[log]), lock.check)
-    store.sweep_staging()
+    torn = find_torn_online(log_dirs, states, follows_crash=lock.follows_crash)
+    cut_back_logs([(log_dirs.store.log_path(states[log]), committed_end(states[log])) for log in torn], lock.check)
+    if lock.follows_crash:
+        settle_cuts(log_dirs, states)
+    renew_returned(log_dirs, states, lock)
+    log_dirs.store.sweep_staging()

@@ -6,7 +6,7 @@ behind it. What is whole is synced at once: from then on only what this writer a
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -30,7 +30,7 @@ _NAMED = 5
 """How many logs an error names; the others are counted."""
 
 
-def check_unflushed(ledger: Ledger, directory_of: Callable[[LogState], Path]) -> None:
+def check_unflushed(ledger: Ledger, directory_of: Callable[[LogState], Path], offline: Collection[str] = ()) -> None:
     """Make sure that every committed record above a recovery point can be read; changes nothing.
 
     A log whose directory is not there is left to those who look for it.
@@ -39,7 +39,7 @@ def check_unflushed(ledger: Ledger, directory_of: Callable[[LogState], Path]) ->
         UnflushedRecordsLostError: some can't.
         StorageError: the disk refused.
     """
-    states = [state for state in _unflushed(ledger).values() if directory_of(state).is_dir()]
+    states = [state for state in _unflushed(ledger, offline).values() if directory_of(state).is_dir()]
     if not states:
         return
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="unflushed") as pool:
@@ -59,14 +59,19 @@ def check_unflushed(ledger: Ledger, directory_of: Callable[[LogState], Path]) ->
     logger.info("Committed records above the recovery point are whole logs=%d", len(states))
 
 
-def flush_logs(ledger: Ledger, directory_of: Callable[[LogState], Path], check_owner: Callable[[], None]) -> int:
+def flush_logs(
+    ledger: Ledger,
+    directory_of: Callable[[LogState], Path],
+    check_owner: Callable[[], None],
+    offline: Collection[str] = (),
+) -> int:
     """Bring every log onto the disk as a whole and move its recovery point to its end; return how many were not.
 
     Raises:
         StorageError: the disk refused; recovery points stay.
         WriterFencedError: another writer owns the store.
     """
-    behind = {row: state for row, state in _unflushed(ledger).items() if directory_of(state).is_dir()}
+    behind = {row: state for row, state in _unflushed(ledger, offline).items() if directory_of(state).is_dir()}
     if not behind:
         return 0
     logs: list[Path] = []
@@ -87,9 +92,10 @@ def flush_logs(ledger: Ledger, directory_of: Callable[[LogState], Path], check_o
     return len(behind)
 
 
-def _unflushed(ledger: Ledger) -> Mapping[int, LogState]:
+def _unflushed(ledger: Ledger, offline: Collection[str]) -> Mapping[int, LogState]:
     rows = np.flatnonzero(ledger.column("recovery_point") < ledger.column("log_end_offset"))
-    return {row: ledger.state(row) for row in rows.tolist()}
+    states = {row: ledger.state(row) for row in rows.tolist()}
+    return {row: state for row, state in states.items() if state.log_dir not in offline}
 
 
 def _bounds(state: LogState) -> tuple[int, CommittedEnd]:

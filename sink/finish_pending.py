@@ -1,0 +1,126 @@
+"""Finishes what a crash, or an offline disk, left of deleted topics and moved logs.
+
+The ledger decides. A deletion that it does not show never happened, and one that it shows is carried out. Of a moved
+log the directory counts that lies where the ledger says: it gets its name if it has not got it yet, and others are set
+aside. On a disk that is offline nothing can be done, so that part stays written down.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from sink.derived_files import DerivedFiles
+from sink.ledger import Ledger
+from sink.log_dirs import check_root
+from sink.lost_ranges import LostRangeTable
+from sink.pending_work import LogMove, PendingWork, TopicDeletion, read_pending, write_pending
+from sink.set_aside import set_aside, stored_topic_id
+from sink.store import Store
+from sink.topic_configs import forget_topic_config
+from storage_core.fault_points import reach
+from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.topic_partition import TopicPartition
+
+__all__ = ["finish_pending"]
+
+logger = logging.getLogger(__name__)
+
+
+def finish_pending(store: Store, ledger: Ledger, check_owner: Callable[[], None]) -> list[Path]:
+    """Carry out what is written down and not done yet; the caller holds the writer lock.
+
+    Returns:
+        `-delete` directories that came of it.
+
+    Raises:
+        InvalidConfigError: two directories claim to be one log; neither was changed.
+        CorruptFileError: the list can't be read.
+    """
+    work = read_pending(store)
+    if work == PendingWork():
+        return []
+    deleted: list[Path] = []
+    deletions = [_finish_deletion(store, ledger, each, check_owner, deleted) for each in work.deletions]
+    moves = [_finish_move(store, ledger, each, check_owner, deleted) for each in work.moves]
+    left = PendingWork(
+        deletions=tuple(each for each in deletions if each is not None),
+        moves=tuple(each for each in moves if each is not None),
+    )
+    DerivedFiles(store, ledger).write_roots(_usable_roots(store, work))
+    check_owner()
+    write_pending(store, left)
+    logger.info("Finished deletions and moves of logs left=%d", len(left.deletions) + len(left.moves))
+    return deleted
+
+
+def _finish_deletion(
+    store: Store, ledger: Ledger, deletion: TopicDeletion, check_owner: Callable[[], None], deleted: list[Path]
+) -> TopicDeletion | None:
+    """Return what is left to do: logs on disks that are offline."""
+    states = ledger.states().values()
+    if any(state.topic_id == deletion.topic_id for state in states):
+        return None  # killed before the commit: the topic is as it was
+    if not any(state.topic == deletion.topic for state in states):  # or it is a later topic's by now
+        check_owner()
+        LostRangeTable(store.root / "control" / "lost_ranges").forget(deletion.topic)
+        forget_topic_config(store, deletion.topic)
+    left = []
+    for partition, name in deletion.logs:
+        log = TopicPartition(deletion.topic, partition)
+        if check_root(store, name) is not None:
+            left.append((partition, name))
+        else:
+            deleted += _set_aside_old(log, deletion.topic_id, store.log_dir(name), check_owner)
+            reach("delete-topic.renamed")
+    return replace(deletion, logs=tuple(left)) if left else None
+
+
+def _finish_move(
+    store: Store, ledger: Ledger, move: LogMove, check_owner: Callable[[], None], deleted: list[Path]
+) -> LogMove | None:
+    """Return the move if one of its disks is offline.
+
+    The new directory gets its name before the old one loses it, as in Kafka: with a crash in between a broker finds the
+    log twice and does not start. The other way round it would find none, and begin an empty log.
+    """
+    row = ledger.rows.get(move.log)
+    state = None if row is None else ledger.state(row)
+    home = state.log_dir if state is not None and state.topic_id == move.topic_id else None
+    is_offline = {name: check_root(store, name) is not None for name in (move.source, move.target)}
+    future = store.log_dir(move.target) / move.future_name
+    if not is_offline[move.target] and future.is_dir():
+        if home == move.target and _take_name(move.log, future, check_owner):
+            reach("move.renamed")
+        else:
+            deleted.append(set_aside(move.log, future, check_owner))
+    if home is None or (store.log_dir(home) / move.log.directory_name).is_dir():
+        for name in (each for each in (move.source, move.target) if each != home and not is_offline[each]):
+            deleted += _set_aside_old(move.log, move.topic_id, store.log_dir(name), check_owner)
+            reach("move.renamed")
+    return move if any(is_offline.values()) else None
+
+
+def _take_name(log: TopicPartition, future: Path, check_owner: Callable[[], None]) -> bool:
+    """Give a complete `-future` directory the log's name, durably, unless the log has it already."""
+    target = future.with_name(log.directory_name)
+    if target.exists():
+        return False
+    with storage_errors(future):
+        check_owner()
+        future.rename(target)
+        sync_directory(target.parent)
+    return True
+
+
+def _set_aside_old(log: TopicPartition, topic_id: str, root: Path, check_owner: Callable[[], None]) -> Iterator[Path]:
+    """Set the log's directory in a root aside, if it is of that topic: a later one of the same name stays."""
+    directory = root / log.directory_name
+    if directory.is_dir() and stored_topic_id(directory) == topic_id:
+        yield set_aside(log, directory, check_owner)
+
+
+def _usable_roots(store: Store, work: PendingWork) -> set[str]:
+    names = {name for each in work.deletions for _, name in each.logs}
+    names |= {name for each in work.moves for name in (each.source, each.target)}
+    return {name for name in names if check_root(store, name) is None}

@@ -1,0 +1,181 @@
+"""Looks at a store's log directories when it is opened for writing: which are offline, and what does not belong there.
+
+What is found offline is written down in `control/offline-log-dirs.json`. Nobody could undo there what a crash had
+left, and the store may be closed well many times before the disk is back. So the note, not the lock's signature, says
+that its logs need a close look then.
+"""
+
+import json
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from sink.finish_pending import finish_pending
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
+from sink.log_dirs import check_log_dirs, check_root, require_online, states_online
+from sink.set_aside import find_deleted, remove_deleted
+from sink.store import Store
+from sink.writer_lock import WriterLock
+from storage_core.errors import CorruptFileError, InvalidConfigError, LogDirOfflineError, StorageError
+from storage_core.storage.local import make_directory, replace_file, storage_errors
+from storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
+
+__all__ = ["LogDirs", "Remedy", "open_log_dirs"]
+
+logger = logging.getLogger(__name__)
+
+Remedy = Literal["look", "renew"]
+"""What the logs of a directory need that was offline: a close look, or new inodes behind a lock that was taken."""
+
+_FOLDERS: Final = ("remote-log-index-cache",)
+
+
+@dataclass(slots=True)
+class LogDirs:
+    """The log directories of an open store.
+
+    Attributes:
+        store: theirs.
+        offline: why, by name, of those that can't be used.
+        returned: those that were offline before, and what their logs need.
+    """
+
+    store: Store
+    offline: dict[str, str]
+    returned: Mapping[str, Remedy]
+
+    def online(self, states: Mapping[TopicPartition, LogState]) -> dict[TopicPartition, LogState]:
+        """Return the logs that can be used."""
+        return states_online(states, self.offline)
+
+    def require(self, states: Collection[LogState]) -> None:
+        """Refuse to work on logs of which one is offline.
+
+        Raises:
+            LogDirOfflineError: it names the directory, the reason and the logs.
+        """
+        require_online(self.store, states, self.offline)
+
+    def check_again(self, states: Collection[LogState]) -> None:
+        """Look whether directories of these logs have failed since; they are offline until the store is opened anew."""
+        found = check_log_dirs(self.store, [each for each in states if each.log_dir not in self.offline])
+        if found:
+            _note(self.store, found, "look")
+            self.offline.update(found)
+
+    def prepare(self, names: Sequence[str], states: Mapping[TopicPartition, LogState]) -> list[str]:
+        """Make those of the configured directories that are no log directories yet; return those that can be used.
+
+        Raises:
+            InvalidConfigError: one belongs to another store or broker.
+            StorageError: one can't be made, and the store has no logs yet that would go on without it.
+        """
+        usable = []
+        for name in (each for each in names if each not in self.offline):
+            try:
+                self.store.prepare_log_dirs((name,))
+                problem = check_root(self.store, name)
+            except StorageError as error:
+                if not states:
+                    raise
+                problem = str(error)
+            if problem is None:
+                usable.append(name)
+            else:
+                logger.warning("A log directory can't be used log_dir=%s reason=%s", self.store.log_dir(name), problem)
+        if not usable and not states:
+            raise LogDirOfflineError(f"no log directory can be used: log_dirs={', '.join(names)}")
+        return usable
+
+    def with_remedy(self, states: Mapping[TopicPartition, LogState], *remedies: Remedy) -> list[TopicPartition]:
+        """Return the logs of directories that are back and need one of these."""
+        names = {name for name, remedy in self.returned.items() if remedy in remedies}
+        return [log for log, state in states.items() if state.log_dir in names]
+
+    def settle(self) -> None:
+        """Forget what was offline and is back: its logs have got what they needed."""
+        if self.returned:
+            notes = _read_notes(self.store)
+            _write_notes(self.store, {name: each for name, each in notes.items() if name not in self.returned})
+
+
+def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, remedy: Remedy) -> LogDirs:
+    """Find out what is offline, and finish what deletions and moves left in the others.
+
+    Args:
+        store: to open.
+        ledger: open for writing.
+        lock: the writer lock.
+        remedy: what the logs of an offline directory will need because of this opening.
+
+    Raises:
+        LogDirOfflineError: none is left.
+        InvalidConfigError: a log has two directories, or a folder is no log's; nothing was changed.
+    """
+    states = ledger.states()
+    offline = check_log_dirs(store, states.values())
+    if offline and not states_online(states, offline):
+        require_online(store, states.values(), offline)
+    finish_pending(store, ledger, lock.check)
+    roots = {store.log_dir(state.log_dir) for state in states.values() if state.log_dir not in offline}
+    problems = [problem for root in sorted(roots) for problem in _entry_problems(store, root, states)]
+    if problems:
+        raise InvalidConfigError("; ".join(problems))
+    lock.check()
+    remove_deleted([directory for root in sorted(roots) for directory in find_deleted(root)])
+    _note(store, offline, remedy)
+    returned = {name: each for name, each in _read_notes(store).items() if name not in offline}
+    return LogDirs(store, offline, returned)
+
+
+def _entry_problems(store: Store, root: Path, states: Mapping[TopicPartition, LogState]) -> Iterator[str]:
+    """Yield what a broker refuses to start on, and so does Sparklog: nobody can tell which of two is the log."""
+    with storage_errors(root):
+        names = sorted(path.name for path in root.iterdir() if path.is_dir())
+    for name in names:
+        log = parse_directory_name(name)
+        if log is None and parse_set_aside_name(name) is None and name not in _FOLDERS:
+            yield f"a folder among logs is no topic-partition: path={root / name}; move it away"
+        state = states.get(log) if log is not None else None
+        if state is not None and root / name != store.log_path(state):
+            yield (
+                f"a log has two directories: log={log} path={root / name} the ledger names {store.log_path(state)};"
+                " move the other one away"
+            )
+
+
+def _note(store: Store, offline: Mapping[str, str], remedy: Remedy) -> None:
+    notes = _read_notes(store)
+    for name, reason in offline.items():
+        logger.warning("A log directory is offline log_dir=%s reason=%s", store.log_dir(name), reason)
+        notes[name] = "renew" if remedy == "renew" else notes.get(name, remedy)
+    _write_notes(store, notes)
+
+
+def _read_notes(store: Store) -> dict[str, Remedy]:
+    path = _path(store)
+    with storage_errors(path):
+        data = path.read_bytes() if path.exists() else b"{}"
+    try:
+        return {str(name): "look" if remedy == "look" else "renew" for name, remedy in json.loads(data).items()}
+    except (ValueError, AttributeError) as error:
+        raise CorruptFileError(
+            f"the list of offline log directories is damaged: path={path} ({error}); restore it from a copy, or write"
+            ' {"<log_dir>": "renew"} into it for each that was offline'
+        ) from error
+
+
+def _write_notes(store: Store, notes: Mapping[str, Remedy]) -> None:
+    path = _path(store)
+    if notes == _read_notes(store):
+        return
+    with storage_errors(path):
+        make_directory(path.parent)
+        replace_file(path, json.dumps(notes, indent=1).encode() + b"\n")
+
+
+def _path(store: Store) -> Path:
+    return store.root / "control" / "offline-log-dirs.json"

@@ -1,0 +1,171 @@
+"""Deleting a topic of a store: gone with one commit, its directories set aside, its name free."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sink.delete_topic import delete_topic, plan_topic_deletion
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
+from sink.lost_ranges import LostRange, LostRangeTable
+from sink.pending_work import PendingWork, TopicDeletion, read_pending, write_pending
+from sink.set_aside import find_deleted, remove_deleted
+from sink.store import Store
+from sink.store_access import writing
+from sink.topic_configs import read_topic_configs
+from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
+from storage_core.errors import CorruptFileError, StoreLockedError, UnknownTopicError
+from storage_core.topic_partition import TopicPartition, parse_set_aside_name
+from tests.sink_store import contents, in_process, open_store, read_store, rows
+
+_TOPICS = {"a": {"partitions": 2, "segment.bytes": 600}, "b": {}}
+_LOST = LostRange(topic="a", partition=0, first_offset=3, last_offset=4, file="f", reason="crc", found_ms=1)
+
+
+@pytest.fixture
+def store(memory_path: Path) -> Path:
+    """A closed store of the topics `a` and `b`, each with records, in two log directories."""
+    path = memory_path / "store"
+    with closing(open_store(path, _TOPICS, log_dirs=("logs", "more"))) as writer:
+        writer.append("query", 0, in_process(_rows()))
+    return path
+
+
+def _rows() -> pa.RecordBatch:
+    return rows(topic=["a", "a", "b"] * 20, key=[str(n) for n in range(60)], value=[str(n) for n in range(60)])
+
+
+def _delete(store: Path, topic: str) -> list[Path]:
+    with writing(store) as written:
+        return delete_topic(written, topic)
+
+
+def test_plan_topic_deletion_then_names_logs_and_bytes_and_changes_nothing(store: Path) -> None:
+    """What `--execute` would do."""
+    before = contents(store)
+    found = Store.find(store)
+    plan = plan_topic_deletion(found, Ledger.open(found.ledger_path), "a")
+
+    assert [str(each.log) for each in plan.logs] == ["a-0", "a-1"]
+    assert sum(each.offsets for each in plan.logs) == 40
+    assert plan.logs[0].size_bytes == sum(len(data) for data in contents(plan.logs[0].directory).values())
+    assert plan.file_delete_delay_ms == 60_000
+    assert contents(store) == before
+
+
+def test_delete_topic_then_it_does_not_exist_and_others_are_as_they_were(store: Path) -> None:
+    """Rows are gone, directories have `-delete` names, settings and checkpoint files do not name the topic."""
+    before = read_store(store)
+    ids = {state.topic_id for log, state in _states(store).items() if log.topic == "a"}
+
+    deleted = _delete(store, "a")
+
+    assert read_store(store) == {"b-0": before["b-0"]}
+    names = [parse_set_aside_name(path.name) for path in deleted]
+    assert sorted((str(each.log), each.kind) for each in names if each) == [("a-0", "delete"), ("a-1", "delete")]
+    assert all(path.is_dir() and contents(path) for path in deleted)
+    assert read_topic_configs(Store.find(store)) == {}
+    for root in ("logs", "more"):
+        ends = parse_offset_checkpoint((store / root / "replication-offset-checkpoint").read_bytes())
+        assert {log.topic for log in ends} <= {"b"}
+    assert read_pending(Store.find(store)) == PendingWork()
+
+    remove_deleted(deleted)
+    assert [find_deleted(store / root) for root in ("logs", "more")] == [[], []]
+    _delete_again_starts_anew(store, ids)
+
+
+def _delete_again_starts_anew(store: Path, ids: set[str]) -> None:
+    with closing(open_store(store, _TOPICS, log_dirs=("logs", "more"))) as writer:
+        writer.append("query", 1, in_process(rows(topic=["a"], value=["new"])))
+    new = {log: state for log, state in _states(store).items() if log.topic == "a"}
+    assert ids.isdisjoint({state.topic_id for state in new.values()})
+    assert sum(state.log_end_offset for state in new.values()) == 1
+
+
+def test_delete_topic_then_lost_ranges_of_it_excuse_no_later_one(store: Path) -> None:
+    """What the old topic lost is no loss of the new one; other topics' stay."""
+    table = LostRangeTable(store / "control" / "lost_ranges")
+    other = LostRange(topic="b", partition=0, first_offset=3, last_offset=4, file="f", reason="crc", found_ms=1)
+    table.add([_LOST, other])
+
+    _delete(store, "a")
+
+    assert table.read() == [other]
+
+
+def test_delete_topic_when_the_last_one_then_the_store_is_empty_and_can_be_used(store: Path) -> None:
+    """A store without logs is a store."""
+    _delete(store, "a")
+    _delete(store, "b")
+
+    assert read_store(store) == {}
+    with closing(open_store(store, {"c": {}})) as writer:
+        writer.append("query", 1, in_process(rows(topic=["c"], value=["1"])))
+    assert [record.offset for record in read_store(store)["c-0"]] == [0]
+
+
+def test_delete_topic_when_there_is_none_then_refused(store: Path) -> None:
+    """The message names those that are there."""
+    before = contents(store, without=("writer.lock", "maintenance.lock"))
+
+    with pytest.raises(UnknownTopicError, match=r"name=c topics=a, b"):
+        _delete(store, "c")
+
+    assert contents(store, without=("writer.lock", "maintenance.lock")) == before
+
+
+def test_delete_topic_when_a_sink_runs_then_refused(store: Path) -> None:
+    """A sink holds descriptors of the topic's files."""
+    with closing(open_store(store, _TOPICS)), pytest.raises(StoreLockedError):
+        _delete(store, "a")
+
+
+def test_open_when_a_deletion_was_not_committed_then_nothing_is_deleted(store: Path) -> None:
+    """The ledger decides: a topic that it names is there."""
+    found, before = Store.find(store), read_store(store)
+    states = [state for log, state in _states(store).items() if log.topic == "a"]
+    logs = tuple((state.partition, state.log_dir) for state in states)
+    write_pending(found, PendingWork(deletions=(TopicDeletion(topic="a", topic_id=states[0].topic_id, logs=logs),)))
+
+    open_store(store, _TOPICS).close()
+
+    assert read_store(store) == before
+    assert read_pending(found) == PendingWork()
+
+
+def test_open_when_a_later_topic_has_the_name_then_it_is_not_touched(store: Path) -> None:
+    """The old topic's directory came back with its disk: its id tells it from the new one's."""
+    found, before = Store.find(store), read_store(store)
+    work = TopicDeletion(topic="a", topic_id="old-topic-id-000000000", logs=((0, "logs"), (1, "logs"), (0, "more")))
+    write_pending(found, PendingWork(deletions=(work,)))
+    LostRangeTable(store / "control" / "lost_ranges").add([_LOST])
+
+    open_store(store, _TOPICS).close()
+
+    assert read_store(store) == before
+    assert read_pending(found) == PendingWork()
+    assert LostRangeTable(store / "control" / "lost_ranges").read() == [_LOST]
+
+
+@pytest.mark.parametrize("data", ["", "{}", "[]", '{"version": 1}', '{"version": 0, "deletions": [{}], "moves": []}'])
+def test_open_when_the_list_of_pending_work_is_damaged_then_refused(store: Path, data: str) -> None:
+    """Nobody can tell what was under way."""
+    (store / "control" / "pending-directories.json").write_text(data)
+
+    with pytest.raises(CorruptFileError, match=r"pending"):
+        open_store(store, _TOPICS)
+
+
+def test_remove_deleted_when_a_directory_is_no_deleted_one_then_refused(store: Path) -> None:
+    """Nothing but what is set aside is ever removed."""
+    with pytest.raises(ValueError, match=r"not set aside"):
+        remove_deleted([store / "logs" / "a-0"])
+
+    assert (store / "logs" / "a-0").is_dir()
+
+
+def _states(store: Path) -> dict[TopicPartition, LogState]:
+    return Ledger.open(store / "ledger").states()
