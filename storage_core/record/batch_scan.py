@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 
 from storage_core.errors import CorruptBatchError
 from storage_core.record.batch_header import MAGIC_V2, ByteSource
+from storage_core.record.crc_kernels import compare_crc32cs
 from storage_core.record.legacy_kernels import compare_crcs
 from storage_core.record.scan_kernels import (
     HEADER_COLUMNS,
@@ -26,8 +26,6 @@ from storage_core.record.scan_kernels import (
 )
 
 __all__ = ["BatchScan", "check_crcs", "scan_batches"]
-
-_CRC_COVERS_FROM: Final = 21
 
 _Int64s = npt.NDArray[np.int64]
 _Int32s = npt.NDArray[np.int32]
@@ -146,10 +144,6 @@ def check_crcs(data: ByteSource, scan: BatchScan) -> npt.NDArray[np.int64]:
 
 def _wrong_crcs(source: npt.NDArray[np.uint8], scan: BatchScan) -> npt.NDArray[np.bool_]:
     """Return which batches of format v2 have a wrong CRC."""
-    view = source.data
-    found = [
-        crc32c.crc32c(view[start + _CRC_COVERS_FROM : end])
-        for start, end in zip(scan.position.tolist(), (scan.position + scan.size).tolist(), strict=True)
-    ]
-    wrong: npt.NDArray[np.bool_] = np.array(found, np.uint32) != scan.crc
+    wrong = np.zeros(len(scan), np.bool_)
+    compare_crc32cs(source, scan.position, scan.size, wrong)
     return wrong
