@@ -7,7 +7,7 @@ Imports stand inside the verbs: the tools must not wait for Spark, nor `--help` 
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from storage_core.errors import InvalidConfigError, LogStorageError
 
 if TYPE_CHECKING:
     from pipeline.store_view import LogView, StoreView
+    from sink.retain_logs import LogRetention
+    from sink.store import Store
     from storage_core.inspect.repair_plan import RepairStep
     from storage_core.log.convert_log import ConversionReport
     from storage_core.log.transactions import Isolation
@@ -25,6 +27,7 @@ __all__ = ["cli", "main"]
 
 _DONE, _FAILED, _WRONG_USE = 0, 1, 2
 _PLACE = click.Path(exists=True, file_okay=False, path_type=Path)
+_EXECUTE = click.option("--execute", is_flag=True, help="Do it; without, only say what would be done.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 _KEEP_IN = click.option(
     "--keep-cut-in",
@@ -204,6 +207,47 @@ def repair(
 
 
 @cli.command()
+@click.argument("store", type=_PLACE)
+@click.argument("topic", metavar="TOPIC[:PARTITION]", required=False)
+@_EXECUTE
+@_JSON
+def retain(store: Path, topic: str | None, execute: bool, as_json: bool) -> int:
+    """Delete old segments by each topic's retention.bytes, retention.ms and log start, as a broker does.
+
+    Works beside a running sink, which keeps its active segments. Exit code 1: a log failed.
+    """
+    from pipeline import retain_command
+    from storage_core.clock import SystemClock
+
+    clock = SystemClock()
+    return _retain(store, lambda _: retain_command.plan_retention_of(store, topic, clock), execute, as_json)
+
+
+@cli.command("delete-records")
+@click.argument("store", type=_PLACE)
+@click.argument("name", metavar="TOPIC:PARTITION")
+@click.option("--before", type=int, metavar="OFFSET", help="The log will start here; -1 is its end.")
+@click.option("--before-time", type=int, metavar="MS", help="It will start at the first record of this time.")
+@_EXECUTE
+@_JSON
+def delete_records(
+    store: Path, name: str, before: int | None, before_time: int | None, execute: bool, as_json: bool
+) -> int:
+    """Let a log start later: earlier records are not shown any more, and whole segments of them go."""
+    from pipeline import delete_records_command
+    from storage_core.clock import SystemClock
+
+    if (before is None) == (before_time is None):
+        raise click.UsageError("one of --before and --before-time is needed")
+    clock = SystemClock()
+    log, offset = delete_records_command.find_offset(store, name, before, before_time)
+    if not as_json:
+        for line in delete_records_command.plan_deletion(store, log, offset, clock).lines():
+            click.echo(line)
+    return _retain(store, delete_records_command.planner(log, offset, clock), execute, as_json)
+
+
+@cli.command()
 @click.argument("store", metavar="STORE|DIR", type=_PLACE)
 @click.option("--to", "wanted", required=True, type=click.Choice(["v0", "v1", "v2"]), help="The format to write.")
 @click.option("--out", required=True, metavar="DIR2", type=click.Path(path_type=Path), help="New folder of logs.")
@@ -279,6 +323,35 @@ def _open(store: Path, name: str | None) -> "tuple[StoreView, list[LogView]]":
 
     view = open_logs(store)
     return view, list(view.logs) if name is None else select_logs(view.logs, name)
+
+
+def _retain(store: Path, plan: "Callable[[Store], list[LogRetention]]", execute: bool, as_json: bool) -> int:
+    """Show a plan of retention, or carry it out; what is waited for goes to stderr."""
+    import time
+
+    from pipeline import retain_command, tools
+    from sink.store import Store
+    from storage_core.clock import SystemClock
+
+    def shown(found: Store) -> "list[LogRetention]":
+        planned = plan(found)
+        if not as_json:
+            retain_command.print_plan(planned)
+        return planned
+
+    def waits(files: int, until_ms: int) -> None:
+        click.echo(retain_command.waiting_line(files, until_ms), err=True)
+
+    if execute:
+        logs = retain_command.execute_retention(store, shown, SystemClock(), waits, time.sleep)
+    else:
+        logs = shown(Store.find(store))
+    if as_json:
+        click.echo(tools.to_json(retain_command.as_dict(logs, is_executed=execute)))
+    else:
+        for line in (*retain_command.notes(logs), retain_command.verdict(logs, is_executed=execute)):
+            click.echo(line)
+    return _FAILED if retain_command.has_failures(logs) else _DONE
 
 
 def _report(line: str) -> None:

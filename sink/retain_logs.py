@@ -11,6 +11,7 @@ The order, and what each step leaves if it is the last one:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from sink.store_access import MaintainedStore, WrittenStore
 from sink.topic_configs import read_topic_configs
 from sink.undo import committed_end
 from storage_core.clock import Clock
-from storage_core.errors import LogStorageError, StorageError, WriterFencedError
+from storage_core.errors import LedgerDamagedError, LogStorageError, StorageError, WriterFencedError
 from storage_core.fault_points import reach
 from storage_core.log.deleted_files import DeletedFile, drop_deleted, list_deleted
 from storage_core.log.empty_segment import add_empty_segment
@@ -157,7 +158,8 @@ def execute_plans(maintained: MaintainedStore, plans: Sequence[LogRetention], cl
     store = maintained.store
     found = list(plans)
     if any(each.is_due for each in found):
-        with maintained.try_writer() as written:
+        with contextlib.ExitStack() as held:
+            written = _try_writer(maintained, held)
             found = [_held_back(each) for each in found] if written is None else _roll(written, found, clock)
             states = Ledger.open(store.ledger_path).states()
             found = [_check(each, states) for each in found]
@@ -207,6 +209,20 @@ def _plan_log(
     except LogStorageError as error:
         return replace(found, failure=str(error))
     return replace(found, plan=plan, listed=listed)
+
+
+def _try_writer(maintained: MaintainedStore, held: contextlib.ExitStack) -> WrittenStore | None:
+    """Return the writer's part of the store, None while a sink has it, or where a log is in no state to be written.
+
+    Closed segments of the other logs may go all the same.
+    """
+    try:
+        return held.enter_context(maintained.try_writer())
+    except (WriterFencedError, LedgerDamagedError):
+        raise
+    except LogStorageError as error:
+        logger.warning("The store can't be opened for writing, so no active segment is rolled: %s", error)
+        return None
 
 
 def _held_back(each: LogRetention) -> LogRetention:

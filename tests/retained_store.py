@@ -11,11 +11,12 @@ from sink.ledger_rows import LogState
 from sink.retain_logs import LogRetention, RetentionRun, execute_plans, plan_logs, remove_deleted
 from sink.store import Store
 from sink.store_access import maintaining
-from storage_core.clock import Clock, ManualClock
+from storage_core.clock import Clock, ManualClock, SystemClock
+from storage_core.retention.plan_retention import plan_record_deletion
 from storage_core.topic_partition import TopicPartition
 from tests.sink_store import in_process, open_store, rows
 
-__all__ = ["COUNT", "LOG", "START_MS", "aged_rows", "names", "retain", "state_of", "write_aged"]
+__all__ = ["COUNT", "LOG", "START_MS", "aged_rows", "delete_records", "names", "retain", "state_of", "write_aged"]
 
 LOG = TopicPartition("aged", 0)
 START_MS = 1_700_000_000_000
@@ -67,3 +68,13 @@ def state_of(store: Path, log: TopicPartition = LOG) -> LogState:
 def names(store: Path, suffix: str = ".log", log: TopicPartition = LOG) -> list[str]:
     """Return the names of a log's files that end in a suffix."""
     return sorted(path.name for path in (store / "logs" / log.directory_name).iterdir() if path.name.endswith(suffix))
+
+
+def delete_records(store: Path, offset: int, clock: Clock | None = None) -> RetentionRun:
+    """Let a log start at an offset, and remove the segments below."""
+    clock = clock or SystemClock()
+    with maintaining(store) as maintained:
+        plans = plan_logs(maintained.store, clock, {LOG}, lambda facts, _: plan_record_deletion(facts, offset))
+        run = execute_plans(maintained, plans, clock)
+    assert remove_deleted(run, clock) == {}
+    return run

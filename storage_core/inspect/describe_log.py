@@ -17,7 +17,7 @@ from storage_core.inspect.findings import ExpectedLog
 from storage_core.log.largest_timestamp import largest_timestamp
 from storage_core.log.log_reader import LogReader
 from storage_core.log.segment_reader import SegmentReader
-from storage_core.log.segments import SegmentFiles, list_segments
+from storage_core.log.segments import SegmentFiles, list_segments, segments_from
 
 __all__ = ["LogDescription", "SegmentDescription", "describe_log", "render_descriptions"]
 
@@ -72,7 +72,8 @@ def describe_log(directory: Path, expected: ExpectedLog | None = None) -> LogDes
     start, end = (expected.log_start_offset, expected.log_end_offset) if expected else (None, None)
     log = LogReader(directory, log_start_offset=start, log_end_offset=end)
     last_base = expected.active_base_offset if expected else log.log_end_offset
-    files = [each for each in list_segments(directory) if each.base_offset <= last_base]
+    listed = [each for each in list_segments(directory) if each.base_offset <= last_base]
+    files = segments_from(listed, log.log_start_offset)
     ends = [each.base_offset for each in files[1:]] + [log.log_end_offset]
     sizes = [None] * (len(files) - 1) + [expected.active_size_bytes if expected else None]
     segments = tuple(_describe_segment(*each) for each in zip(files, ends, sizes, strict=False))

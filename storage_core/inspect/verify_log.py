@@ -27,7 +27,7 @@ from storage_core.inspect.verify_small_files import SmallFilesCheck
 from storage_core.inspect.verify_transactions import TransactionWalk
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.log.segment_reader import SegmentReader
-from storage_core.log.segments import SegmentFiles, list_segments
+from storage_core.log.segments import SegmentFiles, list_segments, segments_from
 
 __all__ = ["ExpectedLog", "LogReport", "RunPass", "VerifyOptions", "verify_directory", "verify_logs"]
 
@@ -135,7 +135,10 @@ class _LogCheck:
             small_files.check_epoch_range(epochs, walk.next_offset)
 
     def _committed(self, segments: list[SegmentFiles]) -> list[SegmentFiles]:
-        """Return the segments that the ledger covers; report those behind it, and what is not there."""
+        """Return the segments that the ledger covers; report those behind it, and what is not there.
+
+        Those that end at the log's start or before are on their way out, and nobody reads them any more.
+        """
         expected = self.expected
         if expected is None:
             return segments
@@ -143,7 +146,7 @@ class _LogCheck:
         for each in beyond:
             what = f"segment behind the committed end {expected.log_end_offset}"
             self.report.add("uncommitted", "ledger-end", each.log_path.name, what)
-        kept = segments[: len(segments) - len(beyond)]
+        kept = segments_from(segments[: len(segments) - len(beyond)], expected.log_start_offset)
         has_active = bool(kept) and kept[-1].base_offset == expected.active_base_offset
         if expected.active_size_bytes and not has_active:
             name = segment_file_name(expected.active_base_offset, LOG)

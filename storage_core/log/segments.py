@@ -14,7 +14,14 @@ from storage_core.log.log_files import INDEX, LOG, SWAP, TIMEINDEX, TXNINDEX, pa
 from storage_core.storage.local import storage_errors
 from storage_core.topic_partition import parse_directory_name
 
-__all__ = ["SegmentFiles", "floor_segment", "list_log_directories", "list_readable_segments", "list_segments"]
+__all__ = [
+    "SegmentFiles",
+    "floor_segment",
+    "list_log_directories",
+    "list_readable_segments",
+    "list_segments",
+    "segments_from",
+]
 
 _LISTINGS: Final = 5
 
@@ -106,6 +113,14 @@ def floor_segment(segments: Sequence[SegmentFiles], offset: int) -> int | None:
     """Return the number of the segment that holds `offset` if any does: the last one that starts at or before it."""
     number = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     return number if number >= 0 else None
+
+
+def segments_from(segments: Sequence[SegmentFiles], log_start_offset: int) -> list[SegmentFiles]:
+    """Return the segments that a log which starts at an offset consists of.
+
+    Those that end there or before are no part of it: retention is about to rename them, or was killed before it did.
+    """
+    return list(segments[floor_segment(segments, log_start_offset) or 0 :])
 
 
 def _log_names(directory: Path) -> list[str]:

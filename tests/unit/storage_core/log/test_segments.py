@@ -9,6 +9,7 @@ from storage_core.log.segments import (
     list_log_directories,
     list_readable_segments,
     list_segments,
+    segments_from,
 )
 
 
@@ -84,3 +85,14 @@ def test_list_log_directories_when_one_log_given_then_itself(tmp_path: Path, nam
     _touch(tmp_path / name, "00000000000000000000.log")
 
     assert list_log_directories(tmp_path / name) == [tmp_path / name]
+
+
+@pytest.mark.parametrize(("start", "expected"), [(0, [3, 5, 9]), (4, [3, 5, 9]), (5, [5, 9]), (8, [5, 9]), (99, [9])])
+def test_segments_from_when_a_log_starts_at_an_offset_then_those_below_are_left_out(
+    start: int, expected: list[int]
+) -> None:
+    """A segment that ends at the log's start holds nothing that can be read."""
+    segments = [SegmentFiles(base, Path(f"{base}.log")) for base in (3, 5, 9)]
+
+    assert [each.base_offset for each in segments_from(segments, start)] == expected
+    assert segments_from([], start) == []
