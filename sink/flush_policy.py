@@ -10,14 +10,13 @@ time since the last sync. There is no timer: time is looked at when a micro-batc
 Source: Kafka UnifiedLog.append and roll, LogManager.flushDirtyLogs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from storage_core.log_config import LogConfig
-from storage_core.topic_partition import TopicPartition
 
 __all__ = ["FLUSH_LIMITS", "LogLimits", "flush_limits", "is_flush_due", "is_flush_due_by_log"]
 
@@ -38,13 +37,12 @@ class LogLimits:
     flush: npt.NDArray[np.void]
 
 
-def flush_limits(configs: Mapping[str, LogConfig], rows: Mapping[TopicPartition, int]) -> npt.NDArray[np.void]:
-    """Return (n,) `FLUSH_LIMITS` by ledger row; logs whose topic has no settings are synced by every commit."""
-    limits = np.zeros(len(rows), FLUSH_LIMITS)
-    for log, row in rows.items():
-        config = configs.get(log.topic, LogConfig())
-        limits[row] = (config.flush_messages, config.flush_ms)
-    return limits
+def flush_limits(configs: Mapping[str, LogConfig], topics: Sequence[str]) -> npt.NDArray[np.void]:
+    """Return (n,) `FLUSH_LIMITS` of logs by their topics; without settings they are synced by every commit."""
+    default = LogConfig()
+    known = {topic: configs.get(topic, default) for topic in set(topics)}
+    by_topic = {topic: (config.flush_messages, config.flush_ms) for topic, config in known.items()}
+    return np.array([by_topic[topic] for topic in topics], FLUSH_LIMITS)
 
 
 def is_flush_due_by_log(

@@ -162,7 +162,7 @@ class Ledger:
 
     def states(self) -> dict[TopicPartition, LogState]:
         """Return every row, by log."""
-        return {log: self.state(row) for log, row in self.rows.items()}
+        return dict(self._rows.states)
 
     def transaction_version(self, query_id: str) -> int | None:
         """Return the newest micro-batch committed for a query, None if there is none.
@@ -362,10 +362,13 @@ class Ledger:
         """
         if self.version % _CHECKPOINT_INTERVAL == 0 and self.version:
             self._table.create_checkpoint()
+            reach("tidy.checkpointed")
             log = self._path / "_delta_log"
             sync_files([log / f"{self.version:020}.checkpoint.parquet", log / "_last_checkpoint"])
             sync_directory(log)
+            reach("tidy.synced")
             self._table.cleanup_metadata()
+            reach("tidy.cleaned")
         while self._replaced and time.monotonic() - self._replaced[0][0] > _DATA_FILE_AGE_S:
             self._replaced.popleft()[1].unlink(missing_ok=True)
 

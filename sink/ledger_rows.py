@@ -1,7 +1,8 @@
 """The rows of the ledger, one per log, in columns; a change gives new rows, the old ones stay as they are."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -94,6 +95,15 @@ class LedgerRows:
 
     def __len__(self) -> int:
         return len(self.number_of)
+
+    @cached_property
+    def states(self) -> Mapping[TopicPartition, LogState]:
+        """Every row, by log."""
+        names = [each.name for each in fields(LogState)]
+        columns = {**self.text, **{name: column.tolist() for name, column in self.integers.items()}}
+        rows = zip(*(columns[name] for name in names), strict=True)
+        states = (LogState(**dict(zip(names, row, strict=True))) for row in rows)
+        return dict(zip(self.number_of, states, strict=True))
 
     def state(self, row: int) -> LogState:
         """Return one row."""

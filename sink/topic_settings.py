@@ -34,11 +34,11 @@ def number_logs(config: SinkConfig, ledger: Ledger) -> tuple[tuple[StageTopic, .
 
 def log_limits(config: SinkConfig, ledger: Ledger) -> LogLimits:
     """Return the limits of every log in the ledger; defaults for topics not in the settings."""
+    default = LogConfig()
     configs = {name: topic.log for name, topic in config.topics.items()}
-    roll = np.zeros(len(ledger.rows), ROLL_LIMITS)
-    for log, row in ledger.rows.items():
-        roll[row] = _limits(configs.get(log.topic, LogConfig()))
-    return LogLimits(roll, flush_limits(configs, ledger.rows))
+    by_topic = {name: _limits(configs.get(name, default)) for name in set(ledger.topics)}
+    roll = np.array([by_topic[name] for name in ledger.topics], ROLL_LIMITS)
+    return LogLimits(roll, flush_limits(configs, ledger.topics))
 
 
 def with_append_time(topic: StageTopic, log: LogConfig, now_ms: int) -> StageTopic:

@@ -10,7 +10,6 @@ from sink.ledger import Ledger
 from sink.store import Store
 from storage_core.clock import ManualClock
 from storage_core.log_config import INT64_MAX, LogConfig
-from storage_core.topic_partition import TopicPartition
 from tests.sink_store import in_process, numbers, open_store, read_store, rows
 
 _BIG = {"segment.bytes": 1 << 20, "batch.size": 200}
@@ -28,11 +27,9 @@ def _checkpoint(store: Path) -> str:
 
 def test_limits_when_a_topic_has_no_settings_then_its_logs_are_synced_by_every_commit() -> None:
     """Such a log may have been written under another policy."""
-    logs = {TopicPartition("a", 0): 0, TopicPartition("b", 0): 1}
+    limits = flush_limits({"a": LogConfig(flush_messages=7, flush_ms=9)}, ["a", "b", "a"])
 
-    limits = flush_limits({"a": LogConfig(flush_messages=7, flush_ms=9)}, logs)
-
-    assert limits.tolist() == [(7, 9), (1, INT64_MAX)]
+    assert limits.tolist() == [(7, 9), (1, INT64_MAX), (7, 9)]
 
 
 def test_commit_when_nothing_is_said_then_syncs_every_log_it_touches(memory_path: Path) -> None:
