@@ -15,6 +15,7 @@ __all__ = [
     "DIRECTORY_FAULT_POINTS",
     "FAULT_POINTS",
     "FLUSH_FAULT_POINTS",
+    "LEDGER_FAULT_POINTS",
     "LOAD_FAULT_POINTS",
     "REPAIR_FAULT_POINTS",
     "RETENTION_FAULT_POINTS",
@@ -91,6 +92,9 @@ TRUNCATE_FAULT_POINTS = ("truncate.committed",)
 
 RETENTION_FAULT_POINTS = ("retain.rolled", "retain.committed", "retain.renamed", "retain.deleted")
 """Every step of `sparklog retain` and `sparklog delete-records`, in the order in which they pass them."""
+
+LEDGER_FAULT_POINTS = ("tidy.checkpointed", "tidy.synced", "tidy.cleaned")
+"""Steps of tidying the ledger, every 100 commits: its checkpoint is written; is durable; older entries are gone."""
 
 _visits: dict[str, int] = {}
 

@@ -9,6 +9,7 @@ import fcntl
 import os
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 __all__ = ["FILESYSTEMS", "LoopDisk"]
@@ -19,6 +20,7 @@ FILESYSTEMS = ("ext4", "xfs")
 _IMAGE_BYTES = {"ext4": 96 << 20, "xfs": 320 << 20}
 _MAKE = {"ext4": ("mkfs.ext4", "-q", "-F"), "xfs": ("mkfs.xfs", "-q", "-f")}
 
+_PATIENCE_S = 10.0
 _SHUTDOWN = 0x8004587D
 _WITHOUT_FLUSHING_THE_JOURNAL = 2
 
@@ -69,8 +71,14 @@ class LoopDisk:
             raise OSError(problem)
 
     def remove(self) -> None:
-        """Unmount it for good."""
-        self._run("umount", str(self.folder))
+        """Unmount it for good; files that this process has open there may be closed a moment later."""
+        if not self.folder.is_mount():
+            return
+        deadline = time.monotonic() + _PATIENCE_S
+        while (problem := self._run("umount", str(self.folder))) is not None:
+            if time.monotonic() > deadline:
+                raise OSError(problem)
+            time.sleep(0.02)
 
     def _mount(self) -> str | None:
         return self._run("mount", "-o", "loop", str(self._image), str(self.folder))
