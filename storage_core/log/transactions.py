@@ -14,27 +14,23 @@ Source: Kafka ProducerStateManager, ProducerAppendInfo, UnifiedLog.maybeIncremen
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from storage_core.checkpoint.producer_snapshot import parse_producer_snapshot
-from storage_core.errors import CorruptBatchError, CorruptFileError, StorageError
+from storage_core.errors import CorruptBatchError
 from storage_core.index.transaction_index import AbortedTransaction
-from storage_core.log.log_files import SNAPSHOT, parse_base_offset
-from storage_core.log.log_walk import LogWalk, SegmentList, is_gone
+from storage_core.log.log_walk import LogWalk, SegmentList
+from storage_core.log.producer_snapshots import find_snapshot
 from storage_core.log.segment_reader import BatchChunk, SegmentReader
 from storage_core.log_config import INT32_MAX
 from storage_core.record.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from storage_core.record.batch_header import MAGIC_V2
 from storage_core.record.batch_scan import BatchScan
 from storage_core.record.control_records import NO_CONTROL_TYPE, ControlType, control_types
-from storage_core.storage.local import storage_errors
 
 __all__ = [
     "Isolation",
@@ -197,23 +193,8 @@ def _beginnings_and_ends(
 
 def _tracker_at_snapshot(segments: SegmentList, log_start_offset: int) -> TransactionTracker | None:
     """Return the state in the newest sound snapshot behind the log's start; as Kafka, pass over damaged ones."""
-    directory = segments.directory
-    with storage_errors(directory):
-        names = [name for name in os.listdir(directory) if name.endswith(SNAPSHOT)]
-    offsets = {offset: name for name in names if (offset := parse_base_offset(name)) is not None}
-    for offset in sorted(offsets, reverse=True):
-        if not log_start_offset < offset <= segments.end_offset:
-            continue
-        path = Path(directory, offsets[offset])
-        try:
-            with storage_errors(path):
-                producers = parse_producer_snapshot(path.read_bytes())
-        except CorruptFileError:
-            continue
-        except StorageError as error:
-            if not is_gone(error):
-                raise
-            continue
-        begun = {each.producer_id: each.current_txn_first_offset for each in producers}
-        return TransactionTracker(offset, {each: first for each, first in begun.items() if first >= 0})
-    return None
+    found = find_snapshot(segments.directory, log_start_offset, segments.end_offset)
+    if found.offset is None:
+        return None
+    begun = {each.producer_id: each.current_txn_first_offset for each in found.producers}
+    return TransactionTracker(found.offset, {each: first for each, first in begun.items() if first >= 0})
