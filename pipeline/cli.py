@@ -247,6 +247,54 @@ def delete_records(
     return _retain(store, delete_records_command.planner(log, offset, clock), execute, as_json)
 
 
+@cli.command("delete-topic")
+@click.argument("store", type=_PLACE)
+@click.argument("topic")
+@_EXECUTE
+@_JSON
+def delete_topic(store: Path, topic: str, execute: bool, as_json: bool) -> None:
+    """Delete a TOPIC of a store with all its logs; no sink may run.
+
+    A stream whose settings still name the topic makes it again, empty, when it starts.
+    """
+    import time
+
+    from pipeline import delete_topic_command, tools
+    from storage_core.clock import SystemClock
+
+    def waits(directories: "Sequence[Path]", until_ms: int) -> None:
+        until = tools.iso_time(until_ms)
+        click.echo(f"waiting until {until} to remove {len(directories):,} directories; Ctrl-C leaves them", err=True)
+
+    if execute:
+        done = delete_topic_command.execute_deletion(store, topic, SystemClock(), waits, time.sleep)
+    else:
+        done = delete_topic_command.plan_deletion(store, topic)
+    if as_json:
+        click.echo(tools.to_json(delete_topic_command.as_dict(done, is_executed=execute)))
+    else:
+        for line in (*delete_topic_command.lines(done), delete_topic_command.verdict(done, is_executed=execute)):
+            click.echo(line)
+
+
+@cli.command("move-log")
+@click.argument("store", type=_PLACE)
+@click.argument("name", metavar="TOPIC:PARTITION")
+@click.option("--to", "target", required=True, metavar="LOG_DIR", help="Relative to the store, or absolute.")
+@_EXECUTE
+@_JSON
+def move_log(store: Path, name: str, target: str, execute: bool, as_json: bool) -> None:
+    """Move a log to another log directory of the store, or to a new one; no sink may run."""
+    from pipeline import move_log_command, tools
+
+    log = move_log_command.parse_log(name)
+    done = (move_log_command.execute_move if execute else move_log_command.plan_log_move)(store, log, target)
+    if as_json:
+        click.echo(tools.to_json(move_log_command.as_dict(done, store, is_executed=execute)))
+    else:
+        click.echo(move_log_command.verdict(done, store, is_executed=execute))
+
+
 @cli.command()
 @click.argument("store", metavar="STORE|DIR", type=_PLACE)
 @click.option("--to", "wanted", required=True, type=click.Choice(["v0", "v1", "v2"]), help="The format to write.")
@@ -322,7 +370,8 @@ def _open(store: Path, name: str | None) -> "tuple[StoreView, list[LogView]]":
     from pipeline.store_view import open_logs, select_logs
 
     view = open_logs(store)
-    return view, list(view.logs) if name is None else select_logs(view.logs, name)
+    logs = list(view.logs) if name is None else select_logs(view.logs, name)
+    return view, sorted(logs, key=lambda each: each.offline is not None)  # they fail: what is there comes first
 
 
 def _retain(store: Path, plan: "Callable[[Store], list[LogRetention]]", execute: bool, as_json: bool) -> int:

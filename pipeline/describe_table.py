@@ -30,6 +30,10 @@ def print_description(described: Mapping[str, Any], *, with_segments: bool) -> N
         for each in log["segments"] if with_segments else ():
             _add(table, f"  {each['base_offset']:020}", each["base_offset"], each["next_offset"], "", each)
     console.print(table)
+    for log in (each for each in described["logs"] if each.get("offline")):
+        console.print(f"offline: {log['directory']}: {log['offline']}", highlight=False, soft_wrap=True)
+    for path in described.get("set_aside", ()):
+        console.print(f"set aside: {path}", highlight=False, soft_wrap=True)
     for lost in described.get("lost_ranges", ()):
         console.print(_lost_line(lost), highlight=False, soft_wrap=True)
     console.print(_totals(described), highlight=False)

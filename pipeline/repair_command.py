@@ -23,7 +23,9 @@ from pipeline.lost_view import cut_folder, lost_store, lost_table
 from pipeline.store_view import LogView, StoreView, open_logs
 from pipeline.verify_command import VerifyResult, verify
 from sink.derived_files import DerivedFiles
+from sink.finish_pending import finish_pending
 from sink.ledger import Ledger
+from sink.log_dirs import find_unreadable
 from sink.lost_ranges import LostRange
 from sink.store import Store
 from sink.unflushed import flush_logs
@@ -174,6 +176,7 @@ def _execute_in_store(
         store = Store.find(root)
         ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=lock.follows_crash)
         lost_table(root).drop_torn()
+        finish_pending(store, ledger, lock.check)
         result = RepairResult(cut_folder(open_logs(root)))
         for _ in range(_ROUNDS):
             now = _check(open_logs(root), options)
@@ -293,7 +296,8 @@ def _correct_ledger(ledger: Ledger, now: _Round, clock: Clock) -> None:
 def _repair_roots(store: Store, ledger: Ledger, now: _Round, lock: WriterLock, clock: Clock) -> None:
     if not now.root_steps:
         return
-    log_dirs = tuple(sorted({state.log_dir for state in ledger.states().values()}))
+    states = ledger.states().values()
+    log_dirs = tuple(sorted({state.log_dir for state in states} - set(find_unreadable(store, states))))
     lock.check()
     for name in log_dirs:
         root = store.log_dir(name)

@@ -9,18 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.placed_logs import place_logs
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.ledger_versions import AsOf, open_ledger_at
 from sink.store import Store
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
-from storage_core.errors import CorruptFileError, InvalidConfigError, UnknownTopicError
+from storage_core.errors import CorruptFileError, InvalidConfigError, LogDirOfflineError, UnknownTopicError
 from storage_core.inspect.findings import ExpectedLog
 from storage_core.log.log_files import LOG
 from storage_core.log.log_reader import LogReader
 from storage_core.log.segments import list_segments
 from storage_core.storage.local import storage_errors
-from storage_core.topic_partition import TopicPartition, parse_directory_name
+from storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
 
 __all__ = ["LogView", "StoreView", "open_logs", "select_logs"]
 
@@ -39,6 +40,7 @@ class LogView:
         expected: what the ledger says of it, None in a plain folder.
         checkpointed_start: where the checkpoint beside it says that it starts; None where there is none.
         checkpointed_recovery_point: the same of its recovery point.
+        offline: why its log directory can't be read; None if it can.
     """
 
     log: TopicPartition
@@ -46,6 +48,7 @@ class LogView:
     expected: ExpectedLog | None = None
     checkpointed_start: int | None = None
     checkpointed_recovery_point: int | None = None
+    offline: str | None = None
 
     @property
     def recovery_point(self) -> int | None:
@@ -53,7 +56,13 @@ class LogView:
         return self.checkpointed_recovery_point if self.expected is None else self.expected.recovery_point
 
     def reader(self) -> LogReader:
-        """Return a reader of the committed records; all of a store's records are stable, for it has no transactions."""
+        """Return a reader of the committed records; all of a store's records are stable, for it has no transactions.
+
+        Raises:
+            LogDirOfflineError: its log directory can't be read.
+            StorageError: the log can't.
+        """
+        self.require_online()
         expected = self.expected
         if expected is None:
             return LogReader(self.directory, log_start_offset=self._plain_start())
@@ -61,6 +70,17 @@ class LogView:
         return LogReader(
             self.directory, log_start_offset=expected.log_start_offset, log_end_offset=end, last_stable_offset=end
         )
+
+    def require_online(self) -> None:
+        """Refuse to read a log whose log directory is offline.
+
+        Raises:
+            LogDirOfflineError: it is; the message names it and the reason.
+        """
+        if self.offline is not None:
+            raise LogDirOfflineError(
+                f"log directory is offline: log_dir={self.directory.parent} reason={self.offline} log={self.log}"
+            )
 
     def _plain_start(self) -> int | None:
         """Return the checkpoint's start, or the first segment's if that is higher, as a broker does."""
@@ -76,12 +96,14 @@ class StoreView:
     Attributes:
         ledger_version: of the store's ledger; None in a plain folder.
         unknown: log directories of a store that its ledger does not name.
+        set_aside: `-delete`, `-future` and `-stray` directories beside the logs.
     """
 
     root: Path
     logs: tuple[LogView, ...]
     ledger_version: int | None = None
     unknown: tuple[Path, ...] = ()
+    set_aside: tuple[Path, ...] = ()
 
 
 def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
@@ -94,7 +116,7 @@ def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
     Raises:
         LedgerDamagedError: the store's ledger can't be read.
         UnsupportedFormatError: a newer release wrote the store.
-        InvalidConfigError: the ledger has no such version, or the folder no ledger.
+        InvalidConfigError: the ledger has no such version, the folder no ledger, or two directories of one log.
     """
     if (root / "store.properties").exists():
         return _open_store(root, as_of)
@@ -103,11 +125,14 @@ def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
     own = parse_directory_name(root.absolute().name)
     if own and any(root.glob(f"*{LOG}")):
         return StoreView(root=root, logs=(_plain_view(own, root, _Checkpoints.of(root.absolute().parent)),))
-    checkpoints = _Checkpoints.of(root)
-    logs = [
-        _plain_view(log, path, checkpoints) for path in _directories(root) if (log := parse_directory_name(path.name))
-    ]
-    return StoreView(root=root, logs=tuple(sorted(logs, key=lambda each: each.log)))
+    checkpoints, folders = _Checkpoints.of(root), _directories(root)
+    logs = [_plain_view(log, path, checkpoints) for path in folders if (log := parse_directory_name(path.name))]
+    _check_no_twins(logs)
+    return StoreView(
+        root=root,
+        logs=tuple(sorted(logs, key=lambda each: each.log)),
+        set_aside=tuple(path for path in folders if parse_set_aside_name(path.name)),
+    )
 
 
 def select_logs(logs: Sequence[LogView], name: str) -> list[LogView]:
@@ -124,26 +149,38 @@ def select_logs(logs: Sequence[LogView], name: str) -> list[LogView]:
     return found
 
 
+def _check_no_twins(logs: Sequence[LogView]) -> None:
+    """Refuse two directories of one log, such as `t-0` and `t-00`: nobody can tell which of them is the log."""
+    seen: dict[TopicPartition, Path] = {}
+    for each in logs:
+        if each.log in seen:
+            raise InvalidConfigError(
+                f"a log has two directories: log={each.log} path={seen[each.log]} path={each.directory};"
+                " move one of them away"
+            )
+        seen[each.log] = each.directory
+
+
 def _open_store(root: Path, as_of: AsOf | None) -> StoreView:
     store = Store.find(root)
     ledger = Ledger.open(store.ledger_path) if as_of is None else open_ledger_at(store.ledger_path, as_of)
     states = ledger.states()
+    placed = place_logs(store, states, states if as_of is None else Ledger.open(store.ledger_path).states())
     logs = [
-        LogView(log=log, directory=store.log_path(state), expected=_expected(state)) for log, state in states.items()
-    ]
-    known = {each.directory for each in logs}
-    log_dirs = {store.log_dir(state.log_dir) for state in states.values()}
-    unknown = [
-        path
-        for log_dir in sorted(log_dirs)
-        for path in (_directories(log_dir) if log_dir.is_dir() else ())  # a lost disk: each of its logs says so
-        if path not in known and parse_directory_name(path.name)
+        LogView(
+            log=log,
+            directory=placed.directories[log],
+            expected=_expected(state),
+            offline=placed.offline.get(log),
+        )
+        for log, state in states.items()
     ]
     return StoreView(
         root=root,
         logs=tuple(sorted(logs, key=lambda each: each.log)),
         ledger_version=ledger.version,
-        unknown=tuple(unknown),
+        unknown=placed.unknown,
+        set_aside=placed.set_aside,
     )
 
 

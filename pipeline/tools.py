@@ -35,11 +35,32 @@ def describe(view: StoreView, logs: Sequence[LogView], *, with_offsets: bool) ->
     """
     described = [
         {"topic": each.log.topic, "partition": each.log.partition}
-        | describe_log(each.directory, each.expected).as_dict()
-        | ({"offsets": asdict(find_log_offsets(each.reader(), each.recovery_point))} if with_offsets else {})
+        | (_describe_offline(each) if each.offline else describe_log(each.directory, each.expected).as_dict())
+        | (_describe_offsets(each) if with_offsets and not each.offline else {})
         for each in logs
     ]
-    return {"path": str(view.root), "ledger_version": view.ledger_version, "logs": described}
+    found = {"path": str(view.root), "ledger_version": view.ledger_version, "logs": described}
+    return found | ({"set_aside": [str(path) for path in view.set_aside]} if view.set_aside else {})
+
+
+def _describe_offsets(each: LogView) -> dict[str, Any]:
+    return {"offsets": asdict(find_log_offsets(each.reader(), each.recovery_point))}
+
+
+def _describe_offline(each: LogView) -> dict[str, Any]:
+    """Return what the ledger says of a log that can't be looked at."""
+    expected = each.expected
+    return {
+        "log": str(each.log),
+        "directory": str(each.directory),
+        "offline": each.offline,
+        "log_start_offset": expected.log_start_offset if expected else 0,
+        "log_end_offset": expected.log_end_offset if expected else 0,
+        "size_bytes": 0,
+        "index_bytes": 0,
+        "max_timestamp_ms": -1,
+        "segments": [],
+    }
 
 
 def lookup_offsets(

@@ -144,9 +144,23 @@ def _verify_logs(
                 run=side_by_side.run,
                 progress=progress,
             )
+            if each.offline is not None:
+                return _offline_report(each)
             return verify_directory(each.directory, each.expected, options)
 
         yield from log_threads.map(check, logs)
+
+
+def _offline_report(each: LogView) -> LogReport:
+    """Name a log that can't be looked at; what is offline is not lost."""
+    report = LogReport(each.directory)
+    what = f"its log directory is offline: log_dir={each.directory.parent} reason={each.offline}"
+    if each.expected is None:
+        report.add("missing", "unreadable", report.log, what)
+    else:
+        offsets = (each.expected.log_start_offset, each.expected.log_end_offset - 1)
+        report.add_offsets("missing", "unreadable", report.log, what, offsets)
+    return report
 
 
 class _SideBySide:
@@ -176,6 +190,8 @@ def _verify_roots(view: StoreView, reports: Sequence[LogReport]) -> Iterator[Log
     """Check the folders that the logs lie in, unless a single log was asked for."""
     ends: dict[Path, dict[TopicPartition, int]] = defaultdict(dict)
     for each, log in zip(view.logs, reports, strict=True):
+        if each.offline is not None:
+            continue  # each of its logs says so
         end = each.expected.log_end_offset if each.expected else log.log_end_offset
         if end is not None and each.directory != view.root:
             ends[each.directory.parent][each.log] = end

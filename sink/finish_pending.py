@@ -38,16 +38,18 @@ def finish_pending(store: Store, ledger: Ledger, check_owner: Callable[[], None]
         CorruptFileError: the list can't be read.
     """
     work = read_pending(store)
-    if work == PendingWork():
+    if not work.deletions and not work.moves:
         return []
     deleted: list[Path] = []
     deletions = [_finish_deletion(store, ledger, each, check_owner, deleted) for each in work.deletions]
     moves = [_finish_move(store, ledger, each, check_owner, deleted) for each in work.moves]
+    usable = _usable_roots(store, work)
     left = PendingWork(
         deletions=tuple(each for each in deletions if each is not None),
         moves=tuple(each for each in moves if each is not None),
+        roots=tuple(sorted({*work.roots, *usable})),
     )
-    DerivedFiles(store, ledger).write_roots(_usable_roots(store, work))
+    DerivedFiles(store, ledger).write_roots(usable)
     check_owner()
     write_pending(store, left)
     logger.info("Finished deletions and moves of logs left=%d", len(left.deletions) + len(left.moves))

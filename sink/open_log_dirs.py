@@ -7,8 +7,8 @@ that its logs need a close look then.
 
 import json
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -16,6 +16,7 @@ from sink.finish_pending import finish_pending
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.log_dirs import check_log_dirs, check_root, require_online, states_online
+from sink.pending_work import read_pending, write_pending
 from sink.set_aside import find_deleted, remove_deleted
 from sink.store import Store
 from sink.writer_lock import WriterLock
@@ -124,11 +125,21 @@ def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, remedy: Remedy
     problems = [problem for root in sorted(roots) for problem in _entry_problems(store, root, states)]
     if problems:
         raise InvalidConfigError("; ".join(problems))
-    lock.check()
-    remove_deleted([directory for root in sorted(roots) for directory in find_deleted(root)])
+    _remove_deleted(store, roots, lock)
     _note(store, offline, remedy)
     returned = {name: each for name, each in _read_notes(store).items() if name not in offline}
     return LogDirs(store, offline, returned)
+
+
+def _remove_deleted(store: Store, roots: Set[Path], lock: WriterLock) -> None:
+    """Remove what is set aside, also in directories where the ledger has no logs any more."""
+    work = read_pending(store)
+    usable = {name for name in work.roots if check_root(store, name) is None}
+    lock.check()
+    for root in sorted(roots | {store.log_dir(name) for name in usable}):
+        remove_deleted(find_deleted(root))
+    if usable:
+        write_pending(store, replace(work, roots=tuple(name for name in work.roots if name not in usable)))
 
 
 def _entry_problems(store: Store, root: Path, states: Mapping[TopicPartition, LogState]) -> Iterator[str]:

@@ -64,10 +64,15 @@ class LogMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingWork:
-    """Everything under way, in the order in which it began."""
+    """Everything under way, in the order in which it began.
+
+    Attributes:
+        roots: log directories with `-delete` directories still to be removed; the ledger may have no log there.
+    """
 
     deletions: tuple[TopicDeletion, ...] = ()
     moves: tuple[LogMove, ...] = ()
+    roots: tuple[str, ...] = ()
 
 
 def read_pending(store: Store) -> PendingWork:
@@ -90,6 +95,7 @@ def read_pending(store: Store) -> PendingWork:
         return PendingWork(
             deletions=tuple(TopicDeletion(**each) for each in deletions),
             moves=tuple(LogMove(**each) for each in content["moves"]),
+            roots=tuple(str(each) for each in content["roots"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptFileError(

@@ -91,7 +91,9 @@ def extend_bounds(
     found = dict(bounds)
     for log, offset in seen.items():
         each = bounds.get(log)
-        if options.fail_on_data_loss or each is None or each.view.expected is not None or offset <= each.end_offset:
+        if options.fail_on_data_loss or each is None or offset <= each.end_offset:
+            continue
+        if each.view.expected is not None and each.view.offline is None:
             continue
         if not each.is_certain or not _ends_with_a_batch(each.view):
             logger.warning("the end of a log is not certain: log=%s seen=%d now=%d", log, offset, each.end_offset)
@@ -191,6 +193,8 @@ def _explicit(value: int, bounds: LogBounds, options: ReaderOptions, name: str) 
 
 
 def _bounds(view: LogView, options: ReaderOptions) -> LogBounds:
+    if view.offline is not None:
+        return _offline_bounds(view, options)
     if view.expected is not None:
         start, end = view.expected.log_start_offset, view.expected.log_end_offset
         return LogBounds(
@@ -204,6 +208,26 @@ def _bounds(view: LogView, options: ReaderOptions) -> LogBounds:
             raise
         logger.warning("the end of a log is damaged: log=%s (%s)", view.directory, error)
         return _bounds_in_front_of_damage(view, options)
+
+
+def _offline_bounds(view: LogView, options: ReaderOptions) -> LogBounds:
+    """Read nothing of a log whose disk is gone, and lose nothing: a stream goes on there once it is back.
+
+    Raises:
+        LogDirOfflineError: data loss is to fail.
+    """
+    if options.fail_on_data_loss:
+        view.require_online()
+    logger.warning("a log directory is offline, nothing is read there: log=%s (%s)", view.directory, view.offline)
+    start = view.expected.log_start_offset if view.expected else 0
+    return LogBounds(
+        view=view,
+        start_offset=start,
+        end_offset=start,
+        log_end_offset=start,
+        isolation="read_uncommitted",
+        is_certain=False,
+    )
 
 
 def _bounds_in_front_of_damage(view: LogView, options: ReaderOptions) -> LogBounds:

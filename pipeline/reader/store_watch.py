@@ -36,7 +36,8 @@ class StoreWatch:
         changed_ns = self._changed_ns()
         if changed_ns == -1 or changed_ns != self._seen_ns:
             self._logs = choose_logs(open_logs(self._options.path), self._options)
-            self._seen_ns = changed_ns if time.time_ns() - changed_ns > _SETTLED_NS else -1
+            is_settled = time.time_ns() - changed_ns > _SETTLED_NS and not any(each.offline for each in self._logs)
+            self._seen_ns = changed_ns if is_settled else -1  # a disk comes back without a word of the ledger
         return self._logs
 
     def _changed_ns(self) -> int:

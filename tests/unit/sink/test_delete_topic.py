@@ -70,7 +70,7 @@ def test_delete_topic_then_it_does_not_exist_and_others_are_as_they_were(store: 
     for root in ("logs", "more"):
         ends = parse_offset_checkpoint((store / root / "replication-offset-checkpoint").read_bytes())
         assert {log.topic for log in ends} <= {"b"}
-    assert read_pending(Store.find(store)) == PendingWork()
+    assert read_pending(Store.find(store)) == PendingWork(roots=("logs", "more"))
 
     remove_deleted(deleted)
     assert [find_deleted(store / root) for root in ("logs", "more")] == [[], []]
