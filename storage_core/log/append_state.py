@@ -19,7 +19,7 @@ from storage_core.record.batch_header import unpack_header
 from storage_core.record.batch_scan import scan_batches
 from storage_core.storage.local import storage_errors, sync_file
 
-__all__ = ["CommittedEnd", "load_append_state"]
+__all__ = ["CommittedEnd", "load_append_state", "trim_indexes"]
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
@@ -46,12 +46,10 @@ def load_append_state(
     now_ms: int,
     jitter_ms: int,
     check_owner: Callable[[], None],
-    note_cut: Callable[[Path], None] = sync_file,
 ) -> npt.NDArray[np.void]:
     """Read the active segment's state, and cut from its indexes what lies beyond the committed end.
 
-    Entries beyond the end are what a crash leaves: zeros, or entries of batches that were cut. As in Kafka, the byte
-    counter of the next index entry starts at 0 again.
+    As in Kafka, the byte counter of the next index entry starts at 0 again.
 
     A log without committed bytes may have no segment yet; the first append then starts it, at its own offset.
 
@@ -61,8 +59,6 @@ def load_append_state(
         now_ms: when its active segment counts as created.
         jitter_ms: drawn for that segment.
         check_owner: raises `WriterFencedError` once another writer owns the store.
-        note_cut: gets each index file that was cut, and syncs it before anything is appended: or the cut tail could
-            come back under new entries.
 
     Returns:
         () one `APPEND_STATE` row.
@@ -71,9 +67,7 @@ def load_append_state(
         CorruptFileError: the segment's `.log` is missing or shorter than committed.
         WriterFencedError: `check_owner` says that another writer owns the store.
     """
-    log_path, index_path, time_path = (
-        directory / segment_file_name(end.segment_base, suffix) for suffix in (LOG, INDEX, TIMEINDEX)
-    )
+    log_path = directory / segment_file_name(end.segment_base, LOG)
     state = np.zeros((), APPEND_STATE)
     state["next_offset"], state["segment_base"] = end.log_end_offset, end.segment_base
     state["segment_size"], state["created_ms"], state["jitter_ms"] = end.size_bytes, now_ms, jitter_ms
@@ -82,10 +76,7 @@ def load_append_state(
     if end.size_bytes == 0 and not log_path.exists():
         state["segment_base"] = -1
         return state
-    with storage_errors(directory):
-        _check_log(log_path, end)
-        offsets = _trim_offset_index(index_path, end, check_owner, note_cut)
-        times = _trim_time_index(time_path, end, check_owner, note_cut)
+    offsets, times = _trim_indexes(directory, end, check_owner, sync_file)
     state["offset_entries"], state["time_entries"] = len(offsets), len(times)
     if len(times):
         state["last_entry_timestamp"] = state["max_timestamp"] = times["timestamp"][-1]
@@ -94,6 +85,40 @@ def load_append_state(
         with storage_errors(log_path):
             _add_timestamps(state, log_path, offsets, end)
     return state
+
+
+def trim_indexes(
+    directory: Path, end: CommittedEnd, check_owner: Callable[[], None], note_cut: Callable[[Path], None]
+) -> None:
+    """Cut from the active segment's indexes what lies beyond the committed end.
+
+    That is what a crash leaves: zeros, or entries of batches that were cut.
+
+    Args:
+        directory: of the log.
+        end: where it ends.
+        check_owner: raises `WriterFencedError` once another writer owns the store.
+        note_cut: gets each file that was cut; it must be synced before anything is appended, or the cut tail could come
+            back under new entries.
+
+    Raises:
+        CorruptFileError: the segment's `.log` is missing or shorter than committed.
+    """
+    if end.size_bytes or (directory / segment_file_name(end.segment_base, LOG)).exists():
+        _trim_indexes(directory, end, check_owner, note_cut)
+
+
+def _trim_indexes(
+    directory: Path, end: CommittedEnd, check_owner: Callable[[], None], note_cut: Callable[[Path], None]
+) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void]]:
+    log_path, index_path, time_path = (
+        directory / segment_file_name(end.segment_base, suffix) for suffix in (LOG, INDEX, TIMEINDEX)
+    )
+    with storage_errors(directory):
+        _check_log(log_path, end)
+        offsets = _trim_offset_index(index_path, end, check_owner, note_cut)
+        times = _trim_time_index(time_path, end, check_owner, note_cut)
+    return offsets, times
 
 
 def _check_log(path: Path, end: CommittedEnd) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from storage_core.errors import CorruptFileError
 from storage_core.fault_points import reach
-from storage_core.log.append_state import CommittedEnd, load_append_state
+from storage_core.log.append_state import CommittedEnd, load_append_state, trim_indexes
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, parse_base_offset, segment_file_name
 from storage_core.storage.local import copy_range, storage_errors, sync_directories, sync_directory, sync_files
 
@@ -22,7 +22,7 @@ __all__ = ["cut_back", "cut_back_logs", "has_leftovers", "needs_cut_back", "rene
 logger = logging.getLogger(__name__)
 
 _BASE_OFFSET_DIGITS = 20
-_THREADS = 8
+_THREADS = 4
 
 
 def needs_cut_back(directory: Path, end: CommittedEnd) -> bool:
@@ -67,12 +67,11 @@ def has_leftovers(directory: Path, end: CommittedEnd) -> bool:
 
 def cut_back(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> npt.NDArray[np.void]:
     """Make one log end exactly where the ledger says, durably; returns its () `APPEND_STATE`."""
-    return cut_back_logs([(directory, end)], check_owner)[0]
+    cut_back_logs([(directory, end)], check_owner)
+    return load_append_state(directory, end, 0, 0, check_owner)
 
 
-def cut_back_logs(
-    logs: Sequence[tuple[Path, CommittedEnd]], check_owner: Callable[[], None]
-) -> list[npt.NDArray[np.void]]:
+def cut_back_logs(logs: Sequence[tuple[Path, CommittedEnd]], check_owner: Callable[[], None]) -> None:
     """Make logs end exactly where the ledger says, durably.
 
     Later segments go first: if the process dies after an active segment was cut, the next start must still see that
@@ -81,9 +80,6 @@ def cut_back_logs(
     Args:
         logs: directory and committed end of each.
         check_owner: raises `WriterFencedError` once another writer owns the store.
-
-    Returns:
-        () the `APPEND_STATE` of each log.
     """
     directories = [directory for directory, _ in logs]
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="undo") as pool:
@@ -92,10 +88,9 @@ def cut_back_logs(
             sync_directories(directories)
         cuts = list(pool.map(lambda log: _cut_active(*log, check_owner), logs))
     with storage_errors("log directories"):
-        sync_files([path for _, paths in cuts for path in paths])
+        sync_files([path for paths in cuts for path in paths])
     for directory, end in logs:
         logger.info("Cut back an unfinished micro-batch log=%s end_offset=%d", directory.name, end.log_end_offset)
-    return [state for state, _ in cuts]
 
 
 def _drop_beyond(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> None:
@@ -107,10 +102,8 @@ def _drop_beyond(directory: Path, end: CommittedEnd, check_owner: Callable[[], N
                 reach("undo.deleted")
 
 
-def _cut_active(
-    directory: Path, end: CommittedEnd, check_owner: Callable[[], None]
-) -> tuple[npt.NDArray[np.void], list[Path]]:
-    """Cut the active segment's files; return the log's state, and which of them have to be synced."""
+def _cut_active(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> list[Path]:
+    """Cut the active segment's files; return which of them have to be synced."""
     changed: list[Path] = []
     if end.size_bytes:
         path = directory / segment_file_name(end.segment_base, LOG)
@@ -118,7 +111,8 @@ def _cut_active(
             if _cut_file(path, end.size_bytes, check_owner):
                 changed.append(path)
         reach("undo.cut")
-    return load_append_state(directory, end, 0, 0, check_owner, changed.append), changed
+    trim_indexes(directory, end, check_owner, changed.append)
+    return changed
 
 
 def _cut_file(path: Path, size_bytes: int, check_owner: Callable[[], None]) -> bool:
