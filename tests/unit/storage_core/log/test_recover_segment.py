@@ -1,0 +1,305 @@
+import contextlib
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import crc32c
+import numpy as np
+import pytest
+
+from storage_core.checkpoint.producer_snapshot import parse_producer_snapshot
+from storage_core.errors import CorruptFileError, StorageError, WriterFencedError
+from storage_core.log import recover_segment as recovery_module
+from storage_core.log.log_files import LOG, segment_file_name
+from storage_core.log.producer_states import ProducerStates
+from storage_core.log.recover_segment import SegmentRecovery, StopKind, recover_segment, scan_segment
+from storage_core.log.segments import SegmentFiles, list_segments
+from storage_core.log_config import INT32_MAX
+from storage_core.record.batch_scan import scan_batches
+from storage_core.record.control_records import ControlType
+from tests.batch_bytes import BatchSpec, batch_bytes, segment_bytes
+from tests.golden import GoldenLog, golden_logs
+
+_BASE = 100
+_INTERVALS = {"v0-": 200, "v1-": 200, "v2-compact": 300, "v2-segments": 300}
+_APPENDED_SEVERAL = ("v0-none", "v0-segments", "v1-none", "v1-segments", "v1-log-append-time")
+
+
+def _interval(name: str) -> int:
+    return next((interval for prefix, interval in _INTERVALS.items() if name.startswith(prefix)), 4096)
+
+
+def _segment(directory: Path, data: bytes, base_offset: int = _BASE) -> SegmentFiles:
+    files = SegmentFiles(base_offset, directory / segment_file_name(base_offset, LOG))
+    files.log_path.write_bytes(data)
+    return files
+
+
+def _scan(files: SegmentFiles, interval: int = 4096) -> SegmentRecovery:
+    return scan_segment(files, interval, ProducerStates(files.base_offset))
+
+
+def _contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def _no_owner_check() -> None:
+    return
+
+
+@pytest.mark.parametrize("golden", golden_logs())
+def test_recover_segment_of_a_broker_then_its_files_are_as_the_broker_left_them(
+    golden: GoldenLog, tmp_path: Path
+) -> None:
+    """From the `.log` alone: offset, time and transaction index, byte by byte."""
+    producers = ProducerStates()
+    for files in list_segments(golden.directory):
+        copied = _segment(tmp_path, files.log_path.read_bytes(), files.base_offset)
+        found = scan_segment(copied, _interval(golden.name), producers)
+        recover_segment(found, _no_owner_check)
+        assert (found.stop, found.cut_bytes) == (None, 0)
+
+    mine, theirs = _contents(tmp_path), _contents(golden.directory)
+    for name, content in theirs.items():
+        if name.endswith((".log", ".txnindex")) or (
+            name.endswith("index") and not golden.name.startswith(_APPENDED_SEVERAL)
+        ):
+            assert mine.pop(name) == content, name
+    assert not any(content for name, content in mine.items() if name.endswith(".txnindex"))
+
+
+@pytest.mark.parametrize("golden", golden_logs("v2-[it]*"))
+def test_scan_segment_of_a_broker_then_producers_are_those_of_its_snapshot(golden: GoldenLog) -> None:
+    """Idempotent and transactional ones, at the log's end."""
+    (files,) = list_segments(golden.directory)
+    producers = ProducerStates()
+
+    found = scan_segment(files, 4096, producers)
+
+    (snapshot,) = golden.directory.glob("*.snapshot")
+    assert snapshot.name == f"{found.next_offset:020d}.snapshot"
+    expected = parse_producer_snapshot(snapshot.read_bytes())
+    assert sorted(map(repr, producers.states())) == sorted(map(repr, expected))
+    assert found.leader_epochs == ((0, 0),)
+
+
+_BATCH = BatchSpec(last_offset_delta=4, body=bytes(40))
+_SIZE = 101
+
+
+def _changed(data: bytes, position: int, value: bytes) -> bytes:
+    return data[:position] + value + data[position + len(value) :]
+
+
+_SOUND = segment_bytes([_BATCH] * 3, _BASE)
+_MARKER = BatchSpec(producer_id=7, producer_epoch=0, marker=int(ControlType.ABORT))
+
+
+def _bad_marker() -> bytes:
+    sound = batch_bytes(_MARKER, _BASE + 15)
+    unread = _changed(sound, 61 + 10, b"\xff\xff")
+    return _changed(unread, 17, _crc(unread))
+
+
+def _crc(batch: bytes) -> bytes:
+    return crc32c.crc32c(batch[21:]).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "batches", "position", "offset"),
+    [
+        (_SOUND[:-1], "torn", 2, 2 * _SIZE, 110),
+        (_SOUND[: 2 * _SIZE + 8], "torn", 2, 2 * _SIZE, 110),
+        (_SOUND[:16], "torn", 0, 0, 100),
+        (_SOUND + bytes(50), "zeros", 3, 3 * _SIZE, 115),
+        (_SOUND + bytes(7), "zeros", 3, 3 * _SIZE, 115),
+        (bytes(4 << 20), "zeros", 0, 0, 100),
+        (_changed(_SOUND, _SIZE + 90, b"x"), "crc", 1, _SIZE, 105),
+        (_changed(_SOUND, 90, b"x"), "crc", 0, 0, 100),
+        (_changed(_SOUND, _SIZE + 8, b"\xff"), "length", 1, _SIZE, 105),
+        (_changed(_SOUND, _SIZE + 8, b"\x40"), "length", 1, _SIZE, 105),
+        (_changed(_SOUND, _SIZE, (99).to_bytes(8, "big")), "offsets", 1, _SIZE, 105),
+        (_changed(_SOUND, 0, (99).to_bytes(8, "big")), "offsets", 0, 0, 100),
+        (_changed(_SOUND, _SIZE, (1 << 40).to_bytes(8, "big")), "overflow", 1, _SIZE, 105),
+        (_SOUND + _bad_marker() + _SOUND, "marker", 4, 3 * _SIZE + 78, 116),
+    ],
+)
+def test_scan_segment_when_a_batch_cannot_be_right_then_says_why_and_where(
+    tmp_path: Path, data: bytes, kind: StopKind, batches: int, position: int, offset: int
+) -> None:
+    """What comes before it stays."""
+    found = _scan(_segment(tmp_path, data))
+
+    assert found.stop is not None
+    assert (found.stop.kind, found.stop.position, found.stop.offset) == (kind, position, offset)
+    assert (found.batch_count, found.valid_bytes, found.next_offset) == (batches, position, offset)
+    assert found.cut_bytes == len(data) - position
+    assert found.stop.is_damage == (kind not in ("torn", "zeros", "overflow"))
+
+
+def test_recover_segment_when_nothing_is_sound_then_leaves_an_empty_segment(tmp_path: Path) -> None:
+    """With empty indexes, as a broker's loading of an empty segment finds them."""
+    files = _segment(tmp_path, b"no batch at all, but more than 17 bytes")
+    files.index_path.write_bytes(b"old")
+
+    recover_segment(_scan(files), _no_owner_check)
+
+    assert set(_contents(tmp_path).values()) == {b""}
+    assert len(_contents(tmp_path)) == 3
+
+
+def test_recover_segment_when_the_last_marker_cannot_be_read_then_cuts_nothing(tmp_path: Path) -> None:
+    """A broker counts the batch before it reads it; a second recovery has nothing to do."""
+    files = _segment(tmp_path, _SOUND + _bad_marker())
+
+    found = _scan(files)
+
+    assert (found.cut_bytes, found.next_offset, found.stop) == (0, 116, None)
+
+
+def test_recover_segment_when_overflowed_then_changes_nothing(tmp_path: Path) -> None:
+    """An index can't hold the offset: the segment has to be split first."""
+    data = segment_bytes([_BATCH, replace(_BATCH, gap=INT32_MAX)], _BASE)
+    found = _scan(_segment(tmp_path, data))
+
+    with pytest.raises(CorruptFileError, match="split"):
+        recover_segment(found, _no_owner_check)
+    assert found.is_overflowed
+    assert list(_contents(tmp_path).values()) == [data]
+
+
+def test_scan_segment_when_the_largest_relative_offset_is_used_then_it_is_no_overflow(tmp_path: Path) -> None:
+    """2147483647 above the base fits; one more does not."""
+    last = replace(_BATCH, last_offset_delta=0, gap=INT32_MAX - 5)
+
+    assert _scan(_segment(tmp_path, segment_bytes([_BATCH, last], _BASE)), 0).stop is None
+    assert _scan(_segment(tmp_path, segment_bytes([_BATCH, replace(last, gap=INT32_MAX - 4)], _BASE)), 0).is_overflowed
+
+
+def test_recover_segment_when_files_are_right_then_leaves_them(tmp_path: Path) -> None:
+    """The same inodes: nothing is written twice."""
+    files = _segment(tmp_path, _SOUND)
+    recover_segment(_scan(files, 0), _no_owner_check)
+    before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
+
+    recover_segment(_scan(files, 0), _no_owner_check)
+
+    assert {path.name: path.stat().st_ino for path in tmp_path.iterdir()} == before
+
+
+def test_recover_segment_when_a_transaction_index_has_nothing_to_say_then_is_empty(tmp_path: Path) -> None:
+    """A broker truncates the file, and makes none."""
+    files = _segment(tmp_path, _SOUND)
+    files.txn_index_path.write_bytes(bytes(34))
+
+    recover_segment(_scan(files), _no_owner_check)
+
+    assert files.txn_index_path.read_bytes() == b""
+
+
+def test_recover_segment_when_the_log_changed_since_then_refuses(tmp_path: Path) -> None:
+    """Somebody else is at work there."""
+    files = _segment(tmp_path, _SOUND[:-1])
+    found = _scan(files)
+    files.log_path.write_bytes(_SOUND)
+
+    with pytest.raises(CorruptFileError, match="changed since"):
+        recover_segment(found, _no_owner_check)
+    assert _contents(tmp_path) == {files.log_path.name: _SOUND}
+
+
+def test_recover_segment_when_the_owner_is_another_then_changes_nothing(tmp_path: Path) -> None:
+    """The check comes before the first change."""
+    files = _segment(tmp_path, _SOUND[:-1])
+
+    def check_owner() -> None:
+        raise WriterFencedError("taken")
+
+    with pytest.raises(WriterFencedError):
+        recover_segment(_scan(files), check_owner)
+    assert _contents(tmp_path) == {files.log_path.name: _SOUND[:-1]}
+
+
+class _InterruptedError(Exception):
+    """What ends a recovery at a step."""
+
+
+def _ending_at(step: int) -> Callable[..., None]:
+    left = [step]
+
+    def reach(*_: object) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise _InterruptedError
+
+    return reach
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_recover_segment_when_interrupted_then_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """The second one leaves what one that was not interrupted leaves."""
+    data = segment_bytes([replace(_MARKER, marker=None, is_transactional=True), _MARKER, *[_BATCH] * 9], _BASE)[:-9]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    for folder in (whole, broken):
+        folder.mkdir()
+        for suffix in (".index", ".timeindex", ".txnindex"):
+            (folder / segment_file_name(_BASE, suffix)).write_bytes(b"stale")
+    recover_segment(_scan(_segment(whole, data), 100), _no_owner_check)
+    files = _segment(broken, data)
+
+    with monkeypatch.context() as patched, contextlib.suppress(_InterruptedError):
+        ending = _ending_at(step)
+        patched.setattr(recovery_module, "reach", ending)
+        recover_segment(_scan(files, 100), ending)
+    recover_segment(_scan(files, 100), _no_owner_check)
+
+    assert _contents(broken) == _contents(whole)
+
+
+def test_scan_segment_when_a_length_is_made_huge_then_holds_no_more_than_a_chunk(tmp_path: Path) -> None:
+    """A batch larger than a chunk is read as a whole only once its CRC was found to be right."""
+    large = segment_bytes([replace(_BATCH, body=bytes(3 << 20)), _BATCH], _BASE)
+    sound, broken = tmp_path / "sound", tmp_path / "broken"
+    sound.mkdir()
+    broken.mkdir()
+
+    assert _scan(_segment(sound, large)).batch_count == 2
+    found = _scan(_segment(broken, _changed(large, 2 << 20, b"x")))
+    assert found.stop is not None
+    assert (found.stop.kind, found.valid_bytes) == ("crc", 0)
+
+
+def test_scan_segment_when_larger_than_any_then_refuses(tmp_path: Path) -> None:
+    """No broker makes such a file, nor opens it."""
+    files = _segment(tmp_path, b"")
+    with files.log_path.open("r+b") as file:
+        file.truncate(INT32_MAX + 1)
+
+    with pytest.raises(CorruptFileError, match="larger"):
+        _scan(files)
+
+
+def test_scan_segment_when_the_log_is_gone_then_names_it(tmp_path: Path) -> None:
+    """The disk's refusal is an error of this package."""
+    files = SegmentFiles(5, tmp_path / segment_file_name(5, LOG))
+    with pytest.raises(StorageError, match=r"00000000000000000005\.log"):
+        _scan(files)
+
+
+@pytest.mark.parametrize("golden", golden_logs("v1-*"))
+def test_scan_segment_of_entries_when_a_byte_is_changed_then_keeps_those_before(
+    golden: GoldenLog, tmp_path: Path
+) -> None:
+    """Formats v0 and v1 have CRCs, too; only an entry's offset lies outside."""
+    files = list_segments(golden.directory)[0]
+    data = files.log_path.read_bytes()
+    shutil.copy(files.log_path, tmp_path)
+    copied = SegmentFiles(files.base_offset, tmp_path / files.log_path.name)
+    offsets = (scan_batches(data).position[:, None] + np.arange(8)).ravel().tolist()
+    for position in sorted(set(range(0, len(data), 7)) - set(offsets)):
+        copied.log_path.write_bytes(_changed(data, position, bytes([data[position] ^ 0x55])))
+
+        assert _scan(copied).valid_bytes <= position
