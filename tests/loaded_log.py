@@ -1,0 +1,49 @@
+"""Loads log directories in tests, on the disk or in a plan."""
+
+from pathlib import Path
+
+from storage_core.log.load_changes import DiskChanges, PlannedChanges
+from storage_core.log.load_log import LoadedLog, LoadOptions, load_log
+from storage_core.log.root_survey import survey_log
+
+__all__ = ["NOW_MS", "execute_load", "plan_load"]
+
+NOW_MS = 1_000
+
+
+def plan_load(
+    directory: Path,
+    *,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    is_clean: bool = False,
+    index_interval_bytes: int = 200,
+) -> LoadedLog:
+    """Return what a loading would do."""
+    options = LoadOptions(
+        now_ms=NOW_MS,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        is_clean=is_clean,
+        index_interval_bytes=index_interval_bytes,
+    )
+    return load_log(survey_log(directory), options, PlannedChanges())
+
+
+def execute_load(
+    directory: Path,
+    *,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    is_clean: bool = False,
+    index_interval_bytes: int = 200,
+) -> LoadedLog:
+    """Load a log."""
+    options = LoadOptions(
+        now_ms=NOW_MS,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        is_clean=is_clean,
+        index_interval_bytes=index_interval_bytes,
+    )
+    return load_log(survey_log(directory), options, DiskChanges(directory))
