@@ -1,0 +1,65 @@
+"""Moves and deletions that tests kill, and the opening of the store that finishes them.
+
+What went wrong is in `error.txt` beside the store.
+"""
+
+import os
+import traceback
+from collections.abc import Callable
+from contextlib import closing
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+from pipeline.delete_topic_command import execute_deletion
+from pipeline.move_log_command import execute_move
+from storage_core.clock import SystemClock
+from storage_core.topic_partition import TopicPartition
+from tests.kill.harness import exit_code
+from tests.sink_store import in_process, numbers, open_store
+
+__all__ = ["LOG_DIRS", "TOPICS", "finish", "open_and_close", "run_deletion", "run_move", "write_store"]
+
+LOG_DIRS = ("logs", "more")
+TOPICS: dict[str, dict[str, object]] = {
+    "events": {"partitions": 2, "segment.bytes": 600, "batch.size": 200, "file.delete.delay.ms": 0},
+    "others": {"file.delete.delay.ms": 0},
+}
+
+
+def write_store(store: Path) -> None:
+    """Write 0..99 into `events`, and 0..9 into `others`."""
+    for batch_id, (topic, count) in enumerate((("events", 100), ("others", 10))):
+        with closing(open_store(store, TOPICS, topic=topic, log_dirs=LOG_DIRS)) as writer:
+            writer.append("query", batch_id, in_process(numbers(0, count)))
+
+
+def run_move(store: Path) -> None:
+    """Move `events-0` to a new log directory."""
+    execute_move(store, TopicPartition("events", 0), "moved")
+
+
+def run_deletion(store: Path) -> None:
+    """Delete `events`."""
+    execute_deletion(store, "events", SystemClock(), lambda _directories, _until_ms: None, lambda _seconds: None)
+
+
+def open_and_close(store: Path) -> None:
+    """Open the store as a sink of `others`, and close it."""
+    open_store(store, {"others": TOPICS["others"]}, log_dirs=LOG_DIRS).close()
+
+
+def finish(context: ForkServerContext, work: Callable[[Path], None], store: Path, **environment: str) -> int:
+    """Do the work in a process of its own; return its exit code: 0 done, 1 failed, negative for a signal."""
+    process = context.Process(target=_run, args=(work, store, environment))
+    process.start()
+    return exit_code(process)
+
+
+def _run(work: Callable[[Path], None], store: Path, environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+    try:
+        work(store)
+    except BaseException:
+        (store.parent / "error.txt").write_text(traceback.format_exc())
+        os._exit(1)
+    os._exit(0)
