@@ -56,7 +56,12 @@ def foreign_topics(log_dir: Path, configs: Mapping[str, Mapping[str, object]] | 
     ]
 
 
-def mount(broker: KafkaBroker, topics: Sequence[ForeignTopic], checkpoints: Path | None = None) -> None:
+def mount(
+    broker: KafkaBroker,
+    topics: Sequence[ForeignTopic],
+    checkpoints: Path | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> None:
     """Serve foreign directories from a running broker, which is restarted for it.
 
     The broker's marker of a clean shutdown stays: it takes every byte, indexes included, on trust. That is the harder
@@ -66,6 +71,7 @@ def mount(broker: KafkaBroker, topics: Sequence[ForeignTopic], checkpoints: Path
         broker: a running one.
         topics: what to serve; none of these names may exist.
         checkpoints: log directory whose checkpoint files take the place of the broker's own.
+        settings: broker properties of the run that serves them.
     """
     broker.create_topics(*(each.spec for each in topics))
     broker.stop()
@@ -74,7 +80,7 @@ def mount(broker: KafkaBroker, topics: Sequence[ForeignTopic], checkpoints: Path
             _replace(broker.log_dir / f"{topic.name}-{number}", source)
     for each in checkpoints.glob("*-checkpoint") if checkpoints else ():
         shutil.copy2(each, broker.log_dir / each.name)
-    broker.start()
+    broker.start(settings)
 
 
 def _replace(directory: Path, source: Path) -> None:
