@@ -20,13 +20,12 @@ from storage_core.log.load_plan import LeftoverPlan
 from storage_core.log.log_files import LOG, SNAPSHOT, segment_file_name
 from storage_core.log.producer_snapshots import write_snapshot
 from storage_core.log.recover_segment import SegmentRecovery, recover_segment
+from storage_core.log.root_survey import EPOCH_FILE
 from storage_core.log.segments import SegmentFiles
 from storage_core.log.split_segment import SplitPart, split_segment
 from storage_core.storage.local import replace_file, storage_errors, sync_directory
 
-__all__ = ["EPOCH_FILE", "DiskChanges", "LoadChanges", "PlannedChanges"]
-
-EPOCH_FILE = "leader-epoch-checkpoint"
+__all__ = ["DiskChanges", "LoadChanges", "PlannedChanges"]
 
 
 class LoadChanges(Protocol):

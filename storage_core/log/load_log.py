@@ -28,20 +28,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from storage_core.checkpoint.leader_epochs import (
-    parse_leader_epochs,
-    truncate_epochs_from_end,
-    truncate_epochs_from_start,
-)
+from storage_core.checkpoint.leader_epochs import truncate_epochs_from_end, truncate_epochs_from_start
 from storage_core.errors import CorruptBatchError, CorruptFileError
 from storage_core.index.transaction_index import parse_transaction_index
-from storage_core.log.load_changes import EPOCH_FILE, LoadChanges
+from storage_core.log.load_changes import LoadChanges
 from storage_core.log.load_producers import LoadingProducers
 from storage_core.log.load_steps import LoadStep, cut_step, deleted_steps, leftover_steps, snapshot_steps, split_step
 from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, TXNINDEX, segment_file_name
 from storage_core.log.producer_states import ProducerStates
 from storage_core.log.recover_segment import SegmentRecovery, scan_segment
-from storage_core.log.root_survey import LogSurvey
+from storage_core.log.root_survey import EPOCH_FILE, LogSurvey
 from storage_core.log.segment_reader import SegmentReader
 from storage_core.log.segments import SegmentFiles
 from storage_core.log.split_segment import plan_split
@@ -151,7 +147,7 @@ class _Loading:
         self._options = options
         self._changes = changes
         self._steps: list[LoadStep] = []
-        self._epochs = self._epochs_on_disk = _read_epochs(survey.directory)
+        self._epochs = self._epochs_on_disk = list(survey.leader_epochs)
         self._producers = LoadingProducers(survey.directory, survey.segments.snapshots, options.now_ms)
         self._files = survey.files
         self._segments: list[_Segment] = []
@@ -372,16 +368,6 @@ class _Loading:
 
     def _step(self, name: str, what: str) -> LoadStep:
         return LoadStep(log=self._name, file=name, what=what)
-
-
-def _read_epochs(directory: Path) -> list[tuple[int, int]]:
-    path = directory / EPOCH_FILE
-    with storage_errors(path):
-        data = path.read_bytes() if path.is_file() else b""
-    try:
-        return parse_leader_epochs(data)
-    except CorruptFileError as error:
-        raise CorruptFileError(f"{error}: path={path}; restore it, or repair the log") from error
 
 
 def _size_bytes(path: Path) -> int:

@@ -8,7 +8,7 @@ nothing is changed:
 | a folder that is neither a log nor one on its way | does not start |
 | two directories for one log | does not start |
 | roots of different clusters or nodes, or twice the same one | does not start |
-| a damaged `meta.properties` | does not start |
+| a damaged `meta.properties` or file of leader epochs | does not start |
 | a damaged checkpoint of recovery points or log starts | takes it for empty; deleted records are back |
 | a segment that starts with a batch of another one's offsets | does not start, or takes it as it is |
 | a damaged replacement of segments | takes it as it is |
@@ -26,6 +26,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
+from storage_core.checkpoint.leader_epochs import parse_leader_epochs
 from storage_core.checkpoint.meta_properties import parse_meta_properties
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.errors import CorruptBatchError, CorruptFileError, InvalidConfigError
@@ -40,15 +41,18 @@ from storage_core.storage.local import storage_errors
 from storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
 
 __all__ = [
+    "EPOCH_FILE",
     "LOG_STARTS_FILE",
     "META_FILE",
     "RECOVERY_POINTS_FILE",
     "LogSurvey",
     "RootSurvey",
     "survey_log",
+    "survey_root_of_log",
     "survey_roots",
 ]
 
+EPOCH_FILE: Final = "leader-epoch-checkpoint"
 META_FILE: Final = "meta.properties"
 RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
@@ -67,6 +71,7 @@ class LogSurvey:
         leftovers: what becomes of files on their way.
         segments: what is there then.
         files: the file that each name will stand for then, under the name that it has now.
+        leader_epochs: (epoch, start offset) entries of its epoch file.
     """
 
     directory: Path
@@ -75,6 +80,7 @@ class LogSurvey:
     leftovers: LeftoverPlan
     segments: SegmentNames
     files: Mapping[str, str]
+    leader_epochs: tuple[tuple[int, int], ...]
 
     def segment(self, base_offset: int) -> SegmentFiles:
         """Return a segment that will be there, with the path that its `.log` has now."""
@@ -134,11 +140,23 @@ def survey_roots(
     return surveys
 
 
+def survey_root_of_log(directory: Path) -> RootSurvey:
+    """Return what the root around a log says of it; other logs and folders of that root are not looked at.
+
+    Raises:
+        As `survey_roots`.
+    """
+    root = directory.absolute().parent
+    offsets = [_offsets(root / name) for name in (RECOVERY_POINTS_FILE, LOG_STARTS_FILE)]
+    return _root(root, [survey_log(directory)], [], *offsets)
+
+
 def survey_log(directory: Path) -> LogSurvey:
     """Return what lies in a log directory; nothing is changed.
 
     Raises:
-        CorruptFileError: a segment's name disagrees with its first offset, or a replacement of segments is damaged.
+        CorruptFileError: a segment's name disagrees with its first offset, or a replacement of segments or the epoch
+            file is damaged.
         InvalidConfigError: the folder's name is no log's.
         StorageError: it can't be read.
     """
@@ -149,7 +167,13 @@ def survey_log(directory: Path) -> LogSurvey:
     leftovers = read_leftovers(directory, dict(sizes))
     files = leftovers.names_after(sizes)
     survey = LogSurvey(
-        directory=directory, log=log, sizes=sizes, leftovers=leftovers, segments=plan_segments(files), files=files
+        directory=directory,
+        log=log,
+        sizes=sizes,
+        leftovers=leftovers,
+        segments=plan_segments(files),
+        files=files,
+        leader_epochs=_leader_epochs(directory / EPOCH_FILE),
     )
     bases = survey.segments.base_offsets
     for base, following in zip_longest(bases, bases[1:]):
@@ -270,6 +294,15 @@ def _offsets(path: Path) -> Mapping[TopicPartition, int]:
         raise CorruptFileError(
             f"{error}: path={path}; restore it, or delete it: every log is then loaded from its first segment on"
         ) from error
+
+
+def _leader_epochs(path: Path) -> tuple[tuple[int, int], ...]:
+    with storage_errors(path):
+        data = path.read_bytes() if path.is_file() else b""
+    try:
+        return tuple(parse_leader_epochs(data))
+    except CorruptFileError as error:
+        raise CorruptFileError(f"{error}: path={path}; restore it, or repair the log") from error
 
 
 def _check_first_offset(files: SegmentFiles, following: int | None) -> None:
