@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from pipeline.reader.deleted_records import has_deleted_records
 from pipeline.reader.log_bounds import LogBounds, extend_bounds, find_bounds, report_data_loss, resolve_starts
 from pipeline.reader.offset_limits import LATEST
 from pipeline.reader.options import ReaderOptions
@@ -164,7 +165,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start = begin or 0
         if start < min(end, bounds.start_offset):
             what = f"records are gone: log={log} offset={start} start={bounds.start_offset}"
-            if start == 0 and bounds.view.expected is not None:
+            if start == 0 and bounds.view.expected is not None and not has_deleted_records(bounds.view.directory):
                 # An empty log of a store takes its start from its first record, which need not have offset 0.
                 logger.warning("%s; nothing was read of this log yet, it is read from its start", what)
             else:

@@ -16,6 +16,7 @@ from pipeline.reader.stream_reader import KafkaLogStreamReader
 from sink.store_writer import StoreWriter
 from storage_core.clock import ManualClock
 from storage_core.errors import OffsetOutOfRangeError
+from tests.retained_store import COUNT, delete_records, write_aged
 from tests.sink_store import in_process, open_store, rows
 from tests.written_log import Batch, write_log
 
@@ -291,3 +292,21 @@ def test_stream_when_a_log_certainly_ends_earlier_then_it_goes_back(tmp_path: Pa
     os.truncate(path, position)
 
     assert reader.latestOffset(first, ReadAllAvailable()) == {"t": {"0": 30}}
+
+
+@pytest.mark.parametrize("read_before", [0, 30])
+def test_stream_when_records_were_deleted_before_it_came_to_them_then_data_loss(
+    tmp_path: Path, read_before: int
+) -> None:
+    """Retention beside a stream that stands below the new start is data loss, at offset 0 too."""
+    store = write_aged(tmp_path / "store")
+    reader, lenient = _reader(store), _reader(store, failOnDataLoss="false")
+    start, end = {"aged": {"0": read_before, "1": 0}}, {"aged": {"0": COUNT, "1": 0}}
+    assert _read(reader, start, end) == {"aged-0": list(range(read_before, COUNT))}
+
+    delete_records(store, 50)
+
+    with pytest.raises(OffsetOutOfRangeError, match="records are gone"):
+        _read(reader, start, end)
+    assert _read(lenient, start, end) == {"aged-0": list(range(50, COUNT))}
+    assert _read(reader, {"aged": {"0": 50, "1": 0}}, end) == {"aged-0": list(range(50, COUNT))}
