@@ -17,6 +17,7 @@ GROUPS = {
     "record": "record_kernels",
     "verify": "verify_speed",
     "dump": "dump_speed",
+    "recovery": "recovery",
     "serve": "serve",
     "seek": "seek",
     "ledger": "ledger_commit",

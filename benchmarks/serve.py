@@ -6,25 +6,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.bench import Bench, noise_note
+from benchmarks.one_segment import write_segment
 from benchmarks.rounds import Contender, run_rounds
-from benchmarks.rows import make_rows
 from benchmarks.table import Table, ratio_text
-from storage_core.index.index_builder import IndexBuilder
-from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
 from storage_core.log.log_reader import LogReader
 from storage_core.log.partition_log import PartitionLog
-from storage_core.record.batch_encode import EncodeOptions, RecordColumns, encode_batches
 
 __all__ = ["run"]
 
 _FETCH_BYTES = 1 << 20
-_ROWS = 65_536
 _SEND_FILE, _READ_AND_SEND = "send_to (sendfile)", "read and send"
 _LARGE_FETCHES = "send_to, 16 MiB a fetch"
 
@@ -46,8 +41,8 @@ while True:
 
 def run(bench: Bench) -> None:
     """Send one log again and again."""
-    directory = _write_log(bench.fresh("serve-0"), bench.pick(512, 64) << 20)
-    path = directory / segment_file_name(0, LOG)
+    directory = bench.fresh("serve-0")
+    path = write_segment(directory, bench.pick(512, 64) << 20)
     size = path.stat().st_size
     with PartitionLog(LogReader(directory)) as log, _peer(size) as peer:
         contenders = [
@@ -75,24 +70,6 @@ def run(bench: Bench) -> None:
     headers = ("what", "MB/s", "CPU s per GB", "time, of read and send", "CPU, of read and send")
     bench.add(Table("Serving bytes to a socket", headers, rows, notes))
     bench.fresh("serve-0")
-
-
-def _write_log(directory: Path, size_bytes: int) -> Path:
-    """Write one segment of so many bytes, with its indexes."""
-    directory.mkdir(parents=True)
-    rows, starts = np.arange(_ROWS), np.array([0, _ROWS])
-    columns = RecordColumns.from_arrow(make_rows(_ROWS, 1))
-    indexes, position, offset = IndexBuilder(0), 0, 0
-    with (directory / segment_file_name(0, LOG)).open("wb") as file:
-        while position < size_bytes:
-            encoded = encode_batches(replace(columns, offset=offset + rows), rows, starts, EncodeOptions())
-            last = encoded.base_offset + encoded.last_offset_delta
-            indexes.add(position + encoded.position, last, encoded.max_timestamp)
-            position, offset = position + file.write(encoded.data.data), offset + _ROWS
-    built = indexes.finish()
-    (directory / segment_file_name(0, INDEX)).write_bytes(built.offset_index)
-    (directory / segment_file_name(0, TIMEINDEX)).write_bytes(built.time_index)
-    return directory
 
 
 def _send_file(log: PartitionLog, peer: socket.socket, max_bytes: int = _FETCH_BYTES) -> None:

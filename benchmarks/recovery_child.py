@@ -1,0 +1,47 @@
+"""One measurement of `recovery`: `python -m benchmarks.recovery_child DIR` recovers its segments, prints JSON.
+
+The process keeps to one core. What is timed is what a broker times as the load of a log: scan, cut, indexes, snapshot.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.processes import peak_memory_mb, reset_peak_memory
+from storage_core.log.producer_snapshots import write_snapshot
+from storage_core.log.producer_states import ProducerStates
+from storage_core.log.recover_segment import recover_segment, scan_segment
+from storage_core.log.segments import list_segments
+
+__all__ = ["main"]
+
+_INTERVAL_BYTES = 4096
+
+
+def main(directory: Path) -> None:
+    """Recover a log; print seconds of the clock and of the core, and memory in MB above that before."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    reset_peak_memory()
+    before = peak_memory_mb()["driver"]
+    started, core = time.perf_counter(), time.process_time()
+    producers = ProducerStates()
+    for files in list_segments(directory):
+        found = scan_segment(files, _INTERVAL_BYTES, producers)
+        recover_segment(found, lambda: None)
+        write_snapshot(directory, found.next_offset, producers.states())
+    print(
+        json.dumps(
+            {
+                "seconds": time.perf_counter() - started,
+                "core_seconds": time.process_time() - core,
+                "next_offset": producers.map_end_offset,
+                "peak_mb": peak_memory_mb()["driver"] - before,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
