@@ -1,16 +1,20 @@
 """Retention of a store's logs: what goes, in which order, and what is left of it at each step."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from pipeline.store_view import open_logs
 from sink.retain_logs import execute_plans, plan_logs, remove_deleted
 from sink.store import Store
 from sink.store_access import maintaining
+from sink.store_writer import StoreWriter
 from storage_core.checkpoint.leader_epochs import parse_leader_epochs
 from storage_core.clock import ManualClock, SystemClock
+from storage_core.inspect.verify_log import verify_logs
 from tests.retained_store import COUNT, LOG, START_MS, aged_rows, names, retain, state_of, write_aged
 from tests.sink_store import contents, in_process, open_store, read_log, stored_numbers
 
@@ -226,3 +230,34 @@ def test_retain_when_the_policy_is_compact_then_only_the_start_counts(memory_pat
 
     assert plan is not None
     assert bool(plan.deletions) == (policy != "compact")
+
+
+def test_retain_when_a_sink_appends_all_the_time_then_neither_loses_anything(memory_path: Path) -> None:
+    """Both commit to the ledger side by side: the log's end is the sink's, its start the retention's."""
+    settings = {"retention.bytes": 1200, "retention.ms": -1}
+    store = write_aged(memory_path / "store", settings)
+    last = COUNT + 20 * 40
+    topics = {LOG.topic: {"partitions": 2, "segment.bytes": 600, "batch.size": 200, "file.delete.delay.ms": 0}}
+    topics[LOG.topic] |= settings
+
+    def append(writer: StoreWriter) -> None:
+        for number, first in enumerate(range(COUNT, last, 20)):
+            writer.append("q", 10 + number, in_process(aged_rows(first, first + 20)))
+
+    runs = 0
+    with closing(open_store(store, topics, topic=LOG.topic)) as writer, ThreadPoolExecutor(1) as pool:
+        appending = pool.submit(append, writer)
+        while not appending.done():
+            _, run = retain(store, SystemClock())
+            assert [each.failure for each in run.logs] == [None, None]
+            runs += 1
+        appending.result()
+    retain(store, SystemClock())
+
+    state = state_of(store)
+    assert runs > 1
+    assert state.log_end_offset == last
+    assert _values(store) == list(range(state.log_start_offset, last))
+    assert 1200 <= sum(path.stat().st_size for path in (store / "logs" / LOG.directory_name).glob("*.log")) < 2400
+    expected = [(each.directory, each.expected) for each in open_logs(store).logs]
+    assert [report.findings for report in verify_logs(expected)] == [[], []]
