@@ -18,6 +18,7 @@ from sink.pending_work import LogMove, PendingWork, TopicDeletion, read_pending,
 from sink.set_aside import set_aside, stored_topic_id
 from sink.store import Store
 from sink.topic_configs import forget_topic_config
+from storage_core.errors import StorageError
 from storage_core.fault_points import reach
 from storage_core.storage.local import storage_errors, sync_directory
 from storage_core.topic_partition import TopicPartition
@@ -49,7 +50,10 @@ def finish_pending(store: Store, ledger: Ledger, check_owner: Callable[[], None]
         moves=tuple(each for each in moves if each is not None),
         roots=tuple(sorted({*work.roots, *usable})),
     )
-    DerivedFiles(store, ledger).write_roots(usable)
+    try:
+        DerivedFiles(store, ledger).write_roots(usable)
+    except StorageError as error:  # a full disk must not keep the store from being opened
+        logger.warning("Checkpoint files were not written, a later opening will: %s", error)
     check_owner()
     write_pending(store, left)
     logger.info("Finished deletions and moves of logs left=%d", len(left.deletions) + len(left.moves))

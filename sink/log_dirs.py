@@ -109,7 +109,7 @@ def _write_problem(store: Store, name: str) -> str | None:
         return str(error)
     except OSError as error:
         return error.strerror or str(error)
-    return None if os.access(root, os.W_OK | os.X_OK) else "may not be written"
+    return None if os.access(root, os.W_OK | os.X_OK, effective_ids=True) else "may not be written"
 
 
 def _probe(root: Path) -> str | None:

@@ -170,7 +170,7 @@ class StoreWriter:
         self._leave_offline()
         flush_logs(self._ledger, self._store.log_path, lock.check, self._log_dirs.offline)
         self._derived = DerivedFiles(self._store, self._ledger)
-        self._derived.write(self._clock.now_ms())
+        self._write_derived()
         self._stage_topics, self._log_rows = number_logs(config, self._ledger)
 
     def _append(
