@@ -1,5 +1,6 @@
 """What reading a damaged ledger raises, told as one error."""
 
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from storage_core.errors import LedgerDamagedError
+from storage_core.storage.local import storage_errors
 
 __all__ = ["damage_refused", "one_line"]
 
@@ -22,10 +24,14 @@ def damage_refused(path: Path) -> Iterator[None]:
 
     Raises:
         LedgerDamagedError: the block failed so.
+        StorageError: the kernel refused to read: that says nothing about what is on the disk.
     """
     try:
         yield
     except _DAMAGE as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+            with storage_errors(path):
+                raise
         raise LedgerDamagedError(
             f"the ledger can't be read: path={path}; a writer that starts after a crash drops an entry that a power"
             f" cut tore, any other damage means: restore it from a copy ({one_line(error)})"

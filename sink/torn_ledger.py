@@ -4,6 +4,7 @@ Nobody was told that a torn entry exists, because it counts only once it is dura
 the entries before it don't say. Damage of any other kind is left for the opening to refuse.
 """
 
+import errno
 import json
 import logging
 import os
@@ -29,6 +30,7 @@ def drop_torn_entry(path: Path) -> None:
 
     Raises:
         LedgerDamagedError: it is the only one.
+        StorageError: the disk does not say what is in it.
     """
     log = path / "_delta_log"
     entries = sorted(name for name in os.listdir(log) if name.endswith(".json")) if log.is_dir() else []
@@ -94,7 +96,8 @@ def _hinted_version(hint: Path) -> set[int]:
 def _is_readable(file: Path) -> bool:
     try:
         pq.ParquetFile(file).read(use_threads=False)
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException) as error:
+        _raise_if_refused(error, file)
         return False
     return True
 
@@ -111,6 +114,18 @@ def _entry_is_whole(entry: Path, table: Path) -> bool:
             if file.stat().st_size != add["size"]:
                 return False
             pq.ParquetFile(file).read(use_threads=False)
-    except (ValueError, KeyError, TypeError, OSError, pa.ArrowException):
+    except (ValueError, KeyError, TypeError, OSError, pa.ArrowException) as error:
+        _raise_if_refused(error, entry)
         return False
     return True
+
+
+def _raise_if_refused(error: Exception, path: Path) -> None:
+    """Tell what is torn or absent from what a disk does not give just now: that must not be dropped.
+
+    Raises:
+        StorageError: the kernel refused.
+    """
+    if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+        with storage_errors(path):
+            raise error

@@ -1,0 +1,93 @@
+"""A disk that fails at one call: the work fails as a whole, and nothing is lost or there twice once it works again."""
+
+import errno
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from storage_core.errors import CommitStateUnknownError, StorageError
+from tests.faults.fault_plan import Fault, FaultPlan
+from tests.faults.system_calls import watched
+from tests.faults.works import AfterCrash, Append, Close, NewStore, Repair, Work
+
+_WORKS: dict[type[Work], tuple[str, ...]] = {
+    Append: ("open", "create", "write", "copy", "fsync", "rename", "unlink", "rmdir", "mkdir", "ledger"),
+    Close: ("create", "write", "rename"),
+    NewStore: ("open", "create", "write", "fsync", "rename", "mkdir", "ledger"),
+    AfterCrash: ("open", "create", "write", "fsync", "rename", "unlink", "truncate"),
+    Repair: ("open", "create", "write", "copy", "fsync", "rename", "unlink", "mkdir", "truncate", "ledger"),
+}
+_LONG = bool(os.environ.get("SPARKLOG_SOAK"))
+"""Whether every call is refused in every way; otherwise each in one way, and of those that open a file every fourth."""
+
+
+def _run(work: Work, plan: FaultPlan) -> tuple[int, Exception | None]:
+    """Do the steps of a work on a disk with a fault; return how many ended well, and what was refused."""
+    steps = work.steps()
+    with watched(work.folder / "store", plan):
+        for done, step in enumerate(steps):
+            try:
+                step()
+            except Exception as error:
+                return done, error
+    return len(steps), None
+
+
+def _faults(calls: Counter[str], kind: str) -> Iterator[Fault]:
+    """Yield the ways in which the calls of a kind may go wrong."""
+    ways = [Fault(kind, 1), Fault(kind, 1, lasts=True)]
+    if kind in ("write", "copy"):
+        ways.append(Fault(kind, 1, errno.ENOSPC, is_short=True))
+    for number in range(1, calls[kind] + 1):
+        mine = ways if _LONG else [ways[number % len(ways)]]
+        if _LONG or kind != "open" or number % 4 == 1:
+            yield from (replace(way, number=number) for way in mine)
+
+
+def _wrong_after(work: Work, fault: Fault) -> Iterator[str]:
+    plan = FaultPlan(fault)
+    work.arrange()
+    done, refusal = _run(work, plan)
+    if not plan.failed:
+        yield "the call was not made"
+    if refusal is not None:
+        if not isinstance(refusal, StorageError | CommitStateUnknownError) or str(work.folder) not in str(refusal):
+            yield repr(refusal)
+        if isinstance(refusal, StorageError):
+            yield from work.problems_of_refused(done)
+    yield from work.finish()
+
+
+@pytest.mark.parametrize(
+    ("kind", "work"),
+    [pytest.param(kind, work, id=f"{work.__name__}-{kind}") for work in _WORKS for kind in _WORKS[work]],
+)
+def test_work_when_a_call_fails_then_fails_as_a_whole_and_goes_on_later(
+    tmp_path: Path, memory_path: Path, kind: str, work: type[Work]
+) -> None:
+    """Whichever call the disk refuses, nothing half done is visible, and nothing is lost or there twice afterwards."""
+    work.prepare(tmp_path)
+    calls = FaultPlan()
+
+    def copied(name: str) -> Work:
+        shutil.rmtree(memory_path / name, ignore_errors=True)
+        return work(Path(shutil.copytree(tmp_path, memory_path / name)))
+
+    counted = copied("counted")
+    counted.arrange()
+    assert _run(counted, calls)[1] is None
+    assert counted.finish() == []
+
+    wrong = {
+        str(fault): found
+        for fault in _faults(calls.counts, kind)
+        if (found := list(_wrong_after(copied("faulty"), fault)))
+    }
+
+    assert calls.counts[kind]
+    assert wrong == {}
