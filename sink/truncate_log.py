@@ -6,13 +6,14 @@ The order, and what each step leaves if it is the last one:
 - the ledger: the log ends at the offset (`truncate.committed`): what lies behind is cut by the next opening, as what a
   crash left (`undo.deleted`, `undo.cut`);
 - the files;
-- where the log now ends in offsets without a batch, an empty segment that keeps its end for a broker: until then a
-  broker would let the log end with its last batch.
+- where the log now ends in offsets without a batch, a batch without records that stands for them, and once more the
+  ledger: until then a broker would let the log end with its last batch, and a consumer wait in front of the gap.
 
 Source: Kafka UnifiedLog.truncateTo, UnifiedLog.truncateFullyAndStartAt, LogSegment.truncateTo.
 """
 
 import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,14 +28,15 @@ from storage_core.checkpoint.leader_epochs import render_leader_epochs
 from storage_core.clock import Clock
 from storage_core.errors import OffsetOutOfRangeError, UnknownTopicError
 from storage_core.fault_points import reach
-from storage_core.log.close_time_index import close_time_index
 from storage_core.log.cut_back import cut_back
 from storage_core.log.deleted_files import drop_deleted, list_deleted, mark_deleted
 from storage_core.log.empty_segment import add_empty_segment
 from storage_core.log.largest_timestamp import largest_timestamp
+from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.log.segment_reader import SegmentReader
 from storage_core.log.segments import SegmentFiles, floor_segment, list_segments
-from storage_core.storage.local import replace_file, storage_errors
+from storage_core.record.empty_batch import pack_empty_batch
+from storage_core.storage.local import replace_file, storage_errors, write_all
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["truncate_fully_and_start_at", "truncate_to"]
@@ -104,10 +106,11 @@ def truncate_to(root: Path, log: TopicPartition, offset: int, clock: Clock) -> b
         )
         reach("truncate.committed")
         end = committed_end(written.ledger.state(written.ledger.rows[log]))
-        appended = cut_back(directory, end, written.lock.check)
-        if cut.next_offset < offset or cut.size_bytes == 0:
-            close_time_index(directory, appended, written.lock.check)
-            _roll(written, log, offset, clock)
+        cut_back(directory, end, written.lock.check)
+        if cut.size_bytes == 0:
+            add_empty_segment(directory, cut.segment.base_offset, written.lock.token, written.lock.check)
+        if cut.next_offset < offset:
+            _fill(written, log, cut, offset, clock)
         DerivedFiles(written.store, written.ledger).write(clock.now_ms())
     logger.info("Truncated log=%s offset=%d", log, offset)
     return True
@@ -189,12 +192,20 @@ def _commit(written: WrittenStore, log: TopicPartition, clock: Clock, **values: 
     written.ledger.correct(row, {name: np.array([value], np.int64) for name, value in changed.items()})
 
 
-def _roll(written: WrittenStore, log: TopicPartition, offset: int, clock: Clock) -> None:
-    """Begin an empty segment at the log's end, unless the active one is that already."""
-    directory = written.store.log_path(written.ledger.state(written.ledger.rows[log]))
-    add_empty_segment(directory, offset, written.lock.token, written.lock.check)
-    if written.ledger.state(written.ledger.rows[log]).active_base_offset != offset:
-        _commit(written, log, clock, active_base_offset=offset, active_size_bytes=0)
+def _fill(written: WrittenStore, log: TopicPartition, cut: _Cut, offset: int, clock: Clock) -> None:
+    """Let a batch without records stand for the offsets behind the last batch, up to the log's end."""
+    state = written.ledger.state(written.ledger.rows[log])
+    batch = pack_empty_batch(cut.next_offset, offset - 1, state.leader_epoch)
+    path = written.store.log_path(state) / segment_file_name(cut.segment.base_offset, LOG)
+    with storage_errors(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            written.lock.check()
+            write_all(descriptor, batch, cut.size_bytes)
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+    _commit(written, log, clock, active_size_bytes=cut.size_bytes + len(batch))
 
 
 def _empty(written: WrittenStore, log: TopicPartition, offset: int, clock: Clock) -> None:
@@ -217,7 +228,7 @@ def _empty(written: WrittenStore, log: TopicPartition, offset: int, clock: Clock
     reach("truncate.committed")
     mark_deleted(directory, lambda _base: True, written.lock.check)
     drop_deleted(directory, [each.name for each in list_deleted(directory)])
-    _roll(written, log, offset, clock)
+    add_empty_segment(directory, offset, written.lock.token, written.lock.check)
     with storage_errors(directory):
         replace_file(directory / "leader-epoch-checkpoint", render_leader_epochs([(state.leader_epoch, offset)]))
     DerivedFiles(written.store, written.ledger).write(clock.now_ms())

@@ -13,50 +13,26 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-import crc32c
 
 from storage_core.fault_points import reach
 from storage_core.index.index_builder import IndexBuilder
 from storage_core.index.transaction_index import AbortedTransaction, pack_transaction_entries
-from storage_core.inspect.findings import OffsetRange
 from storage_core.inspect.repair_plan import HeaderPatch, SegmentRewrite
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, TXNINDEX, segment_file_name
 from storage_core.log.segment_reader import SegmentReader
 from storage_core.log.segments import SegmentFiles
-from storage_core.record.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, BatchHeader, pack_header
+from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2
+from storage_core.record.empty_batch import pack_empty_batch
 from storage_core.storage.local import copy_range, storage_errors, sync_directory, write_all
 
-__all__ = ["SegmentRepairer", "pack_empty_batch"]
+__all__ = ["SegmentRepairer"]
 
-_CRC_COVERS_FROM: Final = 21
 _EPOCH_AT: Final = 12
 _INDEXES: Final = (TIMEINDEX, TXNINDEX, INDEX)
 """In the order in which they take their names: an `.index` without its `.timeindex` would be believed."""
-
-
-def pack_empty_batch(offsets: OffsetRange, leader_epoch: int) -> bytes:
-    """Return a v2 batch without records that stands for these offsets, as compaction leaves them."""
-    first, last = offsets
-    header = BatchHeader(
-        base_offset=first,
-        batch_length=HEADER_BYTES - LOG_OVERHEAD_BYTES,
-        partition_leader_epoch=leader_epoch,
-        magic=MAGIC_V2,
-        crc=0,
-        attributes=0,
-        last_offset_delta=last - first,
-        base_timestamp=-1,
-        max_timestamp=-1,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        records_count=0,
-    )
-    return pack_header(replace(header, crc=crc32c.crc32c(pack_header(header)[_CRC_COVERS_FROM:])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +66,7 @@ class SegmentRepairer:
                 for patch in plan.patches:
                     self._apply(patch, plan, unpublished, target)
                 if plan.fill is not None:
-                    write_all(target, pack_empty_batch(plan.fill, self.leader_epoch), size)
+                    write_all(target, pack_empty_batch(*plan.fill, self.leader_epoch), size)
                     size += HEADER_BYTES
                 os.fsync(target)
             if log.exists():

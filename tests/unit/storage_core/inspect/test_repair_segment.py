@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from storage_core.inspect.repair_plan import HeaderPatch, SegmentRewrite
-from storage_core.inspect.repair_segment import SegmentRepairer, pack_empty_batch
+from storage_core.inspect.repair_segment import SegmentRepairer
 from storage_core.record.batch_decode import decode_batches
 from storage_core.record.batch_header import HEADER_BYTES, unpack_header
 from storage_core.record.batch_scan import check_crcs, scan_batches
+from storage_core.record.empty_batch import pack_empty_batch
 from tests.written_log import Batch, WrittenLog, write_log
 
 
@@ -23,7 +24,7 @@ def _repairer(log: WrittenLog) -> SegmentRepairer:
 
 def test_pack_empty_batch_when_scanned_then_a_sound_batch_without_records() -> None:
     """An empty batch is a header with a right CRC that spans its offsets."""
-    data = pack_empty_batch((7, 19), 3)
+    data = pack_empty_batch(7, 19, 3)
     scan, header = scan_batches(data), unpack_header(data)
 
     assert (len(data), len(scan), len(check_crcs(data, scan))) == (HEADER_BYTES, 1, 0)
