@@ -207,6 +207,48 @@ def repair(
 
 
 @cli.command()
+@click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=_PLACE)
+@_EXECUTE
+@click.option(
+    "--clean-shutdown", is_flag=True, help="With --execute: then shut down cleanly; the next start trusts it."
+)
+@click.option("--index-interval-bytes", type=click.IntRange(0), default=4096, show_default=True, help="As Kafka's.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; as many as there are cores if not given.")
+@_JSON
+def recover(
+    folders: tuple[Path, ...],
+    execute: bool,
+    clean_shutdown: bool,
+    index_interval_bytes: int,
+    jobs: int | None,
+    as_json: bool,
+) -> int:
+    """Load a broker's log directories as its start would: finish what was interrupted, cut what is torn or damaged.
+
+    DIR is a root, several are all roots of one broker, or it is one log. Unlike `repair` this drops every record
+    behind damage, as Kafka does. Exit code 1: records would go.
+    """
+    from pipeline import recover_command, tools
+    from storage_core.clock import SystemClock
+
+    if clean_shutdown and not execute:
+        raise click.UsageError("--clean-shutdown needs --execute")
+    run = recover_command.execute_recovery if execute else recover_command.plan_recovery
+    if clean_shutdown:
+        run = recover_command.execute_and_close
+    with recover_command.progress_bar(folders) as progress:
+        options = recover_command.RecoverOptions(
+            index_interval_bytes=index_interval_bytes, jobs=jobs, progress=progress
+        )
+        result = run(folders, options, SystemClock())
+    for step in result.steps:
+        click.echo(tools.to_json(step.as_dict()) if as_json else str(step))
+    summary = result.as_dict() | {"executed": execute}
+    click.echo(tools.to_json(summary) if as_json else recover_command.verdict(result, is_executed=execute))
+    return _DONE if execute or not result.lost_bytes else _FAILED
+
+
+@cli.command()
 @click.argument("store", type=_PLACE)
 @click.argument("topic", metavar="TOPIC[:PARTITION]", required=False)
 @_EXECUTE

@@ -1,0 +1,224 @@
+"""The verb `recover`: what a broker's start would do to log directories, without a broker.
+
+Plans by default. A root is loaded under its broker's own lock; a store is refused: its ledger knows what is committed,
+and opening it does what is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.broker_lock import broker_locked_out
+from storage_core.clock import Clock
+from storage_core.errors import InvalidConfigError
+from storage_core.log.load_log import LoadedLog
+from storage_core.log.load_root import (
+    LoadedRoot,
+    RootOptions,
+    close_root,
+    load_one_log,
+    load_roots,
+    plan_one_log,
+    plan_roots,
+)
+from storage_core.log.load_steps import LoadStep
+from storage_core.log.log_files import parse_base_offset
+from storage_core.storage.local import storage_errors
+from storage_core.topic_partition import parse_directory_name
+
+__all__ = [
+    "RecoverOptions",
+    "RecoverResult",
+    "execute_and_close",
+    "execute_recovery",
+    "plan_recovery",
+    "progress_bar",
+    "verdict",
+]
+
+_STORE_FILE = "store.properties"
+_METADATA_FILE = "partition.metadata"
+_LEVELS_IN_A_STORE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoverOptions:
+    """What a recovery is told.
+
+    Attributes:
+        index_interval_bytes: Kafka's `index.interval.bytes`, for indexes that are built anew.
+        jobs: threads; as many as there are cores if None.
+        progress: told each log once it was read, and once it was loaded.
+    """
+
+    index_interval_bytes: int = 4096
+    jobs: int | None = None
+    progress: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverResult:
+    """What a recovery did, or would do, to each root."""
+
+    roots: tuple[LoadedRoot, ...]
+
+    @property
+    def logs(self) -> list[LoadedLog]:
+        """Every log of them."""
+        return [log for root in self.roots for log in root.logs]
+
+    @property
+    def steps(self) -> list[LoadStep]:
+        """Every step, log by log."""
+        return [step for log in self.logs for step in log.steps]
+
+    @property
+    def lost_bytes(self) -> int:
+        """Bytes that are no part of a log any more."""
+        return sum(log.lost_bytes for log in self.logs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary, for JSON."""
+        roots = [
+            {
+                "path": str(root.survey.path),
+                "was_clean": root.survey.is_clean,
+                "set_aside": list(root.survey.set_aside),
+                "logs": [_log_as_dict(log) for log in root.logs],
+            }
+            for root in self.roots
+        ]
+        return {"roots": roots, "steps": len(self.steps), "lost_bytes": self.lost_bytes}
+
+
+def plan_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Clock) -> RecoverResult:
+    """Return what `execute_recovery` would do; nothing is changed.
+
+    Args:
+        folders: the roots of one broker, or one log directory.
+        options: of the recovery.
+        clock: says which producers expired.
+
+    Raises:
+        InvalidConfigError: a folder is a store's, or no root, or they do not belong together.
+        CorruptFileError: a file that decides what happens is damaged.
+        StoreLockedError: a broker runs.
+    """
+    with _opened(folders, options, clock) as (how, one_log):
+        return RecoverResult((plan_one_log(one_log, how),) if one_log else tuple(plan_roots(folders, how)))
+
+
+def execute_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Clock) -> RecoverResult:
+    """Load the logs as a broker's start would; the next start recovers them again, for nothing says it need not.
+
+    Args and errors are those of `plan_recovery`; in addition:
+
+    Raises:
+        StorageError: the disk refused; what was done is done, and the next call goes on.
+    """
+    with _opened(folders, options, clock) as (how, one_log):
+        return RecoverResult((load_one_log(one_log, how),) if one_log else tuple(load_roots(folders, how)))
+
+
+def execute_and_close(folders: Sequence[Path], options: RecoverOptions, clock: Clock) -> RecoverResult:
+    """Load the logs, then shut their roots down cleanly, as a broker that is started and stopped.
+
+    Raises:
+        InvalidConfigError: what is given is a single log: the marker is its root's.
+    """
+    with _opened(folders, options, clock) as (how, one_log):
+        if one_log:
+            raise InvalidConfigError(f"only a root is shut down, and this is one of its logs: path={one_log}")
+        return RecoverResult(tuple(close_root(each) for each in load_roots(folders, how)))
+
+
+def verdict(result: RecoverResult, *, is_executed: bool) -> str:
+    """Return the last lines for people."""
+    clean = [
+        f"shut down cleanly, nothing is recovered: {each.survey.path}" for each in result.roots if each.survey.is_clean
+    ]
+    changed = sum(bool(log.steps) for log in result.logs)
+    counts = f"{len(result.logs):,} logs"
+    if not changed:
+        return "\n".join([*clean, f"{counts}, nothing to do"])
+    done = f"{changed:,} changed" if is_executed else f"{changed:,} would change"
+    lost = f", {result.lost_bytes:,} bytes of segments go" if result.lost_bytes else ", no byte of a segment goes"
+    if not is_executed:
+        return "\n".join([*clean, f"{counts}, {done}: {len(result.steps):,} steps{lost}; --execute does them"])
+    beside = any("deleted with" in step.what for step in result.steps)
+    kept = "\ndeleted segments lie beside as .deleted until the folder is loaded the next time" if beside else ""
+    return "\n".join([*clean, f"{counts}, {done}: {len(result.steps):,} steps{lost}{kept}"])
+
+
+@contextlib.contextmanager
+def progress_bar(folders: Sequence[Path]) -> Iterator[Callable[[], None]]:
+    """Show on a terminal's standard error how many logs are read and loaded; yields what is to be told each time."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda: None
+        return
+    columns = (BarColumn(None), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        logs = sum(parse_directory_name(name) is not None for folder in folders for name in os.listdir(folder))
+        task = bar.add_task("", total=2 * max(logs, 1))
+        yield lambda: bar.update(task, advance=1)
+
+
+@contextlib.contextmanager
+def _opened(
+    folders: Sequence[Path], options: RecoverOptions, clock: Clock
+) -> Iterator[tuple[RootOptions, Path | None]]:
+    """Keep brokers out; yields how to load, and the one log that a folder is itself."""
+    for folder in folders:
+        _refuse_store(folder)
+    logs = [folder for folder in folders if _is_log(folder)]
+    if logs and len(folders) > 1:
+        raise InvalidConfigError(f"roots go together, a single log goes alone: path={logs[0]}")
+    roots = [folder.absolute().parent if folder in logs else folder for folder in folders]
+    with broker_locked_out(roots):
+        how = RootOptions(
+            now_ms=clock.now_ms(),
+            jobs=options.jobs or len(os.sched_getaffinity(0)),
+            index_interval_bytes=options.index_interval_bytes,
+            surveyed=lambda _log: options.progress(),
+            loaded=lambda _log: options.progress(),
+        )
+        yield how, logs[0] if logs else None
+
+
+def _refuse_store(folder: Path) -> None:
+    """Refuse a store, a root in its folder, and a log in that.
+
+    Raises:
+        InvalidConfigError: it is one.
+    """
+    real = folder.resolve()
+    for each in [real, *real.parents][:_LEVELS_IN_A_STORE]:
+        if (each / _STORE_FILE).exists():
+            raise InvalidConfigError(
+                f"a store is not recovered by itself: store={each}; opening it for writing undoes what was not"
+                " committed, and `repair` mends damage"
+            )
+
+
+def _is_log(folder: Path) -> bool:
+    """Whether a folder is a log and not a root: both may be called `logs-1`."""
+    if parse_directory_name(folder.absolute().name) is None:
+        return False
+    with storage_errors(folder), os.scandir(folder) as entries:
+        names = [each.name for each in entries if each.is_file()]
+    return any(name == _METADATA_FILE or parse_base_offset(name) is not None for name in names)
+
+
+def _log_as_dict(log: LoadedLog) -> dict[str, Any]:
+    names = ("log_start_offset", "log_end_offset", "recovery_point", "lost_bytes")
+    numbers = {name: getattr(log, name) for name in names}
+    return {"log": str(log.log), "segments": len(log.base_offsets), **numbers, "steps": len(log.steps)}

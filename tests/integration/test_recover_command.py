@@ -1,0 +1,120 @@
+"""The verb `recover`, as a user runs it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage_core.checkpoint.meta_properties import render_meta_properties
+from tests.damaged_store import change, write_store
+from tests.sparklog_command import Sparklog
+from tests.written_log import Batch, write_log
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A broker's root with two logs of three segments each, offsets 0, 6 and 12, log end 18; `t-1` ends in zeros."""
+    root = tmp_path / "kafka-logs-1"
+    for partition in range(2):
+        write_log(root / f"t-{partition}", [[Batch([s * 100 + b, 5]) for b in range(3)] for s in range(3)])
+    (root / "meta.properties").write_bytes(render_meta_properties("c", 1, "d"))
+    change(root / "t-1" / f"{12:020d}.log", lambda data: data.extend(bytes(50)))
+    return root
+
+
+def _tree(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def test_recover_when_not_told_to_execute_then_plans(root: Path, sparklog: Sparklog) -> None:
+    """Nothing is changed; what would go is named with file, position and bytes, and the exit code says so."""
+    before = _tree(root)
+    last = f"t-1/{12:020d}.log"
+
+    ran = sparklog("recover", root)
+
+    assert _tree(root) == before
+    assert ran.code == 1
+    whole = len(before[last]) - 50
+    assert f"{last}: cut at position {whole}, 50 bytes: nothing but zeros; the log ends at offset 18\n" in ran.out
+    assert "50 bytes of segments go; --execute does them" in ran.out
+
+
+def test_recover_when_executed_then_a_second_one_has_nothing_to_do(root: Path, sparklog: Sparklog) -> None:
+    """The log is whole, and nothing is left on its way."""
+    assert sparklog("recover", root, "--execute").code == 0
+
+    ran = sparklog("recover", root)
+
+    assert (ran.code, ran.out) == (0, "2 logs, nothing to do\n")
+
+
+def test_recover_when_json_is_asked_for_then_each_line_is_an_object(root: Path, sparklog: Sparklog) -> None:
+    """Steps first, then where each log starts and ends."""
+    *steps, summary = sparklog("recover", root, "--json", "--jobs", "1").objects
+
+    assert {each["log"] for each in steps} == {"t-0", "t-1"}
+    assert (summary["executed"], summary["lost_bytes"], summary["steps"]) == (False, 50, len(steps))
+    [place] = summary["roots"]
+    assert [(each["log"], each["log_end_offset"]) for each in place["logs"]] == [("t-0", 18), ("t-1", 18)]
+
+
+def test_recover_when_told_to_shut_down_cleanly_then_the_next_start_trusts_the_root(
+    root: Path, sparklog: Sparklog
+) -> None:
+    """The marker is there, and the recovery points are the ends."""
+    assert sparklog("recover", root, "--execute", "--clean-shutdown").code == 0
+
+    assert (root / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":-1}'
+    assert (root / "recovery-point-offset-checkpoint").read_bytes() == b"0\n2\nt 0 18\nt 1 18\n"
+    assert sparklog("recover", root).out == f"shut down cleanly, nothing is recovered: {root}\n2 logs, nothing to do\n"
+
+
+def test_recover_when_given_one_log_then_leaves_the_others_alone(root: Path, sparklog: Sparklog) -> None:
+    """Its root's files are read and stay as they are."""
+    before = _tree(root)
+
+    assert sparklog("recover", root / "t-1", "--execute").code == 0
+
+    changed = {name for name, content in _tree(root).items() if before.get(name) != content}
+    assert {name.partition("/")[0] for name in changed} == {"t-1"}
+
+
+def test_recover_when_a_broker_runs_on_the_root_then_refuses(root: Path, sparklog: Sparklog) -> None:
+    """Two must not work on one folder."""
+    (root / ".lock").touch()
+    program = (
+        "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX); print(); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(root / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        ran = sparklog("recover", root, "--execute")
+        assert holder.stdin is not None
+        holder.stdin.close()
+
+    assert ran.code == 1
+    assert "a broker runs on this folder" in ran.err
+
+
+@pytest.mark.parametrize("below", ["", "logs", "logs/t-0"])
+def test_recover_when_given_a_store_then_says_who_recovers_it(tmp_path: Path, sparklog: Sparklog, below: str) -> None:
+    """Its ledger knows what is committed: wrong use."""
+    store = write_store(tmp_path / "store")
+
+    ran = sparklog("recover", store / below, "--execute")
+
+    assert ran.code == 2
+    assert "a store is not recovered by itself" in ran.err
+
+
+def test_recover_when_wrongly_used_then_says_so(root: Path, sparklog: Sparklog) -> None:
+    """A clean shutdown without a start, or of one log; a log among roots; a folder that is no log."""
+    assert sparklog("recover", root, "--clean-shutdown").code == 2
+    assert sparklog("recover", root / "t-0", "--execute", "--clean-shutdown").code == 2
+    assert sparklog("recover", root, root / "t-0").code == 2
+    (root / "other").mkdir()
+    ran = sparklog("recover", root, "--execute")
+    assert (ran.code, "is no log: path=" in ran.err) == (2, True)
