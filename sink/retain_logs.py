@@ -133,14 +133,14 @@ def plan_logs(
         CorruptFileError: the topics' settings can't be read.
         LedgerDamagedError: the ledger can't be read.
     """
-    now_ms = clock.now_ms()
+    now_ms, usual = clock.now_ms(), LogConfig()
     configs = read_topic_configs(store)
     states = Ledger.open(store.ledger_path).states()
     wanted = [(log, state) for log, state in sorted(states.items()) if logs is None or log in logs]
 
     def plan(each: tuple[TopicPartition, LogState]) -> LogRetention:
         log, state = each
-        return _plan_log(store, log, state, configs.get(log.topic, LogConfig()), now_ms, decide)
+        return _plan_log(store, log, state, configs.get(log.topic, usual), now_ms, decide)
 
     return _on_threads(plan, wanted)
 

@@ -21,7 +21,6 @@ from storage_core.log.log_files import (
     TIMEINDEX,
     TXNINDEX,
     parse_base_offset,
-    segment_file_name,
 )
 from storage_core.storage.local import storage_errors, sync_directory
 
@@ -59,8 +58,8 @@ def mark_deleted(directory: Path, is_gone: Callable[[int], bool], check_owner: C
         StorageError: the disk refused; what is renamed is renamed, and the next call goes on.
     """
     with storage_errors(directory):
-        found = [(base, suffix, name) for name in os.listdir(directory) for base, suffix in _parts(name)]
-        names = [name for base, suffix, name in sorted(found, key=_age) if is_gone(base)]
+        found = sorted((name for name in os.listdir(directory) if is_segment_file(name)), key=_age)
+        names = [name for name in found if is_gone(_age(name)[0])]
         if not names:
             return 0
         check_owner()
@@ -82,8 +81,7 @@ def list_deleted(directory: Path) -> list[DeletedFile]:
 
 def deleted_file(entry: os.DirEntry[str]) -> DeletedFile | None:
     """Return an entry of a directory as a file that waits to be removed, None if it is none."""
-    name = entry.name.removesuffix(DELETED)
-    if name == entry.name or not is_segment_file(name):
+    if not entry.name.endswith(DELETED) or not is_segment_file(entry.name.removesuffix(DELETED)):
         return None
     try:
         found = entry.stat(follow_symlinks=False)
@@ -105,15 +103,9 @@ def drop_deleted(directory: Path, names: Iterable[str]) -> None:
 
 def is_segment_file(name: str) -> bool:
     """Whether a name is that of a segment's `.log`, index or snapshot, with no further suffix."""
-    return bool(_parts(name))
+    return name.endswith(_SUFFIXES) and parse_base_offset(name) is not None and name.count(".") == 1
 
 
-def _parts(name: str) -> list[tuple[int, str]]:
+def _age(name: str) -> tuple[int, int]:
     base = parse_base_offset(name)
-    if base is None:
-        return []
-    return [(base, suffix) for suffix in _SUFFIXES if name == segment_file_name(base, suffix)]
-
-
-def _age(part: tuple[int, str, str]) -> tuple[int, int]:
-    return part[0], _SUFFIXES.index(part[1])
+    return -1 if base is None else base, next(n for n, suffix in enumerate(_SUFFIXES) if name.endswith(suffix))

@@ -55,12 +55,13 @@ def list_log(directory: Path, end: CommittedEnd) -> ListedLog:
     others: list[int] = []
     with storage_errors(directory), os.scandir(directory) as entries:
         for entry in entries:
-            base = parse_base_offset(entry.name)
             if file := deleted_file(entry):
                 deleted.append(file)
-            elif base is None or base > end.segment_base or not is_segment_file(entry.name):
                 continue
-            elif entry.name.endswith(LOG):
+            base = parse_base_offset(entry.name) if is_segment_file(entry.name) else None
+            if base is None or base > end.segment_base:
+                continue
+            if entry.name.endswith(LOG):
                 sizes[base] = entry.stat().st_size
             else:
                 others.append(base)
