@@ -95,10 +95,16 @@ class KafkaBroker:
         if self._process is not None:
             self.kill()
 
-    def format(self) -> None:
-        """Make the folder a cluster of its own."""
+    def format(self, cluster_id: str | None = None) -> None:
+        """Make the folder a cluster of its own.
+
+        Args:
+            cluster_id: its id; a new one if None.
+        """
         self.log_dir.mkdir(parents=True)
-        cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_")  # no option
+        cluster_id = cluster_id or base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace(
+            "-", "_"
+        )  # no option
         properties = self._write_properties({})
         self.toolbox.run("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", str(properties))
 
