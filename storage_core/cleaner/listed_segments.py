@@ -1,0 +1,129 @@
+"""The segments of a log as a cleaner sees them: one listing, and of the files nothing but their sizes.
+
+What lies behind the committed end is no part of it: a sink may be adding it.
+
+Source: Kafka LogSegments, AbstractIndex.sizeInBytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from storage_core.errors import CorruptFileError
+from storage_core.index.index_entries import drop_zero_tail, read_entries
+from storage_core.log.append_state import CommittedEnd
+from storage_core.log.log_files import INDEX, LOG, SWAP, TIMEINDEX, segment_file_name
+from storage_core.log.segments import SegmentFiles, list_readable_segments, segments_from
+from storage_core.storage.local import storage_errors
+
+__all__ = ["ListedSegment", "list_cleanable_segments", "with_index_sizes"]
+
+_ENTRIES: Final = {
+    INDEX: np.dtype([("offset", ">i4"), ("position", ">i4")]),
+    TIMEINDEX: np.dtype([("timestamp", ">i8"), ("offset", ">i4")]),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSegment:
+    """One segment of a log.
+
+    Attributes:
+        next_offset: where the next segment starts, or the log ends.
+        size_bytes: of its `.log`; of the active one what is committed.
+        modified_ms: when its `.log` was changed.
+        index_bytes, time_index_bytes: taken by entries, without a tail of zeros; 0 until `with_index_sizes`.
+        is_swap: whether it replaces others and has not taken its name yet: a cleaning was interrupted.
+    """
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    modified_ms: int
+    index_bytes: int = 0
+    time_index_bytes: int = 0
+    is_swap: bool = False
+
+    def files(self, directory: Path) -> SegmentFiles:
+        """Return its files."""
+        name = segment_file_name(self.base_offset, LOG + SWAP if self.is_swap else LOG)
+        return SegmentFiles(self.base_offset, directory / name)
+
+
+def list_cleanable_segments(directory: Path, end: CommittedEnd, log_start_offset: int) -> list[ListedSegment]:
+    """Return the segments that a log consists of, in order; the last one is active.
+
+    Segments that end at the log start or before are no part of it: retention is about to remove them.
+
+    Args:
+        directory: of the log.
+        end: where it ends.
+        log_start_offset: where it starts.
+
+    Raises:
+        CorruptFileError: the active segment is missing.
+        StorageError: the directory can't be read.
+    """
+    found = [each for each in list_readable_segments(directory) if each.base_offset <= end.segment_base]
+    if not found or found[-1].base_offset != end.segment_base:
+        name = segment_file_name(end.segment_base, LOG)
+        if end.size_bytes:
+            raise CorruptFileError(f"the active segment is missing: {directory / name}: restore it from a copy")
+        found.append(SegmentFiles(end.segment_base, directory / name))  # the first append makes it
+    kept = segments_from(found, log_start_offset)
+    ends = [*(each.base_offset for each in kept[1:]), end.log_end_offset]
+    with storage_errors(directory):
+        listed = [_listed(each, following) for each, following in zip(kept, ends, strict=True)]
+    return [*listed[:-1], replace(listed[-1], size_bytes=end.size_bytes)]
+
+
+def with_index_sizes(directory: Path, segments: Sequence[ListedSegment]) -> list[ListedSegment]:
+    """Return segments with the sizes of their indexes.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    return [
+        replace(
+            each,
+            index_bytes=_entry_bytes(directory, each.base_offset, INDEX),
+            time_index_bytes=_entry_bytes(directory, each.base_offset, TIMEINDEX),
+        )
+        for each in segments
+    ]
+
+
+def _listed(files: SegmentFiles, next_offset: int) -> ListedSegment:
+    try:
+        found = os.stat(files.log_path)
+    except FileNotFoundError:
+        size, modified_ms = 0, 0
+    else:
+        size, modified_ms = found.st_size, found.st_mtime_ns // 1_000_000
+    return ListedSegment(
+        base_offset=files.base_offset,
+        next_offset=next_offset,
+        size_bytes=size,
+        modified_ms=modified_ms,
+        is_swap=files.is_swap,
+    )
+
+
+def _entry_bytes(directory: Path, base_offset: int, suffix: str) -> int:
+    """Return the size of an index file without its tail; only where it ends in zeros all of it is read."""
+    path, entry = directory / segment_file_name(base_offset, suffix), _ENTRIES[suffix]
+    with storage_errors(path):
+        if not path.exists():
+            return 0
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END) // entry.itemsize * entry.itemsize
+            file.seek(max(size - entry.itemsize, 0))
+            if any(file.read(entry.itemsize)):
+                return size
+    return len(drop_zero_tail(read_entries(path.read_bytes(), entry))) * entry.itemsize
