@@ -285,6 +285,8 @@ class _Loading:
         if len(files) == 1:  # not carried out: the parts would be found to be sound
             segment.next_offset = parts[-1].next_offset
             return
+        gone = {segment_file_name(segment.base_offset, suffix) for suffix in (INDEX, TIMEINDEX, TXNINDEX)}
+        self._files = {name: file for name, file in self._files.items() if name not in gone}
         self._segments[number : number + 1] = [_Segment(each) for each in files]
         self._without_index |= {each.base_offset for each in files}
 

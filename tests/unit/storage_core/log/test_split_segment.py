@@ -20,6 +20,7 @@ def _segment(directory: Path, base: int, offsets: list[int]) -> Path:
     directory.mkdir(exist_ok=True)
     path = directory / f"{base:020d}.log"
     path.write_bytes(b"".join(encode_batch(Batch([offset, offset + 1]), offset) for offset in offsets))
+    path.with_suffix(".timeindex").write_bytes(bytes(12))
     return path
 
 
