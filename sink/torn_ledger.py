@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sink.ledger_crc import ROWS_CRC, rows_crc
 from storage_core.errors import LedgerDamagedError
 from storage_core.storage.local import storage_errors, sync_directory
 
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 TRANSACTION_COUNT = "sparklog.transactions"
 """Key in an entry's first line: how many transactions its last lines name."""
+
+_NO_ROWS_CRC = rows_crc({}, {})
 
 
 def drop_torn_entry(path: Path) -> None:
@@ -59,7 +62,14 @@ def _has_all_actions(actions: list[dict[str, Any]]) -> bool:
     if "metaData" in kinds:  # the version that made the table
         return True
     info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
-    return "add" in kinds and kinds.count("txn") >= int(info.get(TRANSACTION_COUNT, 0))
+    return _has_rows(kinds, info) and kinds.count("txn") >= int(info.get(TRANSACTION_COUNT, 0))
+
+
+def _has_rows(kinds: list[str], info: dict[str, Any]) -> bool:
+    """Whether an entry names a data file, or none because no log is left: it then takes the last file away."""
+    if info.get(ROWS_CRC) != _NO_ROWS_CRC:
+        return "add" in kinds
+    return kinds.count("remove") >= int(info.get("operationMetrics", {}).get("num_removed_files", 0))
 
 
 def drop_torn_checkpoint(path: Path) -> None:
