@@ -4,7 +4,8 @@ A log that was being moved when a crash came lies under its `-future` name where
 store is opened for writing again. An earlier state of the ledger may name a disk that the log has left since.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,20 +51,28 @@ def place_logs(
     """
     placed = {log: _moved(state, newest.get(log)) for log, state in states.items()}
     reasons = find_unreadable(store, placed.values())
-    online = sorted({state.log_dir for state in placed.values()} - set(reasons))
-    entries = [path for name in online for path in _folders(store.log_dir(name))]
+    roots = _roots(store, {state.log_dir for state in placed.values()} - set(reasons))
+    entries = [path for root in sorted(set(roots.values())) for path in _folders(root)]
+    places = {log: roots[state.log_dir] / log.directory_name for log, state in placed.items() if state.log_dir in roots}
     there = set(entries)
-    directories = {log: store.log_path(state) for log, state in placed.items()}
-    absent = {log for log, path in directories.items() if path not in there and placed[log].log_dir not in reasons}
+    absent = {log: placed[log] for log, path in places.items() if path not in there}
     if absent:
-        directories |= _futures(store, {log: placed[log] for log in absent}, there)
-    known = set(directories.values())
+        places |= _futures(store, absent, roots, there)
+    known = set(places.values())
     return PlacedLogs(
-        directories=directories,
+        directories={log: store.log_path(state) for log, state in placed.items()} | places,
         offline={log: reasons[state.log_dir] for log, state in placed.items() if state.log_dir in reasons},
         unknown=tuple(path for path in entries if path not in known and parse_directory_name(path.name)),
         set_aside=tuple(path for path in entries if path not in known and parse_set_aside_name(path.name)),
     )
+
+
+def _roots(store: Store, names: Set[str]) -> dict[str, Path]:
+    """Return one path for each log directory: one folder may have several names, from a link or from other settings."""
+    paths: dict[str, Path] = {}
+    return {
+        name: paths.setdefault(os.path.realpath(store.log_dir(name)), store.log_dir(name)) for name in sorted(names)
+    }
 
 
 def _moved(state: LogState, newest: LogState | None) -> LogState:
@@ -71,17 +80,19 @@ def _moved(state: LogState, newest: LogState | None) -> LogState:
     return newest if newest is not None and newest.topic_id == state.topic_id else state
 
 
-def _futures(store: Store, states: Mapping[TopicPartition, LogState], there: set[Path]) -> dict[TopicPartition, Path]:
+def _futures(
+    store: Store, states: Mapping[TopicPartition, LogState], roots: Mapping[str, Path], there: Set[Path]
+) -> dict[TopicPartition, Path]:
     """Return the complete `-future` directories of logs that are where the ledger says, but have not got their name."""
     return {
         move.log: path
         for move in read_pending(store).moves
         if (state := states.get(move.log)) is not None
         and (state.topic_id, state.log_dir) == (move.topic_id, move.target)
-        and (path := store.log_dir(move.target) / move.future_name) in there
+        and (path := roots[move.target] / move.future_name) in there
     }
 
 
 def _folders(root: Path) -> list[Path]:
-    with storage_errors(root):
-        return sorted(path for path in root.iterdir() if path.is_dir())
+    with storage_errors(root), os.scandir(root) as entries:
+        return sorted(root / each.name for each in entries if each.is_dir())

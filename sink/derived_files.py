@@ -43,7 +43,7 @@ class DerivedFiles:
     def write(self, now_ms: int) -> None:
         """Write the files of every root with logs."""
         self._written_ms = now_ms
-        self.write_roots({state.log_dir for state in self._ledger.states().values()})
+        self._write(self._by_root())
 
     def write_roots(self, names: Set[str]) -> None:
         """Write the files of some roots; of one without logs they are empty. One that fails keeps no other from it.
@@ -51,10 +51,16 @@ class DerivedFiles:
         Raises:
             StorageError: what the first one that failed said.
         """
-        by_root: dict[str, dict[TopicPartition, LogState]] = {name: {} for name in sorted(names)}
+        by_root = self._by_root()
+        self._write({name: by_root.get(name, {}) for name in sorted(names)})
+
+    def _by_root(self) -> dict[str, dict[TopicPartition, LogState]]:
+        by_root: dict[str, dict[TopicPartition, LogState]] = {}
         for log, state in self._ledger.states().items():
-            if state.log_dir in by_root:
-                by_root[state.log_dir][log] = state
+            by_root.setdefault(state.log_dir, {})[log] = state
+        return by_root
+
+    def _write(self, by_root: Mapping[str, Mapping[TopicPartition, LogState]]) -> None:
         failures = []
         for name, logs in by_root.items():
             if not self._is_online(name):

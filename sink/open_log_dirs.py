@@ -7,6 +7,7 @@ that its logs need a close look then.
 
 import json
 import logging
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -121,11 +122,15 @@ def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, remedy: Remedy
     if offline and not states_online(states, offline):
         require_online(store, states.values(), offline)
     finish_pending(store, ledger, lock.check)
-    roots = {store.log_dir(state.log_dir) for state in states.values() if state.log_dir not in offline}
-    problems = [problem for root in sorted(roots) for problem in _entry_problems(store, root, states)]
+    roots = {
+        name: Path(os.path.realpath(store.log_dir(name)))  # one folder may have several names
+        for name in {state.log_dir for state in states.values()} - set(offline)
+    }
+    homes = {log: roots.get(state.log_dir, store.log_dir(state.log_dir)) for log, state in states.items()}
+    problems = [problem for root in sorted(set(roots.values())) for problem in _entry_problems(root, homes)]
     if problems:
         raise InvalidConfigError("; ".join(problems))
-    _remove_deleted(store, roots, lock)
+    _remove_deleted(store, set(roots.values()), lock)
     _note(store, offline, remedy)
     returned = {name: each for name, each in _read_notes(store).items() if name not in offline}
     return LogDirs(store, offline, returned)
@@ -142,19 +147,19 @@ def _remove_deleted(store: Store, roots: Set[Path], lock: WriterLock) -> None:
         write_pending(store, replace(work, roots=tuple(name for name in work.roots if name not in usable)))
 
 
-def _entry_problems(store: Store, root: Path, states: Mapping[TopicPartition, LogState]) -> Iterator[str]:
+def _entry_problems(root: Path, homes: Mapping[TopicPartition, Path]) -> Iterator[str]:
     """Yield what a broker refuses to start on, and so does Sparklog: nobody can tell which of two is the log."""
-    with storage_errors(root):
-        names = sorted(path.name for path in root.iterdir() if path.is_dir())
+    with storage_errors(root), os.scandir(root) as entries:
+        names = sorted(each.name for each in entries if each.is_dir())
     for name in names:
         log = parse_directory_name(name)
         if log is None and parse_set_aside_name(name) is None and name not in _FOLDERS:
             yield f"a folder among logs is no topic-partition: path={root / name}; move it away"
-        state = states.get(log) if log is not None else None
-        if state is not None and root / name != store.log_path(state):
+        home = homes.get(log) if log is not None else None
+        if log is not None and home is not None and (root, name) != (home, log.directory_name):
             yield (
-                f"a log has two directories: log={log} path={root / name} the ledger names {store.log_path(state)};"
-                " move the other one away"
+                f"a log has two directories: log={log} path={root / name} the ledger names"
+                f" {home / log.directory_name}; move the other one away"
             )
 
 

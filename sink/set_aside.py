@@ -7,6 +7,7 @@ Source: Kafka LogManager.asyncDelete, UnifiedLog.renameDir.
 """
 
 import logging
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -36,8 +37,8 @@ def set_aside(log: TopicPartition, directory: Path, check_owner: Callable[[], No
 
 def find_deleted(root: Path) -> list[Path]:
     """Return the `-delete` directories of a root."""
-    with storage_errors(root):
-        return sorted(path for path in root.iterdir() if _is_deleted(path.name) and path.is_dir())
+    with storage_errors(root), os.scandir(root) as entries:
+        return sorted(root / each.name for each in entries if each.is_dir() and _is_deleted(each.name))
 
 
 def remove_deleted(directories: Sequence[Path], removed: Callable[[Path], None] = lambda _path: None) -> None:
@@ -75,5 +76,7 @@ def _existing(roots: Iterable[Path]) -> list[Path]:
 
 
 def _is_deleted(name: str) -> bool:
+    if not name.endswith("-delete"):
+        return False
     found = parse_set_aside_name(name)
     return found is not None and found.kind == "delete"

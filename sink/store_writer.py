@@ -185,7 +185,7 @@ class StoreWriter:
         lock.check()
         reports, staged = self._stage(run_stage, directory, batch_id)
         staged_at = time.monotonic()
-        if staged is not None:
+        if staged is not None and self._log_dirs.offline:
             self._log_dirs.require([self._ledger.state(row) for row in np.unique(staged.row).tolist()])
         counts = self._commit(staged, reports, directory, query_id, batch_id)
         lock.check()  # the checkpoint files of a store that was lost since are somebody else's

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.store_view import open_logs
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.log_dirs import check_log_dirs
@@ -15,6 +16,7 @@ from sink.store import Store
 from sink.store_access import writing
 from sink.store_writer import StoreWriter
 from storage_core.checkpoint.meta_properties import render_meta_properties
+from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.errors import InvalidConfigError, LogDirOfflineError, StorageError
 from tests.sink_store import contents, in_process, open_store, read_log, rows, stored_numbers
 
@@ -88,6 +90,8 @@ def test_open_when_a_log_dir_fails_then_others_are_written_and_its_logs_are_refu
         writer.append("query", 3, _to(0, range(120, 130)))
 
     assert len(read_log(store / "logs" / "events-0")) == 80
+    ends = parse_offset_checkpoint((store / "logs" / "replication-offset-checkpoint").read_bytes())
+    assert list(ends.values()) == [80]
     assert (contents(_disk(store)) if _disk(store).is_dir() else None) == before
     assert contents(store / "staging") == {}
 
@@ -222,6 +226,21 @@ def test_open_when_a_log_has_two_directories_then_refused_and_nothing_changed(st
         _open(store)
 
     assert contents(store.parent, without=("writer.lock",)) == before
+
+
+def test_open_when_a_log_dir_has_two_names_then_its_logs_are_not_taken_for_twins(store: Path) -> None:
+    """By a link, or by settings that name it in another way later."""
+    link = store.parent / "link"
+    link.symlink_to(store / "logs")
+    topics = {**_TOPICS, "new": {}, "more": {}}
+
+    open_store(store, {**_TOPICS, "new": {}}, log_dirs=(str(link),)).close()
+    open_store(store, topics, log_dirs=(f"{store}/logs",)).close()
+
+    view = open_logs(store)
+    assert sorted(str(each.log) for each in view.logs) == ["events-0", "events-1", "more-0", "new-0"]
+    assert (view.unknown, view.set_aside) == ((), ())
+    assert all(each.directory.is_dir() for each in view.logs)
 
 
 @pytest.mark.parametrize(
