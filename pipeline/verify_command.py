@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.lost_view import known_lost
-from pipeline.store_view import LogView, StoreView
+from pipeline.store_view import LogView, StoreView, open_logs
+from sink.ledger import Ledger
 from sink.store import Store
 from storage_core.inspect.findings import HARMLESS_KINDS, Finding, LogReport, OffsetRange
 from storage_core.inspect.verify_log import VerifyOptions, verify_directory
@@ -93,7 +94,7 @@ def verify(
             result.findings.append(finding)
             report(finding)
 
-    for each in _verify_logs(view.logs, lost, deep=deep, jobs=jobs, progress=progress):
+    for each in _verify_logs(view, lost, deep=deep, jobs=jobs, progress=progress):
         result.logs.append(each)
         add([finding for finding in each.findings if finding.kind != "nothing"])
     for root in _verify_roots(view, result.logs):
@@ -125,7 +126,7 @@ def progress_bar(view: StoreView) -> Iterator[Callable[[int], None]]:
 
 
 def _verify_logs(
-    logs: Sequence[LogView],
+    view: StoreView,
     lost: Mapping[tuple[str, int], Sequence[OffsetRange]],
     *,
     deep: bool,
@@ -146,9 +147,25 @@ def _verify_logs(
             )
             if each.offline is not None:
                 return _offline_report(each)
-            return verify_directory(each.directory, each.expected, options)
+            while True:
+                found = verify_directory(each.directory, each.expected, options)
+                is_missing = any(finding.kind == "missing" for finding in found.findings)
+                later = _with_later_start(view, each) if is_missing else None
+                if later is None:
+                    return found
+                each = later
 
-        yield from log_threads.map(check, logs)
+        yield from log_threads.map(check, view.logs)
+
+
+def _with_later_start(view: StoreView, each: LogView) -> LogView | None:
+    """Return a store's log as the ledger has it now, if it starts later than it did: segments went meanwhile."""
+    if each.expected is None:
+        return None
+    state = Ledger.open(Store.find(view.root).ledger_path).states().get(each.log)
+    if state is None or state.log_start_offset <= each.expected.log_start_offset:
+        return None
+    return next((now for now in open_logs(view.root).logs if now.log == each.log), None)
 
 
 def _offline_report(each: LogView) -> LogReport:

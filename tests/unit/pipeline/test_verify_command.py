@@ -6,6 +6,7 @@ from pipeline.store_view import open_logs
 from pipeline.verify_command import verify
 from storage_core.inspect.findings import Finding
 from tests.damaged_store import LOG, change, segments, write_store
+from tests.retained_store import delete_records, write_aged
 from tests.written_log import Batch, write_log
 
 
@@ -67,3 +68,15 @@ def test_verify_when_a_plain_logs_end_was_cut_then_the_roots_checkpoint_tells(tm
     found = verify(open_logs(store / "logs"), lambda _: None).findings
 
     assert {each.rule for each in found} == {"offset-checkpoint"}
+
+
+def test_verify_when_retention_removes_segments_meanwhile_then_the_log_is_looked_at_again(memory_path: Path) -> None:
+    """What goes because the log starts later is not missing."""
+    store = write_aged(memory_path / "store")
+    view = open_logs(store)
+    delete_records(store, 100)
+
+    result = verify(view, lambda _: None)
+
+    assert result.findings == []
+    assert result.logs[0].log_start_offset == 93
