@@ -5,6 +5,7 @@ shutdown. It may use every core; its recovery of one log is one thread.
 """
 
 import json
+import os
 import re
 import shutil
 import statistics
@@ -106,6 +107,7 @@ def _recover(each: _Measured) -> None:
     for path in each.log.parent.iterdir():
         if path.suffix != LOG:
             path.unlink()
+    os.sync()  # what was left to the kernel to write is not the recovery's bill
     command = [sys.executable, "-m", "benchmarks.recovery_child", str(each.log.parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S)
     found = json.loads(done.stdout)
@@ -143,6 +145,7 @@ def _recover_by(broker: KafkaBroker, folder: Path, segments: list[_Measured]) ->
     """
     with broker:
         broker.forget_clean_shutdown()
+        os.sync()
         broker.start(_SETTINGS)
     newest = max(folder.glob("broker-*.log"), key=lambda path: path.stat().st_mtime_ns)
     text = newest.read_text(errors="replace")

@@ -83,6 +83,8 @@ def assign_batch_epochs(
     Source: Kafka LogSegment.recover.
     """
     kept = list(entries)
+    if not len(leader_epoch) or leader_epoch.max() <= (kept[-1][0] if kept else -1):
+        return kept
     latest = np.maximum.accumulate(np.maximum(leader_epoch, -1).astype(np.int64))
     rises = np.flatnonzero(np.diff(latest, prepend=-1) > 0)
     for epoch, start_offset in zip(latest[rises].tolist(), base_offset[rises].tolist(), strict=True):

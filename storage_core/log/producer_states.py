@@ -32,7 +32,7 @@ from storage_core.errors import InvalidProducerEpochError, InvalidTxnStateError,
 from storage_core.index.transaction_index import AbortedTransaction
 from storage_core.log.transactions import TransactionTracker
 from storage_core.log_config import INT32_MAX
-from storage_core.record.attributes import CONTROL_BIT
+from storage_core.record.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from storage_core.record.batch_header import MAGIC_V2, BatchHeader
 from storage_core.record.batch_scan import BatchScan
 from storage_core.record.control_records import ControlType
@@ -140,12 +140,14 @@ class ProducerStates:
         """
         if not len(scan):
             return []
-        aborted = self._transactions.follow(scan, types)
+        self.move_to(int(scan.last_offset[-1]) + 1)
+        if scan.producer_id.max() < 0:
+            return []
         has_producer = (scan.magic >= MAGIC_V2) & (scan.producer_id >= 0)
-        if has_producer.any():
-            self._follow_producers(scan, has_producer, types, coordinator_epochs)
-        self.map_end_offset = int(scan.last_offset[-1]) + 1
-        return aborted
+        self._follow_producers(scan, has_producer, types, coordinator_epochs)
+        if not (scan.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT)).any():
+            return []
+        return self._transactions.follow(scan, types)
 
     def move_to(self, offset: int) -> None:
         """Set the offset behind the batches followed, where those in between are gone or have no producers."""

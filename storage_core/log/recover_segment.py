@@ -20,28 +20,28 @@ Source: Kafka LogSegment.recover, LogLoader.recoverSegment.
 from __future__ import annotations
 
 import os
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
+from numba.types import int64, void
 
 from storage_core.checkpoint.leader_epochs import assign_batch_epochs
 from storage_core.errors import CorruptBatchError, CorruptFileError
 from storage_core.fault_points import reach
 from storage_core.index.index_builder import IndexBuilder
 from storage_core.index.transaction_index import AbortedTransaction, pack_transaction_entries
+from storage_core.kernels import READONLY_INT64, kernel
 from storage_core.log.log_files import CLEANED
 from storage_core.log.producer_states import ProducerStates
-from storage_core.log.segment_reader import CHUNK_BYTES, BatchChunk, SegmentReader, announced_size, scan_up_to_damage
+from storage_core.log.segment_reader import SegmentReader
 from storage_core.log.segments import SegmentFiles
+from storage_core.log.sound_batches import PIECE_BYTES, BatchPiece, iter_pieces
 from storage_core.log_config import INT32_MAX
 from storage_core.record.attributes import CONTROL_BIT
-from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2
 from storage_core.record.batch_scan import BatchScan, check_crcs
 from storage_core.record.control_records import NO_CONTROL_TYPE, control_types, coordinator_epochs
 from storage_core.storage.local import storage_errors, sync_directory, sync_files, write_all
@@ -51,8 +51,13 @@ __all__ = ["ScanStop", "SegmentRecovery", "StopKind", "recover_segment", "scan_s
 StopKind: TypeAlias = Literal["torn", "zeros", "length", "crc", "offsets", "marker", "overflow"]
 """What ended a scan; see the table above."""
 
-_MAGIC_AT: Final = 16
-_UP_TO_MAGIC_BYTES: Final = 17
+_TEXTS: Final[dict[StopKind, str]] = {
+    "torn": "fewer bytes than a batch announces",
+    "zeros": "nothing but zeros",
+    "length": "a length that no batch has",
+    "crc": "wrong CRC",
+    "marker": "the marker before it can't be read",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,29 +126,28 @@ def scan_segment(
     index_interval_bytes: int,
     producers: ProducerStates,
     leader_epochs: Sequence[tuple[int, int]] = (),
-    chunk_bytes: int = CHUNK_BYTES,
+    piece_bytes: int = PIECE_BYTES,
 ) -> SegmentRecovery:
     """Return what a recovery makes of a segment; nothing is changed but `producers`.
 
-    At most a chunk is held, or one larger batch whose CRC was found to be right before it was read as a whole.
+    At most a piece is held, or one larger batch whose CRC was found to be right before it was read as a whole.
 
     Args:
         files: of the segment.
         index_interval_bytes: Kafka's `index.interval.bytes`.
         producers: of the log as of the segment's base offset; afterwards, as of `next_offset`.
         leader_epochs: (epoch, start offset) entries of the log.
-        chunk_bytes: most that is read at once.
+        piece_bytes: most that is read at once.
 
     Raises:
         CorruptFileError: the file is larger than any segment.
         StorageError: the disk refused.
     """
-    scan = _SegmentScan(files.base_offset, index_interval_bytes, producers, leader_epochs)
+    known = _SegmentScan(files.base_offset, index_interval_bytes, producers, leader_epochs)
     with SegmentReader(files) as reader:
         if reader.size_bytes > INT32_MAX:
             raise CorruptFileError(f"segment is larger than any: file={files.log_path} size={reader.size_bytes}")
-        stop = _scan(reader, scan, chunk_bytes)
-        return scan.result(reader, stop)
+        return known.result(reader, _scan(reader, known, piece_bytes))
 
 
 def recover_segment(recovery: SegmentRecovery, check_owner: Callable[[], None]) -> None:
@@ -180,7 +184,7 @@ class _SegmentScan:
         producers: ProducerStates,
         leader_epochs: Sequence[tuple[int, int]],
     ) -> None:
-        self.base_offset = self.next_offset = base_offset
+        self._base_offset = self.next_offset = base_offset
         self.valid_bytes = self.batch_count = 0
         self._max_timestamp = -1
         self._builder = IndexBuilder(base_offset, index_interval_bytes)
@@ -188,28 +192,28 @@ class _SegmentScan:
         self._epochs = list(leader_epochs)
         self._aborted: list[AbortedTransaction] = []
 
-    def add(self, chunk: BatchChunk) -> ScanStop | None:
-        """Go on with the batches of a chunk; return what ends the scan among them."""
-        good, stop = self._first_bad(chunk)
-        scan = chunk.scan if good == len(chunk.scan) else chunk.scan.take(slice(0, good))
+    def add(self, piece: BatchPiece) -> ScanStop | None:
+        """Go on with the batches of a piece; return what ends the scan among them."""
+        good, stop = self._first_bad(piece)
+        scan = piece.scan if stop is None else piece.scan.take(slice(0, good))
         if not len(scan):
             return stop
-        unread = self._follow_producers(chunk, scan)
+        unread = self._follow_producers(piece.data, scan)
         if unread is not None:
-            scan, stop = scan.take(slice(0, unread + 1)), None
-        self._builder.add(scan.position + chunk.position, scan.last_offset, scan.max_timestamp)
+            scan = scan.take(slice(0, unread + 1))
+        self._builder.add(scan.position + piece.position, scan.last_offset, scan.max_timestamp)
         self._epochs = assign_batch_epochs(self._epochs, scan.leader_epoch, scan.base_offset)
         self._max_timestamp = max(self._max_timestamp, int(scan.max_timestamp.max()))
         self.next_offset = int(scan.last_offset[-1]) + 1
-        self.valid_bytes = chunk.position + int(scan.position[-1] + scan.size[-1])
+        self.valid_bytes = piece.position + int(scan.position[-1] + scan.size[-1])
         self.batch_count += len(scan)
         if unread is not None:
-            return self.stop_here("marker", "marker of a transaction's end can't be read")
+            return self.stop_here("marker")
         return stop
 
-    def stop_here(self, kind: StopKind, what: str) -> ScanStop:
+    def stop_here(self, kind: StopKind) -> ScanStop:
         """Return a stop behind the batches so far."""
-        return ScanStop(kind, self.valid_bytes, self.next_offset, what)
+        return ScanStop(kind, self.valid_bytes, self.next_offset, _TEXTS[kind])
 
     def result(self, reader: SegmentReader, stop: ScanStop | None) -> SegmentRecovery:
         """Return the outcome."""
@@ -229,40 +233,38 @@ class _SegmentScan:
             stop=None if is_whole else stop,
         )
 
-    def _first_bad(self, chunk: BatchChunk) -> tuple[int, ScanStop | None]:
+    def _first_bad(self, piece: BatchPiece) -> tuple[int, ScanStop | None]:
         """Return how many batches come before the first that can't be right, and what is wrong with that."""
-        scan = chunk.scan
-        number, kind, what = len(scan), "crc", "wrong CRC"
-        if len(wrong := check_crcs(chunk.data, scan)):
-            number = int(wrong[0])
-        before = np.concatenate([[self.next_offset - 1], scan.last_offset[:-1]])
-        goes_back = (scan.base_offset <= before) | (scan.last_offset < scan.base_offset)
-        if goes_back[:number].any():
-            number = int(np.argmax(goes_back))
-            kind, what = "offsets", f"offset {scan.base_offset[number]} does not follow {before[number]}"
-        overflows = scan.last_offset - self.base_offset > INT32_MAX
-        if overflows[:number].any():
-            number = int(np.argmax(overflows))
-            kind, what = "overflow", f"offset {scan.last_offset[number]} is too far above base {self.base_offset}"
-        if number == len(scan):
-            return number, None
-        due = int(before[number]) + 1
-        return number, ScanStop(kind, chunk.position + int(scan.position[number]), due, what)  # type: ignore[arg-type]
+        scan, found = piece.scan, np.empty(3, np.int64)
+        wrong = check_crcs(piece.data, scan)
+        number = int(wrong[0]) if len(wrong) else len(scan)
+        _find_misplaced(scan.base_offset, scan.last_offset, number, self.next_offset, self._base_offset, found)
+        misplaced, due, is_overflow = found.tolist()
+        if misplaced == len(scan):
+            return misplaced, None
+        position = piece.position + int(scan.position[misplaced])
+        if misplaced == number:
+            return number, ScanStop("crc", position, due, _TEXTS["crc"])
+        offsets = f"{scan.base_offset[misplaced]}..{scan.last_offset[misplaced]}"
+        if is_overflow:
+            what = f"offsets {offsets} do not fit an index of base {self._base_offset}"
+            return misplaced, ScanStop("overflow", position, due, what)
+        return misplaced, ScanStop("offsets", position, due, f"offsets {offsets} where {due} or a later one is due")
 
-    def _follow_producers(self, chunk: BatchChunk, scan: BatchScan) -> int | None:
+    def _follow_producers(self, data: memoryview, scan: BatchScan) -> int | None:
         """Follow the batches up to a marker that can't be read; return its number."""
         unread = None
         try:
-            types, epochs = _markers(chunk.data, scan)
+            types, epochs = _markers(data, scan)
         except CorruptBatchError as error:
             unread = int(np.searchsorted(scan.position, error.position))
             scan = scan.take(slice(0, unread))
-            types, epochs = _markers(chunk.data, scan)
+            types, epochs = _markers(data, scan)
         self._aborted += self._producers.follow(scan, types, epochs)
         return unread
 
 
-def _markers(data: bytes, scan: BatchScan) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int32]]:
+def _markers(data: memoryview, scan: BatchScan) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int32]]:
     """Return control types and coordinator epochs; cheap where there are no control batches."""
     if not ((scan.attributes & CONTROL_BIT) != 0).any():
         return np.full(len(scan), NO_CONTROL_TYPE, np.int16), np.full(len(scan), -1, np.int32)
@@ -270,62 +272,45 @@ def _markers(data: bytes, scan: BatchScan) -> tuple[npt.NDArray[np.int16], npt.N
     return types, coordinator_epochs(data, scan, types)
 
 
-def _scan(reader: SegmentReader, scan: _SegmentScan, chunk_bytes: int) -> ScanStop | None:
+def _scan(reader: SegmentReader, known: _SegmentScan, piece_bytes: int) -> ScanStop | None:
     """Follow a segment's batches to the first that can't be right, and say why it ended there."""
-    for chunk, error in _chunks(reader, max(chunk_bytes, HEADER_BYTES)):
-        stop = scan.add(chunk) if len(chunk.scan) else None
-        if stop is not None:
+    for piece in iter_pieces(reader, piece_bytes):
+        if len(piece.scan) and (stop := known.add(piece)) is not None:
             return stop
-        if error is not None:
-            is_zero = reader.ends_in_zeros(scan.valid_bytes)
-            return scan.stop_here("zeros" if is_zero else error, _TEXTS["zeros" if is_zero else error])
+        if piece.fault is not None:
+            return known.stop_here(piece.fault)
     return None
 
 
-_TEXTS: Final[dict[str, str]] = {
-    "zeros": "nothing but zeros",
-    "length": "a length that no batch has",
-    "torn": "fewer bytes than the batch announces",
-    "crc": "wrong CRC",
-}
+@kernel(void(READONLY_INT64, READONLY_INT64, int64, int64, int64, int64[::1]))
+def _find_misplaced(
+    base_offset: npt.NDArray[np.int64],
+    last_offset: npt.NDArray[np.int64],
+    count: int,
+    due: int,
+    segment_base: int,
+    found: npt.NDArray[np.int64],
+) -> None:
+    """Find the first of the leading batches whose offsets go back, or do not fit the segment's indexes.
 
-
-def _chunks(reader: SegmentReader, chunk_bytes: int) -> Iterator[tuple[BatchChunk, StopKind | None]]:
-    """Yield batches, and what follows them if that is no batch."""
-    position, end = 0, reader.size_bytes
-    wanted = chunk_bytes
-    while position < end:
-        data = reader.read(position, min(wanted, end - position))
-        scan, error = scan_up_to_damage(data)
-        if error is not None:
-            yield BatchChunk(data, position, scan), "length"
-            return
-        if scan.valid_bytes:
-            yield BatchChunk(data, position, scan), None
-            position, wanted = position + scan.valid_bytes, chunk_bytes
-            continue
-        wanted = announced_size(data)
-        fault = _fault_of_large_batch(reader, position, data, wanted)
-        if fault is not None:
-            yield BatchChunk(b"", position, scan), fault
-            return
-
-
-def _fault_of_large_batch(reader: SegmentReader, position: int, head: bytes, size_bytes: int) -> StopKind | None:
-    """Say why a batch that is larger than a chunk can't be right; its CRC is computed before it is read as a whole.
-
-    So a length that one changed bit made huge costs no memory.
+    Args:
+        count: how many batches to look at.
+        due: the least offset of the first.
+        segment_base: base offset of the segment.
+        found: out, (3,) its number, or `count`; the offset due there; 1 if it does not fit.
     """
-    if len(head) < _UP_TO_MAGIC_BYTES or size_bytes > reader.size_bytes - position:
-        return "length" if reader.is_length_damaged(position) else "torn"
-    is_v2 = head[_MAGIC_AT] >= MAGIC_V2 and head[_MAGIC_AT] < 128
-    if is_v2 and size_bytes < HEADER_BYTES:
-        return "length"
-    crc_at, at, update = (17, 21, crc32c.crc32c) if is_v2 else (12, 16, zlib.crc32)
-    stored, crc = int.from_bytes(head[crc_at : crc_at + 4], "big"), 0
-    while at < size_bytes and (part := reader.read(position + at, min(size_bytes - at, CHUNK_BYTES))):
-        crc, at = update(part, crc), at + len(part)
-    return None if crc == stored else "crc"
+    found[2] = 0
+    number = 0
+    while number < count:
+        if base_offset[number] < due or last_offset[number] < base_offset[number]:
+            break
+        if last_offset[number] - segment_base > INT32_MAX:
+            found[2] = 1
+            break
+        due = last_offset[number] + 1
+        number += 1
+    found[0] = number
+    found[1] = due
 
 
 def _cut_log(recovery: SegmentRecovery, check_owner: Callable[[], None]) -> None:

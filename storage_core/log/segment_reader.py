@@ -21,7 +21,7 @@ from storage_core.index.offset_index import find_offset_entry
 from storage_core.index.time_index import TimeIndex, find_time_entry
 from storage_core.log.segments import SegmentFiles
 from storage_core.log_config import INT32_MAX, INT64_MAX
-from storage_core.record.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
+from storage_core.record.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, ByteSource
 from storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
 from storage_core.storage.local import storage_errors
 
@@ -172,6 +172,18 @@ class SegmentReader:
                 position, size_bytes = position + len(part), size_bytes - len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def read_into(self, position: int, room: memoryview) -> int:
+        """Fill `room` with bytes of the `.log`; return how many there were, fewer where it ends.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        filled = 0
+        with storage_errors(self.files.log_path):
+            while filled < len(room) and (count := os.preadv(self._descriptor, [room[filled:]], position + filled)):
+                filled += count
+        return filled
+
     def base_offset_at(self, position: int) -> int | None:
         """Return the base offset of the batch at a position; None where not even its first fields are left."""
         head = self.read(position, _UP_TO_MAGIC_BYTES) if position < self.size_bytes else b""
@@ -268,7 +280,7 @@ def find_time(files: SegmentFiles, timestamp: int) -> tuple[int, int]:
     return _search(files.time_index_path, lambda read, size: find_time_entry(read, size, files.base_offset, timestamp))
 
 
-def scan_up_to_damage(data: bytes) -> tuple[BatchScan, CorruptBatchError | None]:
+def scan_up_to_damage(data: ByteSource) -> tuple[BatchScan, CorruptBatchError | None]:
     """Return the batches before the first impossible one, and what is wrong with that."""
     try:
         return scan_batches(data), None
@@ -276,7 +288,7 @@ def scan_up_to_damage(data: bytes) -> tuple[BatchScan, CorruptBatchError | None]
         return scan_batches(data, 0, error.position), error
 
 
-def announced_size(data: bytes) -> int:
+def announced_size(data: bytes | memoryview) -> int:
     """Return the size of the batch that `data` starts with, or 0 if it is too short to tell."""
     if len(data) < LOG_OVERHEAD_BYTES:
         return 0

@@ -144,6 +144,6 @@ def check_crcs(data: ByteSource, scan: BatchScan) -> npt.NDArray[np.int64]:
 
 def _wrong_crcs(source: npt.NDArray[np.uint8], scan: BatchScan) -> npt.NDArray[np.bool_]:
     """Return which batches of format v2 have a wrong CRC."""
-    wrong = np.zeros(len(scan), np.bool_)
+    wrong = np.zeros(len(scan), np.uint8)
     compare_crc32cs(source, scan.position, scan.size, wrong)
-    return wrong
+    return wrong.view(np.bool_)

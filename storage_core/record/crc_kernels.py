@@ -1,7 +1,7 @@
 """CRC-32C of many batches in one call, by the processor's own instruction.
 
 A call of a library costs more than the CRC of a small batch. Here 8 bytes cost an instruction, and the processor works
-at several small batches at once: 21 GB/s at 200 bytes where the library does 0.8, 9 GB/s at 16 kB where it does 13.
+at several batches at once: 20 GB/s of bytes in its cache, where the library does 0.8 at 200 bytes and 13 at 16 kB.
 
 Where the processor has no such instruction the library does it.
 
@@ -20,7 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from storage_core.kernels import kernel
-from storage_core.record.kernel_memory import BYTES, INT64S, address_of, load_byte, load_int32
+from storage_core.record.kernel_memory import BYTES, INT64S, address_of, inlined, load_byte, load_int32
 
 __all__ = ["HAS_CRC_INSTRUCTION", "compare_by_library", "compare_crc32cs"]
 
@@ -35,6 +35,9 @@ HAS_CRC_INSTRUCTION: Final = bool(
 _CRC_AT: Final = 17
 _CRC_COVERS_FROM: Final = 21
 _MASK: Final = 0xFFFFFFFF
+_WORD_BYTES: Final = 8
+_TOGETHER: Final = 4
+"""Batches whose CRCs are computed side by side: a CRC waits three cycles for its own last step."""
 
 _BYTE: Final = cgutils.ir.IntType(8)
 _HALF: Final = cgutils.ir.IntType(32)
@@ -67,34 +70,73 @@ _with_word: Final = cast("Any", intrinsic(_add_word))
 _with_byte: Final = cast("Any", intrinsic(_add_byte))
 
 
+@inlined
+def _rest_of_crc(crc: int, address: int, end: int) -> int:
+    """Return the CRC-32C of bytes whose first part gave `crc`."""
+    while end - address >= _WORD_BYTES:
+        crc = _with_word(crc, address)
+        address += _WORD_BYTES
+    while address < end:
+        crc = _with_byte(crc, load_byte(address))
+        address += 1
+    return crc ^ _MASK
+
+
+@inlined
+def _is_wrong(crc: int, address: int, end: int, stored_at: int) -> bool:
+    return _rest_of_crc(crc, address, end) != (load_int32(stored_at) & _MASK)
+
+
 def _compare(
     source: npt.NDArray[np.uint8],
     positions: npt.NDArray[np.int64],
     sizes: npt.NDArray[np.int64],
-    wrong: npt.NDArray[np.bool_],
+    wrong: npt.NDArray[np.uint8],
 ) -> None:
-    start = address_of(source)
-    for number in range(positions.size):
-        position, size = positions[number], sizes[number]
-        if position < 0 or size < _CRC_COVERS_FROM or size > source.size - position:
-            wrong[number] = True
+    start, number = address_of(source), 0
+    while number < positions.size:
+        least = sizes[number]
+        together = min(_TOGETHER, positions.size - number)
+        for each in range(number, number + together):
+            position, size = positions[each], sizes[each]
+            if position < 0 or size < _CRC_COVERS_FROM or size > source.size - position:
+                least = 0
+            least = min(least, size)
+        if together < _TOGETHER or least < _CRC_COVERS_FROM:
+            _compare_one(source, positions[number], sizes[number], wrong, number)
+            number += 1
             continue
-        address, end = start + position + _CRC_COVERS_FROM, start + position + size
-        crc = _MASK
-        while end - address >= 8:
-            crc = _with_word(crc, address)
-            address += 8
-        while address < end:
-            crc = _with_byte(crc, load_byte(address))
-            address += 1
-        wrong[number] = (crc ^ _MASK) != (load_int32(start + position + _CRC_AT) & _MASK)
+        a, b = start + positions[number], start + positions[number + 1]
+        c, d = start + positions[number + 2], start + positions[number + 3]
+        at, end = _CRC_COVERS_FROM, least - _WORD_BYTES
+        crc_a = crc_b = crc_c = crc_d = _MASK
+        while at <= end:
+            crc_a, crc_b = _with_word(crc_a, a + at), _with_word(crc_b, b + at)
+            crc_c, crc_d = _with_word(crc_c, c + at), _with_word(crc_d, d + at)
+            at += _WORD_BYTES
+        wrong[number] = _is_wrong(crc_a, a + at, a + sizes[number], a + _CRC_AT)
+        wrong[number + 1] = _is_wrong(crc_b, b + at, b + sizes[number + 1], b + _CRC_AT)
+        wrong[number + 2] = _is_wrong(crc_c, c + at, c + sizes[number + 2], c + _CRC_AT)
+        wrong[number + 3] = _is_wrong(crc_d, d + at, d + sizes[number + 3], d + _CRC_AT)
+        number += _TOGETHER
+
+
+@inlined
+def _compare_one(
+    source: npt.NDArray[np.uint8], position: int, size: int, wrong: npt.NDArray[np.uint8], number: int
+) -> None:
+    if position < 0 or size < _CRC_COVERS_FROM or size > source.size - position:
+        wrong[number] = True
+        return
+    start = address_of(source) + position
+    wrong[number] = _is_wrong(_MASK, start + _CRC_COVERS_FROM, start + size, start + _CRC_AT)
 
 
 def compare_by_library(
     source: npt.NDArray[np.uint8],
     positions: npt.NDArray[np.int64],
     sizes: npt.NDArray[np.int64],
-    wrong: npt.NDArray[np.bool_],
+    wrong: npt.NDArray[np.uint8],
 ) -> None:
     """Do the same a batch at a time, on any processor."""
     view = source.data
@@ -107,9 +149,9 @@ def compare_by_library(
 
 
 compare_crc32cs: Final = (
-    kernel(f"void({BYTES}, {INT64S}, {INT64S}, boolean[::1])")(_compare) if HAS_CRC_INSTRUCTION else compare_by_library
+    kernel(f"void({BYTES}, {INT64S}, {INT64S}, uint8[::1])")(_compare) if HAS_CRC_INSTRUCTION else compare_by_library
 )
 """`compare_crc32cs(source, positions, sizes, wrong)`: say which batches of format v2 have a wrong CRC.
 
-`wrong` is (b,), out. A batch that does not lie within `source` is wrong.
+`wrong` is (b,) of zeros and ones, out. A batch that does not lie within `source` is wrong.
 """

@@ -42,21 +42,21 @@ _INTERVALS = st.sampled_from([0, 100, 300, 4096])
 _CHUNKS = st.sampled_from([1, 150, 400, 1 << 20])
 
 
-def _recover(data: bytes, interval: int, chunk_bytes: int) -> tuple[SegmentRecovery, ProducerStates, list[bytes]]:
+def _recover(data: bytes, interval: int, piece_bytes: int) -> tuple[SegmentRecovery, ProducerStates, list[bytes]]:
     """Scan and recover bytes as a file; return what was found, and the files afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         files = SegmentFiles(_BASE, Path(folder, segment_file_name(_BASE, LOG)))
         files.log_path.write_bytes(data)
         producers = ProducerStates(_BASE)
-        found = scan_segment(files, interval, producers, (), chunk_bytes)
+        found = scan_segment(files, interval, producers, (), piece_bytes)
         recover_segment(found, lambda: None)
         paths = (files.log_path, files.index_path, files.time_index_path, files.txn_index_path)
         return found, producers, [path.read_bytes() if path.exists() else b"" for path in paths]
 
 
-def _agree(data: bytes, interval: int, chunk_bytes: int) -> PlainRecovery:
+def _agree(data: bytes, interval: int, piece_bytes: int) -> PlainRecovery:
     plain = recover_plainly(data, _BASE, interval)
-    found, producers, written = _recover(data, interval, chunk_bytes)
+    found, producers, written = _recover(data, interval, piece_bytes)
     assert written == [data[: plain.valid_bytes], plain.offset_index, plain.time_index, plain.txn_index]
     assert (found.valid_bytes, found.next_offset) == (plain.valid_bytes, plain.next_offset)
     assert found.cut_bytes == len(data) - plain.valid_bytes
@@ -86,24 +86,24 @@ def _agree(data: bytes, interval: int, chunk_bytes: int) -> PlainRecovery:
 
 @given(_SEGMENTS, _INTERVALS, _CHUNKS)
 def test_recovery_of_a_sound_segment_agrees_with_the_plain_one(
-    specs: list[BatchSpec], interval: int, chunk_bytes: int
+    specs: list[BatchSpec], interval: int, piece_bytes: int
 ) -> None:
     """Nothing is cut, and indexes, epochs and producers are those of one batch at a time, in chunks of any size."""
     data = segment_bytes(specs, _BASE)
 
-    assert _agree(data, interval, chunk_bytes).valid_bytes == len(data)
+    assert _agree(data, interval, piece_bytes).valid_bytes == len(data)
 
 
 @given(_SEGMENTS, _INTERVALS, _CHUNKS, st.data())
 def test_recovery_of_any_prefix_keeps_the_whole_batches(
-    specs: list[BatchSpec], interval: int, chunk_bytes: int, data: st.DataObject
+    specs: list[BatchSpec], interval: int, piece_bytes: int, data: st.DataObject
 ) -> None:
     """A torn tail goes, and what stays has the indexes of a segment to which no more was appended."""
     whole = segment_bytes(specs, _BASE)
     size = data.draw(st.integers(0, len(whole)))
     zeros = data.draw(st.sampled_from([0, 1, 30, 5000]))
 
-    plain = _agree(whole[:size] + bytes(zeros), interval, chunk_bytes)
+    plain = _agree(whole[:size] + bytes(zeros), interval, piece_bytes)
 
     scan = scan_batches(whole)
     ends = scan.position + scan.size
@@ -119,20 +119,20 @@ def test_recovery_of_any_prefix_keeps_the_whole_batches(
 @example([BatchSpec(body=bytes(50)), BatchSpec(), BatchSpec()], 0, 1, 0, 0x01)
 @given(_SEGMENTS, _INTERVALS, _CHUNKS, st.integers(0, 4000), st.integers(1, 255))
 def test_recovery_with_a_changed_byte_agrees_with_the_plain_one(
-    specs: list[BatchSpec], interval: int, chunk_bytes: int, position: int, change: int
+    specs: list[BatchSpec], interval: int, piece_bytes: int, position: int, change: int
 ) -> None:
     """Wherever a byte was changed, the longest prefix of batches that can be right stays."""
     data = bytearray(segment_bytes(specs, _BASE))
     if data:
         data[position % len(data)] ^= change
 
-    _agree_unless_overflowed(bytes(data), interval, chunk_bytes)
+    _agree_unless_overflowed(bytes(data), interval, piece_bytes)
 
 
 @given(st.binary(max_size=3000), _CHUNKS)
-def test_recovery_of_arbitrary_bytes_agrees_with_the_plain_one(data: bytes, chunk_bytes: int) -> None:
+def test_recovery_of_arbitrary_bytes_agrees_with_the_plain_one(data: bytes, piece_bytes: int) -> None:
     """No bytes make it fail, and none that are no batch stay."""
-    _agree_unless_overflowed(data, 4096, chunk_bytes)
+    _agree_unless_overflowed(data, 4096, piece_bytes)
 
 
 @given(_SEGMENTS, _INTERVALS, st.integers(0, 3000))
@@ -146,7 +146,7 @@ def test_recovery_when_run_again_changes_nothing(specs: list[BatchSpec], interva
     assert found.stop is None
 
 
-def _agree_unless_overflowed(data: bytes, interval: int, chunk_bytes: int) -> None:
+def _agree_unless_overflowed(data: bytes, interval: int, piece_bytes: int) -> None:
     """A changed offset may be one for which the segment has to be split: then nothing may be written."""
     with tempfile.TemporaryDirectory() as folder:
         files = SegmentFiles(_BASE, Path(folder, segment_file_name(_BASE, LOG)))
@@ -155,7 +155,7 @@ def _agree_unless_overflowed(data: bytes, interval: int, chunk_bytes: int) -> No
     if found.is_overflowed:
         assert found.valid_bytes == recover_plainly(data, _BASE, interval).valid_bytes
         return
-    _agree(data, interval, chunk_bytes)
+    _agree(data, interval, piece_bytes)
 
 
 _STATES = st.lists(st.one_of(_DATA, _MARKERS), max_size=40)
