@@ -12,6 +12,7 @@ import signal
 
 __all__ = [
     "CHECKPOINT_FAULT_POINTS",
+    "CLEANER_FAULT_POINTS",
     "DIRECTORY_FAULT_POINTS",
     "FAULT_POINTS",
     "FLUSH_FAULT_POINTS",
@@ -92,6 +93,11 @@ TRUNCATE_FAULT_POINTS = ("truncate.committed",)
 
 RETENTION_FAULT_POINTS = ("retain.rolled", "retain.committed", "retain.renamed", "retain.deleted")
 """Every step of `sparklog retain` and `sparklog delete-records`, in the order in which they pass them."""
+
+CLEANER_FAULT_POINTS = ("clean.cleaned", "clean.swap", "clean.deleted", "clean.renamed", "clean.checkpoint")
+"""Every step of cleaning a log, in the order in which it passes them; all but the last one for each group of segments:
+the new one is written; is complete; the old ones are gone; it has its name; all groups are done, and nobody was told.
+"""
 
 LEDGER_FAULT_POINTS = ("tidy.checkpointed", "tidy.synced", "tidy.cleaned")
 """Steps of tidying the ledger, every 100 commits: its checkpoint is written; is durable; older entries are gone."""

@@ -8,7 +8,7 @@ Source: Kafka LocalLog.deleteSegmentFiles, LogSegment.changeFileSuffixes, Produc
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,10 +21,19 @@ from storage_core.log.log_files import (
     TIMEINDEX,
     TXNINDEX,
     parse_base_offset,
+    segment_file_name,
 )
 from storage_core.storage.local import storage_errors, sync_directory
 
-__all__ = ["DeletedFile", "deleted_file", "drop_deleted", "is_segment_file", "list_deleted", "mark_deleted"]
+__all__ = [
+    "DeletedFile",
+    "deleted_file",
+    "drop_deleted",
+    "is_segment_file",
+    "list_deleted",
+    "mark_deleted",
+    "mark_replaced",
+]
 
 _SUFFIXES: Final = (LOG, INDEX, TIMEINDEX, TXNINDEX, SNAPSHOT)
 """In the order in which they are renamed: without its `.log` an index is no part of the log either."""
@@ -67,6 +76,34 @@ def mark_deleted(directory: Path, is_gone: Callable[[int], bool], check_owner: C
             (directory / name).replace(directory / (name + DELETED))
         sync_directory(directory)
     return len(names)
+
+
+def mark_replaced(directory: Path, base_offsets: Sequence[int], check_owner: Callable[[], None]) -> int:
+    """Rename the files of segments that one new segment stands for, likewise; return how many files were renamed.
+
+    The new one has the first one's base offset, so the producer snapshot there stays.
+
+    Args:
+        directory: of the log.
+        base_offsets: of the segments, rising.
+        check_owner: raises once somebody else owns the log; asked before each file: a cleaner that wakes up late must
+            not rename what has taken that name meanwhile.
+
+    Raises:
+        StorageError: the disk refused; loading the log, or the next cleaning, goes on.
+    """
+    names = [segment_file_name(base, suffix) for base in base_offsets for suffix in _SUFFIXES]
+    names.remove(segment_file_name(base_offsets[0], SNAPSHOT))
+    count = 0
+    with storage_errors(directory):
+        found = set(os.listdir(directory))
+        for name in names:
+            if name in found:
+                check_owner()
+                (directory / name).replace(directory / (name + DELETED))
+                count += 1
+        sync_directory(directory)
+    return count
 
 
 def list_deleted(directory: Path) -> list[DeletedFile]:

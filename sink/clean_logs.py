@@ -1,0 +1,250 @@
+"""Compaction of a store's logs: plans, and carries plans out beside a running sink.
+
+What the ledger says bounds everything: a log's start, its end, its active segment, which is never touched. Where the
+last cleaning of a log ended is told by the caller, who keeps it: lost, it costs a cleaning that begins at the log's
+start and finds little to do.
+
+A log that can't be cleaned says why and keeps no other from its turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
+from sink.retain_logs import PendingRemoval
+from sink.store import Store
+from sink.store_access import MaintainedStore
+from sink.topic_configs import read_topic_configs
+from sink.undo import committed_end
+from storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
+from storage_core.cleaner.cleanable import CleaningPlan, order_of_work
+from storage_core.cleaner.plan_log import LogFacts, plan_log
+from storage_core.clock import Clock
+from storage_core.errors import (
+    CorruptBatchError,
+    CorruptFileError,
+    InvalidRecordError,
+    LogStorageError,
+    OffsetOutOfRangeError,
+    WriterFencedError,
+)
+from storage_core.log.deleted_files import list_deleted
+from storage_core.log_config import LogConfig
+from storage_core.topic_partition import TopicPartition
+
+__all__ = ["CleanerBudget", "LogCleaning", "LogCleaningRow", "clean_logs", "pending_removals", "plan_cleanings"]
+
+logger = logging.getLogger(__name__)
+
+_THREADS = 8
+_CHUNK = 64
+"""Logs that a thread looks at in one go."""
+
+Outcome = Literal["cleaned", "stopped", "skipped", "uncleanable", "failed"]
+"""All of a log's range was cleaned; a part of it; nothing, for something changed; it is damaged, or has a record
+without a key; the disk refused, and trying again may help."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerBudget:
+    """What a cleaning may take.
+
+    Attributes:
+        map_bytes: of the offset map, for one log at a time.
+        hash_key: of the maps, 16 random bytes.
+        erased_keys: keys whose records all go, binary, by topic.
+    """
+
+    map_bytes: int
+    hash_key: bytes
+    erased_keys: Mapping[str, pa.Array] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCleaning:
+    """What a cleaner makes of one log of a store.
+
+    Attributes:
+        state: of the log in the ledger that the plan was made from.
+        plan: None where the log can't be read.
+        failure: why there is no plan.
+    """
+
+    log: TopicPartition
+    state: LogState
+    directory: Path
+    config: LogConfig
+    plan: CleaningPlan | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCleaningRow:
+    """What was done to one log.
+
+    Attributes:
+        reason: in words and numbers: of the plan, why it stopped, or what is wrong.
+        first_dirty_offset: where the next round begins; where nothing was cleaned, where this one would have.
+        duration_ms: of this log alone.
+        cleaned: figures; None where it failed.
+    """
+
+    log: TopicPartition
+    outcome: Outcome
+    reason: str
+    first_dirty_offset: int
+    duration_ms: int
+    cleaned: CleanedLog | None = None
+
+
+def plan_cleanings(
+    store: Store,
+    checkpoints: Mapping[TopicPartition, int],
+    clock: Clock,
+    logs: Collection[TopicPartition] | None = None,
+) -> list[LogCleaning]:
+    """Return what a cleaner makes of each log; changes nothing.
+
+    Args:
+        store: to look at.
+        checkpoints: where the last cleaning of each log ended.
+        clock: tells how old records are.
+        logs: to look at; all if None.
+
+    Raises:
+        CorruptFileError: the topics' settings can't be read.
+        LedgerDamagedError: the ledger can't be read.
+    """
+    now_ms, configs = clock.now_ms(), read_topic_configs(store)
+    states = Ledger.open(store.ledger_path).states()
+    wanted = [each for each in sorted(states.items()) if logs is None or each[0] in logs]
+
+    def plan(start: int) -> list[LogCleaning]:
+        found = []
+        for log, state in wanted[start : start + _CHUNK]:
+            config = configs.get(log.topic, LogConfig())
+            found.append(_plan(store, log, state, config, (checkpoints.get(log), now_ms)))
+        return found
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="clean") as pool:
+        return [each for found in pool.map(plan, range(0, len(wanted), _CHUNK)) for each in found]
+
+
+def clean_logs(
+    maintained: MaintainedStore, plans: Sequence[LogCleaning], budget: CleanerBudget, clock: Clock
+) -> Iterator[LogCleaningRow]:
+    """Clean the logs that are due, the most urgent first; yields a row for each as soon as it is done.
+
+    Raises:
+        WriterFencedError: the store was taken by force.
+        LedgerDamagedError: the ledger can't be read.
+    """
+    planned = [each for each in plans if each.plan is not None]
+    for each in order_of_work(planned, _plan_of):
+        states = Ledger.open(maintained.store.ledger_path).states()
+        row = _clean(each, states.get(each.log), budget, clock, maintained.lock.check)
+        logger.info("Cleaned log=%s outcome=%s duration_ms=%d %s", row.log, row.outcome, row.duration_ms, row.reason)
+        yield row
+
+
+def pending_removals(plans: Sequence[LogCleaning], clock: Clock) -> list[PendingRemoval]:
+    """Return the renamed files of these logs, in the order in which they are due, for `remove_deleted`.
+
+    Raises:
+        StorageError: a directory can't be read.
+    """
+    now_ms, found = clock.now_ms(), []
+    for each in plans:
+        if deleted := list_deleted(each.directory):
+            renamed_ms = max(min(file.renamed_ms, now_ms) for file in deleted)
+            names = tuple(file.name for file in deleted)
+            due_ms = renamed_ms + each.config.file_delete_delay_ms
+            found.append(PendingRemoval(log=each.log, directory=each.directory, names=names, due_ms=due_ms))
+    return sorted(found, key=lambda removal: removal.due_ms)
+
+
+def _plan(
+    store: Store, log: TopicPartition, state: LogState, config: LogConfig, when: tuple[int | None, int]
+) -> LogCleaning:
+    directory, (checkpoint, now_ms) = store.log_path(state), when
+    found = LogCleaning(log=log, state=state, directory=directory, config=config)
+    facts = LogFacts(
+        directory=directory,
+        end=committed_end(state),
+        log_start_offset=state.log_start_offset,
+        checkpoint=checkpoint,
+    )
+    try:
+        return replace(found, plan=plan_log(facts, config, now_ms))
+    except LogStorageError as error:
+        return replace(found, failure=str(error))
+
+
+def _plan_of(each: LogCleaning) -> CleaningPlan:
+    if each.plan is None:
+        raise CorruptFileError(f"there is no plan: log={each.log} {each.failure}")
+    return each.plan
+
+
+def _clean(
+    each: LogCleaning,
+    state: LogState | None,
+    budget: CleanerBudget,
+    clock: Clock,
+    check_owner: Callable[[], None],
+) -> LogCleaningRow:
+    """Clean a log, and tell what came of it."""
+    plan, began_ms = _plan_of(each), clock.now_ms()
+
+    def row(outcome: Outcome, reason: str, cleaned: CleanedLog | None = None) -> LogCleaningRow:
+        dirty = plan.first_dirty_offset if cleaned is None else cleaned.first_dirty_offset
+        return LogCleaningRow(
+            log=each.log,
+            outcome=outcome,
+            reason=reason,
+            first_dirty_offset=dirty,
+            duration_ms=clock.now_ms() - began_ms,
+            cleaned=cleaned,
+        )
+
+    if state is None or (state.log_dir, state.topic_id) != (each.state.log_dir, each.state.topic_id):
+        return row("skipped", "the plan no longer fits, the log is another one")
+    if state.log_end_offset < plan.first_uncleanable_offset:
+        return row("skipped", "the plan no longer fits, the log was truncated")
+    try:
+        cleaned = clean_log(_to_clean(each, state, budget, began_ms), check_owner)
+    except WriterFencedError:
+        raise
+    except (CorruptBatchError, CorruptFileError, InvalidRecordError, OffsetOutOfRangeError) as error:
+        return row("uncleanable", str(error))
+    except LogStorageError as error:
+        return row("failed", str(error))
+    if cleaned.stopped is None:
+        return row("cleaned", plan.reason, cleaned)
+    return row("stopped", cleaned.stopped, cleaned)
+
+
+def _to_clean(each: LogCleaning, state: LogState, budget: CleanerBudget, now_ms: int) -> LogToClean:
+    """Return a log as it is now: its start may have risen since the plan was made."""
+    plan = _plan_of(each)
+    return LogToClean(
+        directory=each.directory,
+        end=committed_end(state),
+        log_start_offset=state.log_start_offset,
+        first_dirty_offset=max(plan.first_dirty_offset, state.log_start_offset),
+        first_uncleanable_offset=min(plan.first_uncleanable_offset, state.active_base_offset),
+        config=each.config,
+        now_ms=now_ms,
+        map_bytes=budget.map_bytes,
+        hash_key=budget.hash_key,
+        erased_keys=(budget.erased_keys or {}).get(each.log.topic),
+    )

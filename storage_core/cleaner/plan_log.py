@@ -1,0 +1,85 @@
+"""Reads of a log directory what a cleaning plan asks for; timestamps only where they decide.
+
+Transactions are looked for only in a log that a broker kept producers of, as a snapshot or a transaction index beside
+the segments tells: it costs a scan of the dirty part. A cleaning looks for them in every log.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage_core.cleaner.cleanable import CleanableLog, CleaningPlan, plan_cleaning
+from storage_core.cleaner.listed_segments import ListedSegment, list_cleanable_segments
+from storage_core.errors import CorruptBatchError
+from storage_core.log.append_state import CommittedEnd
+from storage_core.log.largest_timestamp import largest_timestamp
+from storage_core.log.log_files import SNAPSHOT, TXNINDEX
+from storage_core.log.log_walk import SegmentList
+from storage_core.log.segment_reader import SEEK_BYTES, SegmentReader
+from storage_core.log.transactions import find_last_stable_offset
+from storage_core.log_config import LogConfig
+from storage_core.storage.local import storage_errors
+
+__all__ = ["LogFacts", "plan_log"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    """What is known of a log without reading it.
+
+    Attributes:
+        checkpoint: where the last cleaning ended; None if that is not known.
+    """
+
+    directory: Path
+    end: CommittedEnd
+    log_start_offset: int
+    checkpoint: int | None = None
+
+
+def plan_log(log: LogFacts, config: LogConfig, now_ms: int) -> CleaningPlan:
+    """Return what a cleaner makes of a log; reads only.
+
+    Raises:
+        CorruptFileError: the active segment is missing, or the files end before the log does.
+        CorruptBatchError: a marker is damaged, or a batch can't be where it is.
+        StorageError: the disk refused.
+    """
+    segments = list_cleanable_segments(log.directory, log.end, log.log_start_offset)
+    end_offset = log.end.log_end_offset
+    facts = CleanableLog(
+        segments=segments,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=end_offset,
+        checkpoint=log.checkpoint,
+        last_stable_offset=lambda dirty: _last_stable_offset(log, dirty),
+        largest_timestamp_of=lambda number: _largest_timestamp(log.directory, segments[number]),
+        first_timestamp_of=lambda number: _first_timestamp(log.directory, segments[number]),
+    )
+    return plan_cleaning(facts, config, now_ms)
+
+
+def _last_stable_offset(log: LogFacts, first_dirty_offset: int) -> int:
+    with storage_errors(log.directory):
+        has_producers = any(name.endswith((SNAPSHOT, TXNINDEX)) for name in os.listdir(log.directory))
+    if not has_producers:
+        return log.end.log_end_offset
+    return find_last_stable_offset(SegmentList(log.directory, log.end.log_end_offset), first_dirty_offset)
+
+
+def _largest_timestamp(directory: Path, segment: ListedSegment) -> int:
+    with SegmentReader(segment.files(directory)) as reader:
+        latest = largest_timestamp(reader, segment.next_offset)
+    return latest if latest >= 0 else segment.modified_ms
+
+
+def _first_timestamp(directory: Path, segment: ListedSegment) -> int:
+    """Return the first batch's largest timestamp, -1 where it has none or can't be read: a cleaning says why."""
+    with SegmentReader(segment.files(directory)) as reader:
+        try:
+            first = next(reader.chunks(first_bytes=SEEK_BYTES), None)
+        except CorruptBatchError:
+            return -1
+    return -1 if first is None else int(first.scan.max_timestamp[0])

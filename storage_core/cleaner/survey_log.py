@@ -1,0 +1,68 @@
+"""What a cleaning has to know of a whole log before it drops anything: its transactions and its producers.
+
+One pass over the headers and markers, from the log's start to its end. Neither transaction indexes nor producer
+snapshots are believed: what a broker finds in them lies in the log, too, as far as it matters to what is left of it.
+
+Source: Kafka UnifiedLog.collectAbortedTransactions, lastRecordsOfActiveProducers.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+
+from storage_core.checkpoint.producer_snapshot import ProducerState
+from storage_core.errors import CorruptBatchError
+from storage_core.index.transaction_index import AbortedTransaction
+from storage_core.log.log_walk import LogWalk, SegmentList
+from storage_core.log.producer_states import PRODUCER_ID_EXPIRATION_MS, ProducerStates
+from storage_core.log.transactions import read_control_types
+from storage_core.record.control_records import coordinator_epochs
+
+__all__ = ["SurveyedLog", "survey_transactions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyedLog:
+    """Transactions and producers of a log.
+
+    Attributes:
+        aborted: aborted transactions, in the order of their markers.
+        last_stable_offset: first offset of the oldest open transaction, or the log's end.
+        producers: those that are active at the log's end.
+    """
+
+    aborted: tuple[AbortedTransaction, ...]
+    last_stable_offset: int
+    producers: tuple[ProducerState, ...]
+
+
+def survey_transactions(segments: SegmentList, log_start_offset: int, now_ms: int) -> SurveyedLog:
+    """Return the transactions and producers of a log.
+
+    Args:
+        segments: of the log.
+        log_start_offset: batches below are not looked at.
+        now_ms: current time, for the expiry of producers.
+
+    Raises:
+        CorruptBatchError: a marker is damaged, or a batch can't be where it is.
+        CorruptFileError: the files end before the log does.
+        StorageError: the disk refused.
+    """
+    producers, aborted = ProducerStates(log_start_offset), list[AbortedTransaction]()
+    with closing(LogWalk(segments, log_start_offset, segments.end_offset).chunks()) as chunks:
+        for reader, chunk in chunks:
+            types = read_control_types(reader, chunk)
+            try:
+                epochs = coordinator_epochs(chunk.data, chunk.scan, types)
+            except CorruptBatchError as error:
+                raise reader.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
+            aborted += producers.follow(chunk.scan, types, epochs)
+    open_since = producers.first_unstable_offset
+    producers.remove_expired(now_ms, PRODUCER_ID_EXPIRATION_MS)
+    return SurveyedLog(
+        aborted=tuple(aborted),
+        last_stable_offset=segments.end_offset if open_since is None else open_since,
+        producers=tuple(producers.states()),
+    )

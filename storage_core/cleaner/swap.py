@@ -1,0 +1,99 @@
+"""A cleaned segment takes the place of those it stands for, under readers and beside a running sink.
+
+Each step is durable before the next one begins:
+
+| killed behind                      | left on the disk                          | the next load, or cleaning        |
+|------------------------------------|-------------------------------------------|-----------------------------------|
+| the new segment is written         | `.cleaned` files                          | drops them                        |
+| some of its files are `.swap`      | `.cleaned` and `.swap` files              | drops both                        |
+| all of its files are `.swap`       | a complete replacement                    | drops what it stands for, goes on |
+| some of the old ones are `.deleted`| the same                                  | the same                          |
+| some of its files have their names | the `.log` first, so it is no swap then   | renames the others                |
+
+From the `.swap` on the new segment counts: readers take it where the old name is gone. The old files keep their
+records for those who have them open, or listed them and open them within `file.delete.delay.ms`.
+
+An old segment that ends behind the last batch of the new one may stay, if the process is killed: by its names a
+replacement does not tell how far it reaches. Nothing of that segment survived the cleaning, and the next one finds the
+same, because it begins at the same offset: what it cleans is written down behind the last step only.
+
+Source: Kafka LocalLog.replaceSegments, UnifiedLog.replaceSegments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from storage_core.cleaner.clean_segments import CleanedSegment
+from storage_core.fault_points import reach
+from storage_core.log.deleted_files import drop_deleted, mark_replaced
+from storage_core.log.finish_leftovers import carry_out_leftovers, list_files, read_leftovers
+from storage_core.log.load_plan import plan_segments
+from storage_core.log.log_files import CLEANED, LOG, SWAP, parse_base_offset
+from storage_core.storage.local import storage_errors, sync_directory
+
+__all__ = ["drop_cleaned", "finish_swaps", "swap_in"]
+
+
+def swap_in(cleaned: CleanedSegment, base_offsets: Sequence[int], check_owner: Callable[[], None]) -> None:
+    """Let a cleaned segment take the place of others, durably.
+
+    Args:
+        cleaned: written and synced.
+        base_offsets: of the segments that it stands for, rising; the first is its own.
+        check_owner: raises once somebody else owns the log; asked before each file that is renamed.
+
+    Raises:
+        StorageError: the disk refused; loading the log, or the next cleaning, finishes or undoes it.
+    """
+    directory = cleaned.paths[0].parent
+    log_last = sorted(cleaned.paths, key=lambda path: path.name.endswith(LOG + CLEANED))
+    swaps = [path.with_suffix(SWAP) for path in log_last]
+    with storage_errors(directory):
+        for path, swap in zip(log_last, swaps, strict=True):
+            check_owner()
+            path.replace(swap)
+        sync_directory(directory)
+        reach("clean.swap")
+        mark_replaced(directory, base_offsets, check_owner)
+        reach("clean.deleted")
+        for swap in reversed(swaps):
+            check_owner()
+            swap.replace(swap.with_suffix(""))
+        sync_directory(directory)
+    reach("clean.renamed")
+
+
+def drop_cleaned(cleaned: CleanedSegment) -> None:
+    """Remove a cleaned segment that is not to take any place.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    with storage_errors(cleaned.paths[0].parent):
+        for path in cleaned.paths:
+            path.unlink(missing_ok=True)
+
+
+def finish_swaps(directory: Path, active_base_offset: int, check_owner: Callable[[], None]) -> None:
+    """Finish or undo what a cleaning that was killed left below the active segment, indexes without a `.log` too.
+
+    Files that wait to be removed go on waiting.
+
+    Raises:
+        CorruptFileError: a replacement is damaged, or a file on its way has no offset; nothing was changed.
+        StorageError: the disk refused; the next call goes on.
+    """
+    plan = replace(read_leftovers(directory, list_files(directory), active_base_offset), deleted=())
+    if plan:
+        carry_out_leftovers(directory, plan, check_owner)
+    orphans = [
+        name
+        for name in plan_segments(list_files(directory)).orphans
+        if (base := parse_base_offset(name)) is not None and base < active_base_offset
+    ]
+    if orphans:
+        check_owner()
+        drop_deleted(directory, orphans)
