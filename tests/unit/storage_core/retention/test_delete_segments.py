@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from storage_core.checkpoint.leader_epochs import parse_leader_epochs, render_leader_epochs
+from storage_core.errors import StorageError
 from storage_core.log.append_state import CommittedEnd
 from storage_core.log_config import LogConfig
 from storage_core.retention.delete_segments import delete_segments, fits
@@ -90,3 +91,14 @@ def test_fits_when_the_active_segment_goes_too_then_only_before_anything_is_appe
     rolled = list_log(directory, CommittedEnd(6, 0, 6))
     assert not fits(plan, rolled)
     assert fits(after_roll(plan), rolled)
+
+
+def test_delete_segments_when_the_epochs_cannot_be_written_then_the_names_change_all_the_same(tmp_path: Path) -> None:
+    """A full disk is what retention is called for."""
+    directory, _ = _log(tmp_path)
+    (directory / f"{_EPOCHS}.tmp").mkdir()
+
+    with pytest.raises(StorageError):
+        delete_segments(directory, 2, 2, lambda: None)
+
+    assert _logs(directory) == [2, 3]
