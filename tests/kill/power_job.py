@@ -2,7 +2,7 @@
 
 import os
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -10,13 +10,20 @@ import pytest
 
 from sink.ledger import Ledger
 from tests.kill.harness import exit_code, wait_until_stopped
-from tests.kill.loop_disk import LoopDisk
+from tests.kill.loop_disk import FILESYSTEMS, LoopDisk
 from tests.sink_store import in_process, numbers, open_store
 
-__all__ = ["IS_LONG", "append_numbers", "cut_at", "finish", "mounted", "recovery_points"]
+__all__ = ["IS_LONG", "append_numbers", "cases", "cut_at", "finish", "mounted", "recovery_points"]
 
 IS_LONG = bool(os.environ.get("SPARKLOG_KILL_ROUNDS"))
 """Whether every step is taken on every file system, and not only on one of them."""
+
+
+def cases(steps: Sequence[str], others: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Return file systems and steps: in the short form `steps` on one of them in turns, else all steps on each."""
+    if IS_LONG:
+        return [(filesystem, step) for step in (*steps, *others) for filesystem in FILESYSTEMS]
+    return [(FILESYSTEMS[number % len(FILESYSTEMS)], step) for number, step in enumerate(steps)]
 
 
 def mounted(root: Path, filesystem: str) -> LoopDisk:
