@@ -158,17 +158,14 @@ def execute_plans(maintained: MaintainedStore, plans: Sequence[LogRetention], cl
     store = maintained.store
     found = list(plans)
     if any(each.is_due for each in found):
-        with contextlib.ExitStack() as held:
-            written = _try_writer(maintained, held)
-            found = [_held_back(each) for each in found] if written is None else _roll(written, found, clock)
-            states = Ledger.open(store.ledger_path).states()
-            found = [_check(each, states) for each in found]
-            starts = {each.log: each.plan.log_start_offset for each in found if each.plan is not None and each.is_due}
-            states |= raise_log_starts(store, starts, clock)
-            reach("retain.committed")
-            found = _on_threads(lambda each: _delete(each, states, maintained.lock.check), found)
-            if written is not None:
-                _write_derived(store, clock)
+        found = _rolled(maintained, found, clock)
+        states = Ledger.open(store.ledger_path).states()
+        found = [_check(each, states) for each in found]
+        starts = {each.log: each.plan.log_start_offset for each in found if each.plan is not None and each.is_due}
+        states |= raise_log_starts(store, starts, clock)
+        reach("retain.committed")
+        found = _on_threads(lambda each: _delete(each, states, maintained.lock.check), found)
+        _write_derived(maintained, clock)
     now_ms = clock.now_ms()
     pending = [removal for each in found for removal in _pending(each, now_ms)]
     return RetentionRun(found, sorted(pending, key=lambda each: each.due_ms))
@@ -221,8 +218,17 @@ def _try_writer(maintained: MaintainedStore, held: contextlib.ExitStack) -> Writ
     except (WriterFencedError, LedgerDamagedError):
         raise
     except LogStorageError as error:
-        logger.warning("The store can't be opened for writing, so no active segment is rolled: %s", error)
+        logger.warning("The store can't be opened for writing: %s", error)
         return None
+
+
+def _rolled(maintained: MaintainedStore, plans: Sequence[LogRetention], clock: Clock) -> list[LogRetention]:
+    """Roll the active segments that are due, or leave them out: the lock is held for that alone, a sink may want it."""
+    if not any(each.plan is not None and each.plan.rolls for each in plans):
+        return list(plans)
+    with contextlib.ExitStack() as held:
+        written = _try_writer(maintained, held)
+        return [_held_back(each) for each in plans] if written is None else _roll(written, plans, clock)
 
 
 def _held_back(each: LogRetention) -> LogRetention:
@@ -311,12 +317,15 @@ def _pending(each: LogRetention, now_ms: int) -> Iterator[PendingRemoval]:
             yield PendingRemoval(log=each.log, directory=each.directory, names=tuple(names), due_ms=due_ms)
 
 
-def _write_derived(store: Store, clock: Clock) -> None:
-    """Write the checkpoint files; everything is committed, so that a failure here is not one of it."""
-    try:
-        DerivedFiles(store, Ledger.open(store.ledger_path)).write(clock.now_ms())
-    except StorageError as error:
-        logger.warning("Checkpoint files were not written, the next sink will: %s", error)
+def _write_derived(maintained: MaintainedStore, clock: Clock) -> None:
+    """Write the checkpoint files unless a sink will; all is committed, so that a failure here is not one of it."""
+    with contextlib.ExitStack() as held:
+        written = _try_writer(maintained, held)
+        try:
+            if written is not None:
+                DerivedFiles(written.store, written.ledger).write(clock.now_ms())
+        except StorageError as error:
+            logger.warning("Checkpoint files were not written, the next sink will: %s", error)
 
 
 def _on_threads(work: Callable[[_T], LogRetention], items: Sequence[_T]) -> list[LogRetention]:
