@@ -1,0 +1,61 @@
+"""The power goes while a broker's root is loaded: the next loading leaves what an undisturbed one does."""
+
+import shutil
+from collections.abc import Iterator
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import pytest
+
+from pipeline.recover_command import RecoverOptions, execute_recovery
+from storage_core.clock import ManualClock
+from storage_core.fault_points import LOAD_FAULT_POINTS
+from tests.kill import test_load_steps as loading
+from tests.kill.load_job import load_and_close
+from tests.kill.loop_disk import LoopDisk
+from tests.kill.power_job import cases, cut_at, mounted
+from tests.loaded_log import NOW_MS
+
+pytestmark = pytest.mark.kill
+
+damaged = loading.damaged
+undisturbed = loading.undisturbed
+
+_SHORT = ("load.replaced:2", "recover.cut:2", "load.renamed:2", "split.swapped", "recover.deleted")
+_OTHERS = [
+    *(point for point in LOAD_FAULT_POINTS if point not in _SHORT),
+    *(
+        "load.dropped:3",
+        "load.replaced:5",
+        "load.renamed:4",
+        "recover.cut:5",
+        "recover.indexed:4",
+        "recover.snapshot:5",
+    ),
+]
+
+
+@pytest.fixture
+def disk(request: pytest.FixtureRequest, memory_path: Path) -> Iterator[LoopDisk]:
+    """An empty disk of the file system asked for."""
+    disk = mounted(memory_path, request.param)
+    yield disk
+    disk.remove()
+
+
+def _load(root: Path) -> None:
+    execute_recovery([root], RecoverOptions(index_interval_bytes=200, jobs=1), ManualClock(NOW_MS))
+
+
+@pytest.mark.parametrize(("disk", "step"), cases(_SHORT, _OTHERS), indirect=["disk"])
+def test_load_when_the_power_goes_at_a_step_then_the_second_one_ends_alike(
+    context: ForkServerContext, disk: LoopDisk, damaged: Path, undisturbed: dict[str, object], step: str
+) -> None:
+    """Old segments that come back beside their replacements, or tails that were cut, make no difference."""
+    root = Path(shutil.copytree(damaged, disk.folder / "logs"))
+    disk.settle()
+    cut_at(context, disk, step, _load, root)
+
+    load_and_close(root)
+
+    assert loading._left(root) == undisturbed
