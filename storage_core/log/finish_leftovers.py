@@ -13,7 +13,7 @@ Source: Kafka LogLoader.load; spec of the replacement: LocalLog.replaceSegments.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from storage_core.errors import CorruptBatchError, CorruptFileError
@@ -55,17 +55,17 @@ def finish_leftovers(
     return plan
 
 
-def list_files(directory: Path) -> dict[str, int]:
-    """Return the sizes of the regular files in a directory, by name.
+def list_files(directory: Path) -> list[str]:
+    """Return the names of the regular files in a directory.
 
     Raises:
         StorageError: it can't be read.
     """
     with storage_errors(directory), os.scandir(directory) as entries:
-        return {each.name: each.stat().st_size for each in entries if each.is_file()}
+        return [each.name for each in entries if each.is_file()]
 
 
-def read_leftovers(directory: Path, names: dict[str, int], below: int | None = None) -> LeftoverPlan:
+def read_leftovers(directory: Path, names: Collection[str], below: int | None = None) -> LeftoverPlan:
     """Return what `finish_leftovers` would do; of files only complete replacements are read, all of each.
 
     Raises:

@@ -38,7 +38,7 @@ from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, TXNINDEX, segment_
 from storage_core.log.producer_states import ProducerStates
 from storage_core.log.recover_segment import SegmentRecovery, scan_segment
 from storage_core.log.root_survey import EPOCH_FILE, LogSurvey
-from storage_core.log.segment_reader import SegmentReader
+from storage_core.log.segment_reader import SEEK_BYTES, SegmentReader
 from storage_core.log.segments import SegmentFiles
 from storage_core.log.split_segment import plan_split
 from storage_core.storage.local import storage_errors
@@ -353,7 +353,8 @@ class _Loading:
         following = segment.base_offset
         with SegmentReader(segment.files) as reader:
             try:
-                for chunk in reader.last_chunks():
+                chunks = reader.chunks() if reader.size_bytes <= SEEK_BYTES else reader.last_chunks()
+                for chunk in chunks:
                     following = int(chunk.scan.last_offset[-1]) + 1
             except CorruptBatchError as error:
                 raise CorruptFileError(f"{_NOT_CLEAN}: {error}") from error

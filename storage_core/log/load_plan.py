@@ -127,6 +127,8 @@ def plan_leftovers(
         CorruptFileError: a file on its way is named after no offset.
     """
     considered = _considered(names, below)
+    if not considered:
+        return LeftoverPlan()
     complete = _complete_swaps(considered)
     return LeftoverPlan(
         deleted=tuple(name for name in considered if _is_deleted(name)),
@@ -143,7 +145,7 @@ def plan_segments(names: Collection[str]) -> SegmentNames:
     Args:
         names: that are there once the leftovers are gone.
     """
-    of_suffix = {suffix: set(_bases(names, suffix)) for suffix in (*_SEGMENT_SUFFIXES, SNAPSHOT)}
+    of_suffix = _bases(names)
     logs = of_suffix[LOG]
     return SegmentNames(
         base_offsets=tuple(sorted(logs)),
@@ -186,11 +188,11 @@ def _replaced(names: Collection[str], swap_next_offsets: Mapping[str, int]) -> I
             yield name
 
 
-def _bases(names: Collection[str], suffix: str) -> Iterator[int]:
+def _bases(names: Collection[str]) -> dict[str, set[int]]:
+    """Return the offsets that files of each kind are named after."""
+    found: dict[str, set[int]] = {suffix: set() for suffix in (*_SEGMENT_SUFFIXES, SNAPSHOT)}
     for name in names:
-        if name.endswith(suffix) and (base := parse_base_offset(name)) is not None and len(name) == _size(suffix):
-            yield base
-
-
-def _size(suffix: str) -> int:
-    return _OFFSET_DIGITS + len(suffix)
+        digits, suffix = name[:_OFFSET_DIGITS], name[_OFFSET_DIGITS:]
+        if suffix in found and len(digits) == _OFFSET_DIGITS and digits.isascii() and digits.isdigit():
+            found[suffix].add(int(digits))
+    return found

@@ -67,7 +67,6 @@ class LogSurvey:
     """One log directory, before anything in it changes.
 
     Attributes:
-        sizes: of its files, by name.
         leftovers: what becomes of files on their way.
         segments: what is there then.
         files: the file that each name will stand for then, under the name that it has now.
@@ -76,7 +75,6 @@ class LogSurvey:
 
     directory: Path
     log: TopicPartition
-    sizes: Mapping[str, int]
     leftovers: LeftoverPlan
     segments: SegmentNames
     files: Mapping[str, str]
@@ -163,13 +161,12 @@ def survey_log(directory: Path) -> LogSurvey:
     log = parse_directory_name(directory.absolute().name)
     if log is None:
         raise InvalidConfigError(f"a folder is no log: path={directory}; a log's name is <topic>-<partition>")
-    sizes = list_files(directory)
-    leftovers = read_leftovers(directory, dict(sizes))
-    files = leftovers.names_after(sizes)
+    names = list_files(directory)
+    leftovers = read_leftovers(directory, names)
+    files = leftovers.names_after(names)
     survey = LogSurvey(
         directory=directory,
         log=log,
-        sizes=sizes,
         leftovers=leftovers,
         segments=plan_segments(files),
         files=files,
