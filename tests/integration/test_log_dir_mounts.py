@@ -12,6 +12,7 @@ import pytest
 from sink.store_access import writing
 from sink.store_writer import StoreWriter
 from storage_core.errors import LogDirOfflineError, StorageError
+from tests.kill.loop_disk import LoopDisk
 from tests.sink_store import contents, in_process, open_store, rows, stored_numbers
 from tests.sparklog_command import Sparklog
 
@@ -81,6 +82,37 @@ def test_sink_when_a_disk_becomes_read_only_then_its_logs_are_offline_until_it_i
 
     assert stored_numbers(store) == list(range(40))
     assert sparklog("verify", store).code == 0
+
+
+def test_sink_when_a_disk_dies_then_its_logs_are_offline_and_those_of_others_are_written(
+    memory_path: Path, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """Every write to it is an I/O error from some moment on: the running sink says so, and so does the next one."""
+    disk = LoopDisk(tmp_path)
+    problem = disk.make()
+    if problem is not None:
+        pytest.skip(f"A DYING DISK WAS NOT TESTED: {problem}")
+    store = memory_path / "store"
+    try:
+        with closing(_open(store, disk.folder)) as writer:
+            writer.append("query", 0, in_process(_rows(range(20))))
+            disk.cut_power()
+            with pytest.raises(LogDirOfflineError, match=r"reason=.*(Input/output|read-only).* logs=events-1"):
+                writer.append("query", 1, in_process(_rows(range(20, 30))))
+            writer.append("query", 1, in_process(_rows(range(20, 30), 0)))
+        with closing(_open(store, disk.folder)) as writer:
+            with pytest.raises(LogDirOfflineError, match=r"logs=events-1"):
+                writer.append("query", 2, in_process(_rows(range(30, 40), 1)))
+            writer.append("query", 2, in_process(_rows(range(30, 40), 0)))
+        disk.plug_in()
+
+        with closing(_open(store, disk.folder)) as writer:
+            writer.append("query", 3, in_process(_rows(range(40, 50))))
+
+        assert stored_numbers(store) == list(range(50))
+        assert sparklog("verify", store).code == 0
+    finally:
+        disk.remove()
 
 
 def test_sink_when_a_disk_is_not_mounted_then_nothing_is_made_below_its_mount_point(
