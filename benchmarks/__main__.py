@@ -22,6 +22,7 @@ GROUPS = {
     "seek": "seek",
     "ledger": "ledger_commit",
     "micro-batch": "micro_batch",
+    "fsync": "fsync_share",
     "kafka": "kafka_sink",
     "reader": "reader",
     "scale": "record_scale",
