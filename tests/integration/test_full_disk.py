@@ -15,6 +15,7 @@ from storage_core.errors import (
     LogStorageError,
     StorageError,
 )
+from tests.retained_store import write_aged
 from tests.sink_store import (
     contents,
     in_process,
@@ -26,6 +27,7 @@ from tests.sink_store import (
     rows,
     stored_numbers,
 )
+from tests.sparklog_command import Sparklog
 
 
 @pytest.fixture
@@ -120,3 +122,20 @@ def test_open_when_the_folder_is_read_only_then_says_so(small_disk: Path) -> Non
         open_events(small_disk / "store")
 
     assert contents(small_disk) == before
+
+
+@pytest.mark.parametrize(("free_bytes", "code"), [(0, 1), (65_536, 0)])
+def test_retain_when_the_disk_is_full_then_done_or_nothing_changed(
+    small_disk: Path, sparklog: Sparklog, free_bytes: int, code: int
+) -> None:
+    """A full disk is when retention is called for: it needs room for locks and a commit, and says so without it."""
+    store = write_aged(small_disk / "store", {"retention.bytes": 1200}, count=500)
+    before = contents(store / "logs")
+    _fill(small_disk)
+    os.truncate(small_disk / "filler", (small_disk / "filler").stat().st_size - free_bytes)
+    ran = sparklog("retain", store, "--execute")
+
+    assert ran.code == code, ran.err
+    assert ("no space left on the disk" in ran.err) == (code == 1)
+    assert (contents(store / "logs") == before) == (code == 1)
+    assert sparklog("verify", store).code == 0
