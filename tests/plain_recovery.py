@@ -32,6 +32,7 @@ class PlainRecovery:
     """The outcome; index files as their bytes."""
 
     valid_bytes: int = 0
+    is_overflowed: bool = False
     next_offset: int = 0
     offset_index: bytes = b""
     time_index: bytes = b""
@@ -41,11 +42,18 @@ class PlainRecovery:
 
 
 def recover_plainly(data: bytes, base_offset: int, interval_bytes: int) -> PlainRecovery:
-    """Return what a broker's recovery makes of these bytes of a `.log`."""
+    """Return what a broker's recovery makes of these bytes of a `.log`.
+
+    Raises:
+        ValueError: offsets go back, which no CRC tells.
+    """
     found = PlainRecovery(next_offset=base_offset)
     largest, largest_offset, last_time, last_entry = -1, base_offset, -1, 0
-    while (fields := _next_batch(data, found.valid_bytes, found.next_offset, base_offset)) is not None:
+    while (fields := _next_batch(data, found.valid_bytes, found.next_offset)) is not None:
         position, size, offset = found.valid_bytes, fields[1] + 12, fields[0] + fields[6]
+        if offset - base_offset >= _SEQUENCES:
+            found.is_overflowed = True
+            break
         if fields[8] > largest:
             largest, largest_offset = fields[8], offset
         if position - last_entry > interval_bytes:
@@ -66,7 +74,7 @@ def recover_plainly(data: bytes, base_offset: int, interval_bytes: int) -> Plain
     return found
 
 
-def _next_batch(data: bytes, position: int, next_offset: int, base_offset: int) -> tuple[int, ...] | None:
+def _next_batch(data: bytes, position: int, next_offset: int) -> tuple[int, ...] | None:
     if len(data) - position < 61:
         return None
     fields = _HEADER.unpack_from(data, position)
@@ -76,8 +84,8 @@ def _next_batch(data: bytes, position: int, next_offset: int, base_offset: int) 
     if crc32c.crc32c(data[position + 21 : position + size]) != fields[4]:
         return None
     last_offset = fields[0] + fields[6]
-    if fields[0] < next_offset or last_offset < fields[0] or last_offset - base_offset >= _SEQUENCES:
-        return None
+    if fields[0] < next_offset or last_offset < fields[0]:
+        raise ValueError("offsets go back")
     return fields
 
 

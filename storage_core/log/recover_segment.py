@@ -4,15 +4,17 @@
 that was interrupted is simply run again. Every batch's length, CRC, offsets and markers are looked at; its records are
 not decoded. The scan ends at the first batch that can't be right, and everything behind that goes, as in Kafka.
 
-| what ends a scan                           | `kind`     | what goes                                |
-|--------------------------------------------|------------|------------------------------------------|
-| fewer bytes than a batch announces         | `torn`     | these bytes                              |
-| nothing but zeros                          | `zeros`    | the zeros                                |
-| a length that no batch has                 | `length`   | that batch and what follows              |
-| a wrong CRC                                | `crc`      | that batch and what follows              |
-| offsets that go back or lie below the base | `offsets`  | that batch and what follows              |
-| a marker that can't be read                | `marker`   | what follows that batch                  |
-| an offset that an index can't hold         | `overflow` | nothing: the segment has to be split     |
+| what ends a scan                    | `kind`     | what goes                                |
+|-------------------------------------|------------|------------------------------------------|
+| fewer bytes than a batch announces  | `torn`     | these bytes                              |
+| nothing but zeros                   | `zeros`    | the zeros                                |
+| a length that no batch has          | `length`   | that batch and what follows              |
+| a wrong CRC                         | `crc`      | that batch and what follows              |
+| a marker that can't be read         | `marker`   | that batch and what follows              |
+| an offset that an index can't hold  | `overflow` | nothing: the segment has to be split     |
+
+No CRC covers base offsets. Where they go back, either of two batches may be the wrong one, and cutting would be a
+guess: that is an error, and a repair's business. A broker does not notice, or empties the segment, or does not start.
 
 Source: Kafka LogSegment.recover, LogLoader.recoverSegment.
 """
@@ -48,7 +50,7 @@ from storage_core.storage.local import storage_errors, sync_directory, sync_file
 
 __all__ = ["ScanStop", "SegmentRecovery", "StopKind", "recover_segment", "scan_segment"]
 
-StopKind: TypeAlias = Literal["torn", "zeros", "length", "crc", "offsets", "marker", "overflow"]
+StopKind: TypeAlias = Literal["torn", "zeros", "length", "crc", "marker", "overflow"]
 """What ended a scan; see the table above."""
 
 _TEXTS: Final[dict[StopKind, str]] = {
@@ -56,7 +58,8 @@ _TEXTS: Final[dict[StopKind, str]] = {
     "zeros": "nothing but zeros",
     "length": "a length that no batch has",
     "crc": "wrong CRC",
-    "marker": "the marker before it can't be read",
+    "marker": "a marker that can't be read",
+    "overflow": "an offset that an index can't hold",
 }
 
 
@@ -140,10 +143,11 @@ def scan_segment(
         piece_bytes: most that is read at once.
 
     Raises:
+        CorruptBatchError: offsets go back, or lie below the segment's base; run a repair.
         CorruptFileError: the file is larger than any segment.
         StorageError: the disk refused.
     """
-    known = _SegmentScan(files.base_offset, index_interval_bytes, producers, leader_epochs)
+    known = _SegmentScan(files, index_interval_bytes, producers, leader_epochs)
     with SegmentReader(files) as reader:
         if reader.size_bytes > INT32_MAX:
             raise CorruptFileError(f"segment is larger than any: file={files.log_path} size={reader.size_bytes}")
@@ -179,37 +183,39 @@ class _SegmentScan:
 
     def __init__(
         self,
-        base_offset: int,
+        files: SegmentFiles,
         index_interval_bytes: int,
         producers: ProducerStates,
         leader_epochs: Sequence[tuple[int, int]],
     ) -> None:
-        self._base_offset = self.next_offset = base_offset
+        self._files = files
+        self.next_offset = files.base_offset
         self.valid_bytes = self.batch_count = 0
         self._max_timestamp = -1
-        self._builder = IndexBuilder(base_offset, index_interval_bytes)
+        self._builder = IndexBuilder(files.base_offset, index_interval_bytes)
         self._producers = producers
         self._epochs = list(leader_epochs)
         self._aborted: list[AbortedTransaction] = []
 
     def add(self, piece: BatchPiece) -> ScanStop | None:
-        """Go on with the batches of a piece; return what ends the scan among them."""
-        good, stop = self._first_bad(piece)
-        scan = piece.scan if stop is None else piece.scan.take(slice(0, good))
-        if not len(scan):
-            return stop
+        """Go on with the batches of a piece; return what ends the scan among them.
+
+        Raises:
+            CorruptBatchError: offsets go back.
+        """
+        good, kind = self._first_bad(piece)
+        scan = piece.scan if kind is None else piece.scan.take(slice(0, good))
         unread = self._follow_producers(piece.data, scan)
         if unread is not None:
-            scan = scan.take(slice(0, unread + 1))
-        self._builder.add(scan.position + piece.position, scan.last_offset, scan.max_timestamp)
-        self._epochs = assign_batch_epochs(self._epochs, scan.leader_epoch, scan.base_offset)
-        self._max_timestamp = max(self._max_timestamp, int(scan.max_timestamp.max()))
-        self.next_offset = int(scan.last_offset[-1]) + 1
-        self.valid_bytes = piece.position + int(scan.position[-1] + scan.size[-1])
-        self.batch_count += len(scan)
-        if unread is not None:
-            return self.stop_here("marker")
-        return stop
+            scan, kind = scan.take(slice(0, unread)), "marker"
+        if len(scan):
+            self._builder.add(scan.position + piece.position, scan.last_offset, scan.max_timestamp)
+            self._epochs = assign_batch_epochs(self._epochs, scan.leader_epoch, scan.base_offset)
+            self._max_timestamp = max(self._max_timestamp, int(scan.max_timestamp.max()))
+            self.next_offset = int(scan.last_offset[-1]) + 1
+            self.valid_bytes = piece.position + int(scan.position[-1] + scan.size[-1])
+            self.batch_count += len(scan)
+        return None if kind is None else self.stop_here(kind)
 
     def stop_here(self, kind: StopKind) -> ScanStop:
         """Return a stop behind the batches so far."""
@@ -218,7 +224,6 @@ class _SegmentScan:
     def result(self, reader: SegmentReader, stop: ScanStop | None) -> SegmentRecovery:
         """Return the outcome."""
         built = self._builder.finish()
-        is_whole = stop is not None and stop.kind == "marker" and self.valid_bytes == reader.size_bytes
         return SegmentRecovery(
             files=reader.files,
             size_bytes=reader.size_bytes,
@@ -230,26 +235,23 @@ class _SegmentScan:
             time_index=built.time_index,
             txn_index=pack_transaction_entries(self._aborted),
             leader_epochs=tuple(self._epochs),
-            stop=None if is_whole else stop,
+            stop=stop,
         )
 
-    def _first_bad(self, piece: BatchPiece) -> tuple[int, ScanStop | None]:
+    def _first_bad(self, piece: BatchPiece) -> tuple[int, StopKind | None]:
         """Return how many batches come before the first that can't be right, and what is wrong with that."""
         scan, found = piece.scan, np.empty(3, np.int64)
         wrong = check_crcs(piece.data, scan)
-        number = int(wrong[0]) if len(wrong) else len(scan)
-        _find_misplaced(scan.base_offset, scan.last_offset, number, self.next_offset, self._base_offset, found)
-        misplaced, due, is_overflow = found.tolist()
-        if misplaced == len(scan):
-            return misplaced, None
-        position = piece.position + int(scan.position[misplaced])
-        if misplaced == number:
-            return number, ScanStop("crc", position, due, _TEXTS["crc"])
-        offsets = f"{scan.base_offset[misplaced]}..{scan.last_offset[misplaced]}"
-        if is_overflow:
-            what = f"offsets {offsets} do not fit an index of base {self._base_offset}"
-            return misplaced, ScanStop("overflow", position, due, what)
-        return misplaced, ScanStop("offsets", position, due, f"offsets {offsets} where {due} or a later one is due")
+        count = int(wrong[0]) if len(wrong) else len(scan)
+        _find_misplaced(scan.base_offset, scan.last_offset, count, self.next_offset, self._files.base_offset, found)
+        number, due, code = found.tolist()
+        if code == _GOES_BACK:
+            offsets = f"offsets={scan.base_offset[number]}..{scan.last_offset[number]} least={due}"
+            what = f"offsets of a batch go back, run a repair: {offsets} file={self._files.log_path}"
+            raise CorruptBatchError(what, piece.position + int(scan.position[number]))
+        if code == _OVERFLOWS:
+            return number, "overflow"
+        return number, "crc" if len(wrong) else None
 
     def _follow_producers(self, data: memoryview, scan: BatchScan) -> int | None:
         """Follow the batches up to a marker that can't be read; return its number."""
@@ -275,11 +277,14 @@ def _markers(data: memoryview, scan: BatchScan) -> tuple[npt.NDArray[np.int16], 
 def _scan(reader: SegmentReader, known: _SegmentScan, piece_bytes: int) -> ScanStop | None:
     """Follow a segment's batches to the first that can't be right, and say why it ended there."""
     for piece in iter_pieces(reader, piece_bytes):
-        if len(piece.scan) and (stop := known.add(piece)) is not None:
+        if (stop := known.add(piece)) is not None:
             return stop
         if piece.fault is not None:
             return known.stop_here(piece.fault)
     return None
+
+
+_FITS, _GOES_BACK, _OVERFLOWS = range(3)
 
 
 @kernel(void(READONLY_INT64, READONLY_INT64, int64, int64, int64, int64[::1]))
@@ -291,26 +296,22 @@ def _find_misplaced(
     segment_base: int,
     found: npt.NDArray[np.int64],
 ) -> None:
-    """Find the first of the leading batches whose offsets go back, or do not fit the segment's indexes.
+    """Find the first of the leading batches whose offsets go back; or else do not fit the segment's indexes.
 
     Args:
         count: how many batches to look at.
         due: the least offset of the first.
         segment_base: base offset of the segment.
-        found: out, (3,) its number, or `count`; the offset due there; 1 if it does not fit.
+        found: out, (3,) its number, or `count`; the least offset it might have; a code.
     """
-    found[2] = 0
-    number = 0
-    while number < count:
+    found[0], found[2] = count, _FITS
+    for number in range(count):
         if base_offset[number] < due or last_offset[number] < base_offset[number]:
-            break
-        if last_offset[number] - segment_base > INT32_MAX:
-            found[2] = 1
-            break
+            found[0], found[1], found[2] = number, due, _GOES_BACK
+            return
+        if found[2] == _FITS and last_offset[number] - segment_base > INT32_MAX:
+            found[0], found[2] = number, _OVERFLOWS
         due = last_offset[number] + 1
-        number += 1
-    found[0] = number
-    found[1] = due
 
 
 def _cut_log(recovery: SegmentRecovery, check_owner: Callable[[], None]) -> None:

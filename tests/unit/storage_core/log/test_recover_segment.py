@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from storage_core.checkpoint.producer_snapshot import parse_producer_snapshot
-from storage_core.errors import CorruptFileError, StorageError, WriterFencedError
+from storage_core.errors import CorruptBatchError, CorruptFileError, StorageError, WriterFencedError
 from storage_core.log import recover_segment as recovery_module
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.log.producer_states import ProducerStates
@@ -119,10 +119,9 @@ def _crc(batch: bytes) -> bytes:
         (_changed(_SOUND, 90, b"x"), "crc", 0, 0, 100),
         (_changed(_SOUND, _SIZE + 8, b"\xff"), "length", 1, _SIZE, 105),
         (_changed(_SOUND, _SIZE + 8, b"\x40"), "length", 1, _SIZE, 105),
-        (_changed(_SOUND, _SIZE, (99).to_bytes(8, "big")), "offsets", 1, _SIZE, 105),
-        (_changed(_SOUND, 0, (99).to_bytes(8, "big")), "offsets", 0, 0, 100),
-        (_changed(_SOUND, _SIZE, (1 << 40).to_bytes(8, "big")), "overflow", 1, _SIZE, 105),
-        (_SOUND + _bad_marker() + _SOUND, "marker", 4, 3 * _SIZE + 78, 116),
+        (_changed(_SOUND, 2 * _SIZE, (1 << 40).to_bytes(8, "big")), "overflow", 2, 2 * _SIZE, 110),
+        (_SOUND + _bad_marker() + segment_bytes([_BATCH], 200), "marker", 3, 3 * _SIZE, 115),
+        (_bad_marker(), "marker", 0, 0, 100),
     ],
 )
 def test_scan_segment_when_a_batch_cannot_be_right_then_says_why_and_where(
@@ -149,13 +148,17 @@ def test_recover_segment_when_nothing_is_sound_then_leaves_an_empty_segment(tmp_
     assert len(_contents(tmp_path)) == 3
 
 
-def test_recover_segment_when_the_last_marker_cannot_be_read_then_cuts_nothing(tmp_path: Path) -> None:
-    """A broker counts the batch before it reads it; a second recovery has nothing to do."""
-    files = _segment(tmp_path, _SOUND + _bad_marker())
+@pytest.mark.parametrize(
+    ("number", "offset"), [(0, 99), (0, 90), (1, 99), (1, 1 << 40), (1, -1), (2, 109), (1, 111), (1, 1 << 62)]
+)
+def test_scan_segment_when_offsets_go_back_then_is_an_error_that_names_the_place(
+    tmp_path: Path, number: int, offset: int
+) -> None:
+    """Which of two batches is wrong can't be told; nothing is cut for a guess."""
+    data = _changed(_SOUND, number * _SIZE, offset.to_bytes(8, "big", signed=True))
 
-    found = _scan(files)
-
-    assert (found.cut_bytes, found.next_offset, found.stop) == (0, 116, None)
+    with pytest.raises(CorruptBatchError, match=r"go back, run a repair: .*00000000000000000100\.log"):
+        _scan(_segment(tmp_path, data))
 
 
 def test_recover_segment_when_overflowed_then_changes_nothing(tmp_path: Path) -> None:
