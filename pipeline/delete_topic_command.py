@@ -20,6 +20,8 @@ from storage_core.fault_points import reach
 
 __all__ = ["as_dict", "execute_deletion", "lines", "plan_deletion", "verdict"]
 
+_LONGEST_SLEEP_MS = 3_600_000
+
 
 def plan_deletion(root: Path, topic: str) -> TopicDeletionPlan:
     """Return what deleting a topic takes; changes nothing.
@@ -60,7 +62,7 @@ def execute_deletion(
     if directories and planned.file_delete_delay_ms:
         waits(directories, due_ms)
         while (left_ms := due_ms - clock.now_ms()) > 0:
-            sleep(left_ms / 1000)
+            sleep(min(left_ms, _LONGEST_SLEEP_MS) / 1000)
     remove_deleted(directories, lambda _path: reach("delete-topic.deleted"))
     return planned
 

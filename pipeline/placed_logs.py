@@ -52,18 +52,21 @@ def place_logs(
     placed = {log: _moved(state, newest.get(log)) for log, state in states.items()}
     reasons = find_unreadable(store, placed.values())
     roots = _roots(store, {state.log_dir for state in placed.values()} - set(reasons))
-    entries = [path for root in sorted(set(roots.values())) for path in _folders(root)]
-    places = {log: roots[state.log_dir] / log.directory_name for log, state in placed.items() if state.log_dir in roots}
-    there = set(entries)
-    absent = {log: placed[log] for log, path in places.items() if path not in there}
+    there = {root: _folders(root) for root in set(roots.values())}
+    names = {log: log.directory_name for log, state in placed.items() if state.log_dir in roots}
+    absent = {log: placed[log] for log, name in names.items() if name not in there[roots[placed[log].log_dir]]}
     if absent:
-        places |= _futures(store, absent, roots, there)
-    known = set(places.values())
+        names |= _futures(store, absent, roots, there)
+    known: dict[Path, set[str]] = {root: set() for root in there}
+    for log, name in names.items():
+        known[roots[placed[log].log_dir]].add(name)
+    others = [(root, name) for root in sorted(there) for name in sorted(there[root] - known[root])]
+    directories = {log: store.log_path(state) for log, state in placed.items() if log not in names}
     return PlacedLogs(
-        directories={log: store.log_path(state) for log, state in placed.items()} | places,
+        directories=directories | {log: roots[placed[log].log_dir] / name for log, name in names.items()},
         offline={log: reasons[state.log_dir] for log, state in placed.items() if state.log_dir in reasons},
-        unknown=tuple(path for path in entries if path not in known and parse_directory_name(path.name)),
-        set_aside=tuple(path for path in entries if path not in known and parse_set_aside_name(path.name)),
+        unknown=tuple(root / name for root, name in others if parse_directory_name(name)),
+        set_aside=tuple(root / name for root, name in others if parse_set_aside_name(name)),
     )
 
 
@@ -81,18 +84,21 @@ def _moved(state: LogState, newest: LogState | None) -> LogState:
 
 
 def _futures(
-    store: Store, states: Mapping[TopicPartition, LogState], roots: Mapping[str, Path], there: Set[Path]
-) -> dict[TopicPartition, Path]:
+    store: Store,
+    states: Mapping[TopicPartition, LogState],
+    roots: Mapping[str, Path],
+    there: Mapping[Path, Set[str]],
+) -> dict[TopicPartition, str]:
     """Return the complete `-future` directories of logs that are where the ledger says, but have not got their name."""
     return {
-        move.log: path
+        move.log: move.future_name
         for move in read_pending(store).moves
         if (state := states.get(move.log)) is not None
         and (state.topic_id, state.log_dir) == (move.topic_id, move.target)
-        and (path := roots[move.target] / move.future_name) in there
+        and move.future_name in there[roots[move.target]]
     }
 
 
-def _folders(root: Path) -> list[Path]:
+def _folders(root: Path) -> set[str]:
     with storage_errors(root), os.scandir(root) as entries:
-        return sorted(root / each.name for each in entries if each.is_dir())
+        return {each.name for each in entries if each.is_dir()}

@@ -137,14 +137,22 @@ def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, remedy: Remedy
 
 
 def _remove_deleted(store: Store, roots: Set[Path], lock: WriterLock) -> None:
-    """Remove what is set aside, also in directories where the ledger has no logs any more."""
+    """Remove what is set aside, also in directories where the ledger has no logs any more.
+
+    What can't be removed keeps nobody from working: it is no log, and the next opening tries again.
+    """
     work = read_pending(store)
-    usable = {name for name in work.roots if check_root(store, name) is None}
+    further = {store.log_dir(name): name for name in work.roots if check_root(store, name) is None}
     lock.check()
-    for root in sorted(roots | {store.log_dir(name) for name in usable}):
-        remove_deleted(find_deleted(root))
-    if usable:
-        write_pending(store, replace(work, roots=tuple(name for name in work.roots if name not in usable)))
+    for root in sorted(roots | set(further)):
+        try:
+            remove_deleted(find_deleted(root))
+        except StorageError as error:
+            further.pop(root, None)
+            logger.warning("A deleted log was not removed, the next opening tries again: %s", error)
+    if further:
+        left = tuple(name for name in work.roots if name not in further.values())
+        write_pending(store, replace(work, roots=left))
 
 
 def _entry_problems(root: Path, homes: Mapping[TopicPartition, Path]) -> Iterator[str]:

@@ -268,6 +268,24 @@ def test_open_when_a_deleted_directory_is_left_then_it_is_removed(store: Path) -
     assert stored_numbers(store) == list(range(100))
 
 
+def test_open_when_a_deleted_directory_can_not_be_removed_then_the_store_is_opened(
+    store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is no log, and keeps nobody from working."""
+    left = store / "logs" / f"gone-0.{'c' * 32}-delete"
+    left.mkdir()
+
+    def refuse(path: Path, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            raise OSError(5, "Input/output error", str(path))
+
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    _open(store).close()
+
+    assert left.exists()
+    assert "A deleted log was not removed, the next opening tries again: Input/output error" in caplog.text
+
+
 def test_open_when_a_configured_directory_belongs_to_another_then_refused(store: Path) -> None:
     """It holds none of our logs: the setting is wrong, not the disk."""
     other = store.parent / "other"
