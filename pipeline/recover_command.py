@@ -147,7 +147,7 @@ def verdict(result: RecoverResult, *, is_executed: bool) -> str:
     if not changed:
         return "\n".join([*clean, f"{counts}, nothing to do"])
     done = f"{changed:,} changed" if is_executed else f"{changed:,} would change"
-    lost = f", {result.lost_bytes:,} bytes of segments go" if result.lost_bytes else ", no byte of a segment goes"
+    lost = f", {result.lost_bytes:,} bytes cut off or deleted" if result.lost_bytes else ", nothing cut off or deleted"
     if not is_executed:
         return "\n".join([*clean, f"{counts}, {done}: {len(result.steps):,} steps{lost}; --execute does them"])
     beside = any("deleted with" in step.what for step in result.steps)

@@ -110,7 +110,8 @@ def load_log(survey: LogSurvey, options: LoadOptions, changes: LoadChanges) -> L
     Raises:
         CorruptFileError: a file that decides what happens is damaged, the log's end can't be told in spite of a clean
             shutdown, or an overflowed segment is damaged.
-        CorruptBatchError: a batch in front of the recovered ones is damaged that producers have to be followed over.
+        CorruptBatchError: offsets go back, so that nobody can tell which batch is wrong; or a batch in front of the
+            recovered ones is damaged that producers have to be followed over.
         StorageError: the disk refused; what was done is done, and the next call goes on.
     """
     loading = _Loading(survey, options, changes)
@@ -293,7 +294,9 @@ class _Loading:
     def _end_at(self, number: int, recovery: SegmentRecovery) -> None:
         """Cut a segment, and delete those behind it before: what tells that they have to go is what is cut."""
         later = self._segments[number + 1 :]
-        self._steps.append(cut_step(self._name, recovery, None))
+        following = later[0].base_offset if later else None
+        left = f"the log ends at offset {recovery.next_offset} then"
+        self._steps.append(cut_step(self._name, recovery, following, left))
         if later:
             self._delete(later, "damage in front of it")
             del self._segments[number + 1 :]
@@ -301,7 +304,8 @@ class _Loading:
 
     def _recover(self, segment: _Segment, recovery: SegmentRecovery, reason: str, following: int | None) -> None:
         if recovery.cut_bytes:
-            self._steps.append(cut_step(self._name, recovery, following))
+            left = "the segments behind it stay" if following is not None else "it is the log's last segment"
+            self._steps.append(cut_step(self._name, recovery, following, left))
         self._write(segment, recovery, reason)
 
     def _write(self, segment: _Segment, recovery: SegmentRecovery, reason: str) -> None:

@@ -54,22 +54,22 @@ def leftover_steps(log: str, plan: LeftoverPlan) -> Iterator[LoadStep]:
             yield LoadStep(log=log, file=name, what=what)
 
 
-def cut_step(log: str, recovery: SegmentRecovery, following: int | None) -> LoadStep:
+def cut_step(log: str, recovery: SegmentRecovery, following: int | None, left: str) -> LoadStep:
     """Return the cut of a segment.
 
     Args:
         log: name of its directory.
         recovery: of the segment; something of it is cut.
-        following: where the next segment starts that stays; None if none does.
+        following: where the next segment starts; None if there is none.
+        left: what the log is then, for people.
     """
     reason = recovery.stop.what if recovery.stop else "no batch"
-    left = f"the log ends at offset {recovery.next_offset}"
-    if following is not None:
-        left = f"offsets {recovery.next_offset} to {following - 1} are gone, what follows stays"
+    is_told = following is not None and following > recovery.next_offset
+    offsets = f", offsets {recovery.next_offset} to {following - 1}" if following is not None and is_told else ""
     return LoadStep(
         log=log,
         file=recovery.files.log_path.name,
-        what=f"cut at position {recovery.valid_bytes}, {recovery.cut_bytes} bytes: {reason}; {left}",
+        what=f"cut at position {recovery.valid_bytes}, {recovery.cut_bytes} bytes{offsets}: {reason}; {left}",
         lost_bytes=recovery.cut_bytes,
         first_offset=recovery.next_offset,
         end_offset=following,

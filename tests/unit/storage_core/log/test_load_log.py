@@ -145,7 +145,7 @@ def test_load_log_when_a_segment_without_index_is_damaged_then_leaves_a_gap_as_k
     loaded = execute_load(log.directory)
 
     assert loaded.log_end_offset == 60
-    assert f"offsets {base} to 29 are gone, what follows stays" in _steps(loaded)[_name(15, ".log")]
+    assert f"offsets {base} to 29: wrong CRC; the segments behind it stay" in _steps(loaded)[_name(15, ".log")]
     assert _offsets(log.directory) == [*range(base), *range(30, 60)]
 
 
