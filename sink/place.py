@@ -14,17 +14,16 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from numba.types import int32, int64, uint8, void
 
 from sink.flush_policy import LogLimits, is_flush_due_by_log
 from sink.ledger import Ledger
+from sink.patch_headers import patch_headers
 from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
 from storage_core.errors import StorageError
 from storage_core.fault_points import reach
 from storage_core.index.offset_index import pack_offset_entries
 from storage_core.index.time_index import pack_time_entries
-from storage_core.kernels import kernel
 from storage_core.log.append_state import CommittedEnd, load_append_state
 from storage_core.log.cut_back import cut_back_logs
 from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
@@ -237,7 +236,7 @@ class Placer:
                 mapping = mmap.mmap(file.fileno(), wanted)
             with mapping:
                 data = np.frombuffer(mapping, np.uint8)
-                _patch_headers(data, staged.position[mine], plan.base_offset[mine], epochs[mine])
+                patch_headers(data, staged.position[mine], plan.base_offset[mine], epochs[mine])
                 del data
 
         self._run_all(patch_file, len(staged.files))
@@ -384,19 +383,3 @@ def _by_segment(entries: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, npt.
     borders = np.flatnonzero((np.diff(entries[:, 0]) != 0) | (np.diff(entries[:, 1]) != 0)) + 1
     for part in np.split(entries, borders):
         yield int(part[0, 0]), int(part[0, 1]), part[:, 2:]
-
-
-@kernel(void(uint8[::1], int64[::1], int64[::1], int32[::1]))
-def _patch_headers(
-    data: npt.NDArray[np.uint8],
-    positions: npt.NDArray[np.int64],
-    base_offsets: npt.NDArray[np.int64],
-    epochs: npt.NDArray[np.int32],
-) -> None:
-    """Write base offset (bytes 0..7) and partition leader epoch (bytes 12..15) of each batch, big-endian."""
-    for i in range(len(positions)):
-        position = positions[i]
-        for k in range(8):
-            data[position + k] = np.uint8((base_offsets[i] >> (56 - 8 * k)) & 0xFF)
-        for k in range(4):
-            data[position + 12 + k] = np.uint8((epochs[i] >> (24 - 8 * k)) & 0xFF)

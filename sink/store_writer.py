@@ -30,7 +30,7 @@ from sink.topic_configs import keep_topic_configs
 from sink.topic_settings import log_limits, number_logs, with_append_time
 from sink.topics import create_topics
 from sink.undo import committed_end, find_torn_online, renew_returned, settle_cuts
-from sink.unflushed import check_unflushed, flush_logs
+from sink.unflushed import check_unflushed, distrust_cache, flush_logs
 from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
 from storage_core.errors import (
@@ -117,6 +117,8 @@ class StoreWriter:
                     self._abandon()
                 elif self._is_lost():
                     raise WriterFencedError(f"another writer took the store by force: {error}") from error
+                elif isinstance(error, StorageError) and distrust_cache(self._ledger, self._store.log_path):
+                    self._abandon()
                 raise
             except BaseException:
                 self._abandon()
@@ -301,14 +303,14 @@ class StoreWriter:
             WriterFencedError: the store is somebody else's by now.
             LogDirOfflineError: that was why: the writer goes on with the logs of other directories.
         """
-        if staged is None:
-            return
         self._placer.check_owner()
-        states = {row: self._ledger.state(row) for row in np.unique(staged.row).tolist()}
+        rows = [] if staged is None else np.unique(staged.row).tolist()
+        states = {row: self._ledger.state(row) for row in rows}
         try:
             self._leave_failed()
             online = [row for row, state in states.items() if state.log_dir not in self._log_dirs.offline]
-            self._placer.undo(np.array(online, np.int64))
+            if online:
+                self._placer.undo(np.array(online, np.int64))
         except WriterFencedError:
             raise
         except Exception as error:

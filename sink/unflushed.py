@@ -15,13 +15,14 @@ import numpy as np
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.undo import committed_end
-from storage_core.errors import UnflushedRecordsLostError
+from storage_core.errors import StorageError, UnflushedRecordsLostError
 from storage_core.fault_points import reach
 from storage_core.log.append_state import CommittedEnd
+from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.log.unflushed import first_lost_offset, unflushed_segments
-from storage_core.storage.local import storage_errors, sync_directories, sync_files
+from storage_core.storage.local import drop_cached, storage_errors, sync_directories, sync_files
 
-__all__ = ["check_unflushed", "flush_logs"]
+__all__ = ["check_unflushed", "distrust_cache", "flush_logs"]
 
 logger = logging.getLogger(__name__)
 
@@ -74,22 +75,34 @@ def flush_logs(
     behind = {row: state for row, state in _unflushed(ledger, offline).items() if directory_of(state).is_dir()}
     if not behind:
         return 0
-    logs: list[Path] = []
-    indexes: list[Path] = []
-    for state in behind.values():
-        for segment in unflushed_segments(directory_of(state), *_bounds(state)):
-            logs.append(segment.log_path)
-            indexes += [path for path in (segment.index_path, segment.time_index_path) if path.exists()]
+    segments = [
+        segment for state in behind.values() for segment in unflushed_segments(directory_of(state), *_bounds(state))
+    ]
+    indexes = [path for each in segments for path in (each.index_path, each.time_index_path) if path.exists()]
     check_owner()
-    with storage_errors("log directories"):
-        sync_files(logs)
-        if indexes:
+    try:
+        with storage_errors("log directories"):
+            sync_files([each.log_path for each in segments])
             sync_files(indexes)
-        sync_directories([directory_of(state) for state in behind.values()])
+            sync_directories([directory_of(state) for state in behind.values()])
+    except StorageError:
+        drop_cached(each.log_path for each in segments)
+        raise
     reach("flush.synced")
     points = np.array([state.log_end_offset for state in behind.values()], np.int64)
     ledger.raise_recovery_points(np.array(list(behind), np.int64), points, check_owner)
     return len(behind)
+
+
+def distrust_cache(ledger: Ledger, directory_of: Callable[[LogState], Path]) -> bool:
+    """Return whether a log has records above its recovery point, and let the next reading of them ask the disk.
+
+    For whoever saw the disk fail: a later sync may succeed without them, so no recovery point may move on before
+    somebody has looked.
+    """
+    behind = list(_unflushed(ledger, ()).values())
+    drop_cached(directory_of(state) / segment_file_name(state.active_base_offset, LOG) for state in behind)
+    return bool(behind)
 
 
 def _unflushed(ledger: Ledger, offline: Collection[str]) -> Mapping[int, LogState]:

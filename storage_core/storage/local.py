@@ -20,6 +20,7 @@ from storage_core.fault_points import reach
 
 __all__ = [
     "copy_range",
+    "drop_cached",
     "make_directory",
     "replace_file",
     "storage_errors",
@@ -100,6 +101,21 @@ def make_directory(path: Path) -> None:
     make_directory(path.parent)
     path.mkdir(exist_ok=True)
     sync_directory(path.parent)
+
+
+def drop_cached(paths: Iterable[Path]) -> None:
+    """Let the next reading of these files show what the disk holds, where that can be told.
+
+    A failed fsync leaves pages that are not on the disk and count as written: the next one succeeds, and readers see
+    them until they are evicted. Pages that still wait to be written stay.
+    """
+    for path in paths:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
 
 
 def sync_directory(path: Path) -> None:

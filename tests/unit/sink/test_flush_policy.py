@@ -9,6 +9,7 @@ from sink.flush_policy import flush_limits
 from sink.ledger import Ledger
 from sink.store import Store
 from storage_core.clock import ManualClock
+from storage_core.errors import InvalidConfigError, StorageError
 from storage_core.log_config import INT64_MAX, LogConfig
 from tests.sink_store import in_process, numbers, open_store, read_store, rows
 
@@ -107,10 +108,12 @@ def test_checkpoint_file_when_a_log_is_not_synced_then_has_its_recovery_point(me
     assert _checkpoint(store) == "0\n1\nt 0 5\n"
 
 
-def test_commit_when_it_fails_then_the_recovery_point_stays(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was left to the page cache before is synced by a later one."""
-    store = memory_path / "s"
-    writer = open_store(store, {"t": {**_BIG, "flush.messages": 4}}, topic="t")
+def test_commit_when_the_disk_fails_then_the_recovery_point_stays_and_the_writer_gives_up(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync that failed succeeds the next time without what it lost: the next opening looks at what is there."""
+    store, topics = memory_path / "s", {"t": {**_BIG, "flush.messages": 4}}
+    writer = open_store(store, topics, topic="t")
     writer.append("q", 0, in_process(numbers(0, 3)))
 
     def full(*_: object) -> None:
@@ -118,13 +121,37 @@ def test_commit_when_it_fails_then_the_recovery_point_stays(memory_path: Path, m
 
     with monkeypatch.context() as patch:
         patch.setattr("sink.place.sync_files", full)
-        with pytest.raises(Exception, match="no space left"):
+        with pytest.raises(StorageError, match="no space left"):
             writer.append("q", 1, in_process(numbers(3, 6)))
     assert _points(store) == {"t-0": (0, 3)}
+    with pytest.raises(InvalidConfigError, match="gave up after an error"):
+        writer.append("q", 1, in_process(numbers(3, 6)))
+    writer = open_store(store, topics, topic="t")
+    assert _points(store) == {"t-0": (3, 3)}
+    writer.append("q", 1, in_process(numbers(3, 6)))
+
+    assert [record.value for record in read_store(store)["t-0"]] == [str(n).encode() for n in range(6)]
+    writer.close()
+
+
+def test_commit_when_it_fails_and_nothing_was_left_to_the_page_cache_then_the_writer_goes_on(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the failed sync was for is cut off; all that was committed is on the disk."""
+    store = memory_path / "s"
+    writer = open_store(store, {"t": _BIG}, topic="t")
+    writer.append("q", 0, in_process(numbers(0, 3)))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sink.place.sync_files", full)
+        with pytest.raises(StorageError, match="no space left"):
+            writer.append("q", 1, in_process(numbers(3, 6)))
     writer.append("q", 1, in_process(numbers(3, 6)))
 
     assert _points(store) == {"t-0": (6, 6)}
-    assert [record.value for record in read_store(store)["t-0"]] == [str(n).encode() for n in range(6)]
     writer.close()
 
 
