@@ -18,6 +18,7 @@ import numpy as np
 from sink.config import SinkConfig
 from sink.derived_files import DerivedFiles
 from sink.ledger import Ledger
+from sink.ledger_rows import LogState
 from sink.metrics import MicroBatchMetrics
 from sink.open_log_dirs import open_log_dirs
 from sink.place import Placement, Placer, StagedBatches
@@ -37,6 +38,7 @@ from storage_core.errors import (
     CommitStateUnknownError,
     InvalidConfigError,
     InvalidRecordError,
+    LogDirOfflineError,
     LogStorageError,
     StorageError,
     WriterFencedError,
@@ -117,8 +119,10 @@ class StoreWriter:
                     self._abandon()
                 elif self._is_lost():
                     raise WriterFencedError(f"another writer took the store by force: {error}") from error
-                elif isinstance(error, StorageError) and distrust_cache(self._ledger, self._store.log_path):
-                    self._abandon()
+                elif isinstance(error, StorageError):
+                    is_doubtful = distrust_cache(self._ledger, self._store.log_path)
+                    if is_doubtful and not isinstance(error, LogDirOfflineError):  # whose logs are left alone from now
+                        self._abandon()
                 raise
             except BaseException:
                 self._abandon()
@@ -306,8 +310,9 @@ class StoreWriter:
         self._placer.check_owner()
         rows = [] if staged is None else np.unique(staged.row).tolist()
         states = {row: self._ledger.state(row) for row in rows}
+        failed: list[LogState] = []
         try:
-            self._leave_failed()
+            failed = self._leave_failed()
             online = [row for row, state in states.items() if state.log_dir not in self._log_dirs.offline]
             if online:
                 self._placer.undo(np.array(online, np.int64))
@@ -316,12 +321,14 @@ class StoreWriter:
         except Exception as error:
             logger.error("An unfinished micro-batch was not undone, the next start will: %s", error)
             self._abandon()
-        self._log_dirs.require(states.values())
+        self._log_dirs.require([*states.values(), *failed])
 
-    def _leave_failed(self) -> None:
-        """Find out which log directories have failed since; their logs are offline until the next start."""
-        self._log_dirs.check_again(self._ledger.states().values())
+    def _leave_failed(self) -> list[LogState]:
+        """Return the logs whose directories have failed since; they are offline until the next start."""
+        online = self._log_dirs.online(self._ledger.states())
+        self._log_dirs.check_again(online.values())
         self._leave_offline()
+        return [state for state in online.values() if state.log_dir in self._log_dirs.offline]
 
     def _leave_offline(self) -> None:
         names = self._log_dirs.offline

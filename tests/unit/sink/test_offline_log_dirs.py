@@ -17,6 +17,7 @@ from sink.store_access import writing
 from sink.store_writer import StoreWriter
 from storage_core.checkpoint.meta_properties import render_meta_properties
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
+from storage_core.clock import ManualClock
 from storage_core.errors import InvalidConfigError, LogDirOfflineError, StorageError
 from tests.sink_store import contents, in_process, open_store, read_log, rows, stored_numbers
 
@@ -191,6 +192,33 @@ def test_append_when_a_log_dir_goes_meanwhile_then_the_micro_batch_fails_as_a_wh
     _open(store).close()
 
     assert stored_numbers(store) == list(range(120))
+
+
+def test_append_when_a_log_waits_to_be_synced_on_a_disk_that_went_then_others_go_on(store: Path) -> None:
+    """What the flush policy left to the page cache there is looked at when the disk is back."""
+    clock = ManualClock(1_700_000_000_000)
+    topics = {"events": {**_TOPICS["events"], "flush.ms": 1000}}
+    log_dirs = ("logs", str(_disk(store)))
+    with closing(open_store(store, topics, topic="events", log_dirs=log_dirs, clock=clock)) as writer:
+        writer.append("query", 2, _to(1, range(100, 103)))
+        clock.advance(2000)
+        _gone(_disk(store))
+        with pytest.raises(LogDirOfflineError, match=r"reason=does not exist logs=events-1"):
+            writer.append("query", 3, in_process())
+        writer.append("query", 3, in_process())
+        writer.append("query", 4, _to(0, range(103, 110)))
+    assert _recovery_point(store, "events-1") == 50
+    _plug_in(_disk(store))
+
+    _open(store).close()
+
+    assert stored_numbers(store) == list(range(110))
+    assert _recovery_point(store, "events-1") == 53
+
+
+def _recovery_point(store: Path, name: str) -> int:
+    states = Ledger.open(store / "ledger").states()
+    return next(state.recovery_point for log, state in states.items() if str(log) == name)
 
 
 def test_maintenance_when_a_log_dir_is_offline_then_the_store_can_be_opened(store: Path) -> None:
