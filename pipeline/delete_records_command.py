@@ -16,11 +16,10 @@ from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.retain_logs import LogRetention, plan_logs
 from sink.store import Store
-from sink.topic_configs import read_topic_configs
+from sink.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
 from storage_core.clock import Clock
 from storage_core.errors import InvalidConfigError, OffsetOutOfRangeError, UnknownTopicError
 from storage_core.log.log_reader import LogReader
-from storage_core.log_config import LogConfig
 from storage_core.retention.plan_retention import plan_record_deletion
 from storage_core.topic_partition import TopicPartition
 
@@ -70,11 +69,13 @@ def find_offset(root: Path, name: str, before: int | None, before_time: int | No
     """
     store = Store.find(root)
     log, state = _find(store, name)
-    policy = read_topic_configs(store).get(log.topic, LogConfig()).cleanup_policy
-    if "delete" not in LogConfig(cleanup_policy=policy).cleanup_policies:
+    config = read_topic_configs(store).get(log.topic)
+    if config is None:
+        raise InvalidConfigError(f"{UNKNOWN_SETTINGS}: log={log}")
+    if "delete" not in config.cleanup_policies:
         raise InvalidConfigError(
             f"records of a topic without 'delete' in its policy can't be deleted: topic={log.topic}"
-            f" cleanup.policy={policy}"
+            f" cleanup.policy={config.cleanup_policy}"
         )
     if before_time is not None:
         return log, _offset_at(store, state, before_time)

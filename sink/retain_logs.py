@@ -28,7 +28,7 @@ from sink.ledger_rows import LogState
 from sink.log_starts import raise_log_starts
 from sink.store import Store
 from sink.store_access import MaintainedStore, WrittenStore
-from sink.topic_configs import read_topic_configs
+from sink.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
 from sink.undo import committed_end
 from storage_core.clock import Clock
 from storage_core.errors import LedgerDamagedError, LogStorageError, StorageError, WriterFencedError
@@ -133,14 +133,14 @@ def plan_logs(
         CorruptFileError: the topics' settings can't be read.
         LedgerDamagedError: the ledger can't be read.
     """
-    now_ms, usual = clock.now_ms(), LogConfig()
+    now_ms = clock.now_ms()
     configs = read_topic_configs(store)
     states = Ledger.open(store.ledger_path).states()
     wanted = [(log, state) for log, state in sorted(states.items()) if logs is None or log in logs]
 
     def plan(each: tuple[TopicPartition, LogState]) -> LogRetention:
         log, state = each
-        return _plan_log(store, log, state, configs.get(log.topic, usual), now_ms, decide)
+        return _plan_log(store, log, state, configs.get(log.topic), now_ms, decide)
 
     return _on_threads(plan, wanted)
 
@@ -191,10 +191,12 @@ def remove_deleted(
 
 
 def _plan_log(
-    store: Store, log: TopicPartition, state: LogState, config: LogConfig, now_ms: int, decide: Decide | None
+    store: Store, log: TopicPartition, state: LogState, config: LogConfig | None, now_ms: int, decide: Decide | None
 ) -> LogRetention:
-    directory = store.log_path(state)
-    found = LogRetention(log=log, state=state, directory=directory, delay_ms=config.file_delete_delay_ms)
+    directory, delay_ms = store.log_path(state), (config or LogConfig()).file_delete_delay_ms
+    found = LogRetention(log=log, state=state, directory=directory, delay_ms=delay_ms)
+    if config is None:
+        return replace(found, failure=UNKNOWN_SETTINGS)
 
     def is_young(timestamp: int) -> bool:
         return config.retention_ms < 0 or now_ms - timestamp <= config.retention_ms

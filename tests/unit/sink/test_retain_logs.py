@@ -165,6 +165,18 @@ def test_retain_when_the_log_changed_since_the_plan_then_left_alone(memory_path:
     assert names(store, ".deleted") == []
 
 
+def test_retain_when_a_topics_settings_are_not_known_then_nothing_of_it_goes(memory_path: Path) -> None:
+    """Kafka's default would delete what is older than a week; nobody said so of this topic."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 0})
+    (store / "control" / "topic-configs.json").unlink()
+    before = contents(store, without=("maintenance.lock", "writer.lock"))
+
+    _, run = retain(store, SystemClock())
+
+    assert all("settings of its topic are not known" in (each.failure or "") for each in run.logs)
+    assert contents(store, without=("maintenance.lock", "writer.lock")) == before
+
+
 def test_retain_when_one_log_fails_then_the_others_are_done(memory_path: Path) -> None:
     """A log that can't be read is reported, and keeps no other from its retention."""
     store = write_aged(memory_path / "store", {"retention.bytes": 1200})

@@ -26,6 +26,7 @@ def test_open_when_a_sink_opens_the_store_then_its_topics_settings_are_kept(memo
     assert configs == {
         "a": LogConfig(retention_ms=5, compression_type="zstd"),
         "b": LogConfig(min_cleanable_dirty_ratio=0.1),
+        "c": LogConfig(),
     }
     assert json.loads(_file(memory_path).read_text())["topics"]["a"] == {"retention.ms": 5, "compression.type": "zstd"}
 
@@ -35,7 +36,7 @@ def test_open_when_a_setting_is_given_up_then_it_is_the_default_again(memory_pat
     open_store(memory_path, {"a": {"retention.ms": 5}}, topic="a").close()
     open_store(memory_path, {"a": {}}, topic="a").close()
 
-    assert read_topic_configs(Store.find(memory_path)) == {}
+    assert read_topic_configs(Store.find(memory_path)) == {"a": LogConfig()}
 
 
 def test_forget_when_a_topic_goes_then_the_others_stay(memory_path: Path) -> None:
