@@ -11,10 +11,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from storage_core.checkpoint.producer_snapshot import ProducerState
+from storage_core.cleaner.cleaned_output import CleanedOutput
 from storage_core.cleaner.cleaned_transactions import CleanedTransactions
+from storage_core.cleaner.filter_batches import Action, RebuildOptions, filter_batches
+from storage_core.cleaner.keyed_records import KeyedRecords, iter_keyed
 from storage_core.cleaner.offset_map import KeySet, OffsetMap
+from storage_core.cleaner.read_batches import checked_chunks
+from storage_core.cleaner.survivors import BatchFates, RecordFates, RetentionRules, judge_batches, judge_records
+from storage_core.errors import CorruptBatchError
+from storage_core.index.transaction_index import AbortedTransaction, pack_transaction_entries
+from storage_core.log.segment_reader import BatchChunk, SegmentReader
 from storage_core.log.segments import SegmentFiles
+from storage_core.log.transactions import read_control_types
+from storage_core.log_config import INT64_MAX
+from storage_core.storage.local import storage_errors
 
 __all__ = ["CleanCounts", "CleanRequest", "CleanedSegment", "clean_segments"]
 
@@ -116,4 +130,134 @@ def clean_segments(
 
     Whatever is raised, no file of it is left behind.
     """
-    raise NotImplementedError
+    cleaning = _Cleaning(group, offset_map, transactions, request)
+    try:
+        for number, files in enumerate(group):
+            end_offset = group[number + 1].base_offset if number + 1 < len(group) else INT64_MAX
+            cleaning.clean(files, end_offset, check_owner)
+        check_owner()
+        return cleaning.finish()
+    except BaseException:
+        cleaning.output.discard()
+        raise
+
+
+class _Cleaning:
+    """One group on its way."""
+
+    def __init__(
+        self,
+        group: Sequence[SegmentFiles],
+        offset_map: OffsetMap,
+        transactions: CleanedTransactions,
+        request: CleanRequest,
+    ) -> None:
+        self._group = group
+        self._map = offset_map
+        self._transactions = transactions
+        self._request = request
+        self._rules = RetentionRules(
+            now_ms=request.now_ms, cleaning_end_offset=request.cleaning_end_offset, producers=request.producers
+        )
+        self._options = RebuildOptions(
+            delete_horizon_ms=request.now_ms + request.delete_retention_ms, codec=request.codec, level=request.level
+        )
+        self._aborted: list[AbortedTransaction] = []
+        self._counts = CleanCounts()
+        self.output = CleanedOutput(group[0].log_path.parent, group[0].base_offset, request.index_interval_bytes)
+
+    def clean(self, files: SegmentFiles, end_offset: int, check_owner: Callable[[], None]) -> None:
+        """Write what is left of one segment."""
+        with SegmentReader(files) as reader:
+            keeps_legacy_tombstones = _modified_ms(files) > self._request.legacy_delete_horizon_ms
+            for chunk in checked_chunks(reader, files.base_offset, end_offset, check_owner):
+                may_go, aborted = self._transactions.follow(chunk.scan, read_control_types(reader, chunk))
+                self._aborted += aborted
+                try:
+                    self._filter(chunk, may_go, keeps_legacy_tombstones)
+                except CorruptBatchError as error:
+                    raise reader.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
+
+    def finish(self) -> CleanedSegment:
+        """Make the segment durable."""
+        entries = pack_transaction_entries(self._aborted)
+        newest = self._group[-1].log_path
+        with storage_errors(newest):
+            modified_ns = newest.stat().st_mtime_ns
+        paths = self.output.finish(entries, modified_ns)
+        counts = self._counts
+        counts.bytes_kept = self.output.size_bytes
+        is_copied = counts.batches_rebuilt + counts.batches_emptied + counts.batches_removed == 0
+        return CleanedSegment(
+            base_offset=self._group[0].base_offset,
+            paths=paths,
+            size_bytes=self.output.size_bytes,
+            next_offset=self.output.next_offset,
+            is_unchanged=len(self._group) == 1 and is_copied and _has_entries(self._group[0], entries),
+            counts=counts,
+        )
+
+    def _filter(self, chunk: BatchChunk, may_go: npt.NDArray[np.bool_], keeps_legacy_tombstones: bool) -> None:
+        place = 0
+        for records in iter_keyed(chunk.data, chunk.scan):
+            after = place + len(records.scan)
+            fates = judge_batches(records.scan, may_go[place:after], keeps_legacy_tombstones, self._rules)
+            judged = self._judge(records, fates)
+            filtered, actions = filter_batches(chunk.data, records, fates, judged, self._options)
+            self._count(records, fates, judged, actions, filtered.horizons_set)
+            self.output.append(filtered, chunk.data)
+            place = after
+
+    def _judge(self, records: KeyedRecords, fates: BatchFates) -> RecordFates:
+        digests = records.digests(self._map.hash_key)
+        erased = self._request.erased
+        return judge_records(
+            fates,
+            records.batch,
+            records.offset,
+            self._map.get(digests),
+            records.has_key,
+            records.has_value,
+            erased.contains(digests) if erased else None,
+            self._map.latest_offset,
+        )
+
+    def _count(
+        self,
+        records: KeyedRecords,
+        fates: BatchFates,
+        judged: RecordFates,
+        actions: npt.NDArray[np.int8],
+        horizons_set: int,
+    ) -> None:
+        counts = self._counts
+        counts.bytes_read += int(records.scan.size.sum())
+        counts.records_read += len(records)
+        counts.records_kept += int(np.count_nonzero(judged.stays))
+        counts.superseded_records += int(np.count_nonzero(judged.is_superseded))
+        counts.tombstones_removed += int(np.count_nonzero(judged.is_expired))
+        counts.keyless_records += int(np.count_nonzero(judged.is_keyless))
+        counts.erased_records += int(np.count_nonzero(judged.is_erased))
+        if fates.loses_records.any():
+            counts.aborted_records += int(records.counts[fates.loses_records & fates.is_aborted].sum())
+            counts.markers_removed += int(records.counts[fates.loses_records & fates.is_control].sum())
+        if not records.has_value.all():
+            counts.tombstones_kept += int(np.count_nonzero(judged.stays & ~records.has_value))
+        done = np.bincount(actions, minlength=Action.EMPTY + 1).tolist()
+        counts.batches_removed += done[Action.DROP]
+        counts.batches_copied += done[Action.COPY]
+        counts.batches_rebuilt += done[Action.REBUILD]
+        counts.batches_emptied += done[Action.EMPTY]
+        counts.horizons_set += horizons_set
+
+
+def _modified_ms(files: SegmentFiles) -> int:
+    with storage_errors(files.log_path):
+        return files.log_path.stat().st_mtime_ns // 1_000_000
+
+
+def _has_entries(files: SegmentFiles, entries: bytes) -> bool:
+    """Whether a segment's index of aborted transactions has just these entries."""
+    path = files.txn_index_path
+    with storage_errors(path):
+        return (path.read_bytes() if path.exists() else b"") == entries

@@ -1,0 +1,167 @@
+"""Where the records of batches lie, and their keys: nothing else of a record is decoded.
+
+Every length is checked against the end of what it lies in before it is used, header counts and the headers' lengths
+too: a record that is copied is one that a consumer can read.
+
+Source: Kafka DefaultRecord, ByteUtils.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage_core.kernels import kernel
+from storage_core.record.decode_kernels import SectionColumn
+from storage_core.record.kernel_memory import BYTES, address_of, inlined, load_byte
+
+__all__ = ["LOCATE_FAILURES", "locate_records", "read_varint", "skip_varint"]
+
+LOCATE_FAILURES: Final = (
+    "",
+    "a record's length is damaged or reaches past the batch",
+    "a record's deltas are damaged",
+    "a record's key length is damaged or reaches past the record",
+    "a record's value length is damaged or reaches past the record",
+    "a record's headers are damaged or reach past the record",
+    "a record's fields are shorter than its length",
+    "bytes remain after the last record",
+    "a record's offset is below its batch's, or goes back",
+)
+"""What each code of `locate_records` means."""
+
+_START, _END, _COUNT = SectionColumn.START, SectionColumn.END, SectionColumn.COUNT
+_BASE_OFFSET: Final = SectionColumn.BASE_OFFSET
+_VARINT_BITS: Final = 35
+_VARLONG_BITS: Final = 70
+
+_Bytes = npt.NDArray[np.uint8]
+_Int64s = npt.NDArray[np.int64]
+
+
+@inlined
+def read_varint(address: int, end: int) -> tuple[int, int]:
+    """Return a 32-bit value and the address after it, or address -1 where it is damaged."""
+    raw = 0
+    for shift in range(0, _VARINT_BITS, 7):
+        if address >= end:
+            return 0, -1
+        byte = load_byte(address)
+        address += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= 0xFFFFFFFF
+            return (raw >> 1) ^ -(raw & 1), address
+    return 0, -1
+
+
+@inlined
+def skip_varint(address: int, end: int, bits: int) -> int:
+    """Return the address after a varint of at most so many bits, or -1 where it is damaged."""
+    for _ in range(0, bits, 7):
+        if address >= end:
+            return -1
+        address += 1
+        if load_byte(address - 1) < 0x80:
+            return address
+    return -1
+
+
+@inlined
+def _read_field(address: int, end: int) -> tuple[int, int]:
+    """Return a field's size, -1 for null, and where its bytes start, or address -1 where its length lies."""
+    size, address = read_varint(address, end)
+    if address < 0 or size > end - address:
+        return 0, -1
+    return max(size, -1), address
+
+
+@inlined
+def _skip_headers(address: int, end: int) -> int:
+    """Return the address after a record's headers, or -1 where they are damaged."""
+    count, address = read_varint(address, end)
+    if address < 0 or count < 0 or count > end - address:
+        return -1
+    for _ in range(count):
+        size, address = _read_field(address, end)
+        if address < 0 or size < 0:
+            return -1
+        size, address = _read_field(address + size, end)
+        if address < 0:
+            return -1
+        address += max(size, 0)
+    return address
+
+
+@kernel(
+    f"UniTuple(int64, 2)({BYTES}, int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
+    " boolean[::1])"
+)
+def locate_records(
+    source: _Bytes,
+    sections: npt.NDArray[np.int64],
+    offsets: _Int64s,
+    starts: _Int64s,
+    ends: _Int64s,
+    key_starts: _Int64s,
+    key_sizes: _Int64s,
+    has_value: npt.NDArray[np.bool_],
+) -> tuple[int, int]:
+    """Check every record and note where it lies.
+
+    Args:
+        source: the bytes the sections point into.
+        sections: (b, SECTION_COLUMNS) of format v2, each within `source`.
+        offsets: out, (n,) for the n records that `COUNT` adds up to; the others likewise.
+        starts: out, where a record's length field starts, and `ends` where the record ends.
+        key_starts: out, where its key's bytes start, -1 = null; and `key_sizes`.
+        has_value: out, whether its value is not null.
+
+    Returns:
+        a place in `LOCATE_FAILURES`, 0 for none, and the place of the section that failed.
+    """
+    start = address_of(source)
+    place = 0
+    for section in range(sections.shape[0]):
+        address, section_end = start + sections[section, _START], start + sections[section, _END]
+        base_offset, previous, failure = sections[section, _BASE_OFFSET], -1, 0
+        for _ in range(sections[section, _COUNT]):
+            starts[place] = address - start
+            length, address = read_varint(address, section_end)
+            if address < 0 or length < 1 or length > section_end - address:
+                failure = 1
+                break
+            end = address + length
+            address = skip_varint(address + 1, end, _VARLONG_BITS)
+            if address < 0:
+                failure = 2
+                break
+            delta, address = read_varint(address, end)
+            if address < 0:
+                failure = 2
+                break
+            size, address = _read_field(address, end)
+            if address < 0:
+                failure = 3
+                break
+            key_starts[place], key_sizes[place] = (address - start if size >= 0 else -1), max(size, 0)
+            size, address = _read_field(address + max(size, 0), end)
+            if address < 0:
+                failure = 4
+                break
+            has_value[place] = size >= 0
+            address = _skip_headers(address + max(size, 0), end)
+            if address != end:
+                failure = 5 if address < 0 else 6
+                break
+            if delta <= previous:
+                failure = 8
+                break
+            ends[place], offsets[place] = end - start, base_offset + delta
+            previous = delta
+            place += 1
+        if failure == 0 and address != section_end:
+            failure = 7
+        if failure != 0:
+            return failure, section
+    return 0, 0
