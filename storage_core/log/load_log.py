@@ -127,11 +127,13 @@ class _Segment:
 
     Attributes:
         next_offset: behind its last batch, once it was recovered.
+        valid_bytes: of its `.log`, once it was recovered.
         is_readable: whether its batches can be followed; not behind a cut that is planned and not made.
     """
 
     files: SegmentFiles
     next_offset: int | None = None
+    valid_bytes: int | None = None
     is_readable: bool = True
 
     @property
@@ -275,7 +277,7 @@ class _Loading:
             return None
         self._epochs = list(recovery.leader_epochs)
         self._producers.take(producers)
-        segment.next_offset = recovery.next_offset
+        segment.next_offset, segment.valid_bytes = recovery.next_offset, recovery.valid_bytes
         return recovery
 
     def _split(self, number: int) -> None:
@@ -334,9 +336,7 @@ class _Loading:
 
     def _delete(self, segments: Sequence[_Segment], why: str) -> None:
         ends = [*(each.base_offset for each in segments[1:]), self._end_if_told(segments[-1])]
-        facts = [
-            (each.base_offset, _size_bytes(each.files.log_path), end) for each, end in zip(segments, ends, strict=True)
-        ]
+        facts = [(each.base_offset, _size_bytes(each), end) for each, end in zip(segments, ends, strict=True)]
         self._steps += deleted_steps(self._name, facts, why)
         self._changes.delete_segments([each.base_offset for each in segments])
 
@@ -377,6 +377,9 @@ class _Loading:
         return LoadStep(log=self._name, file=name, what=what)
 
 
-def _size_bytes(path: Path) -> int:
+def _size_bytes(segment: _Segment) -> int:
+    if segment.valid_bytes is not None:
+        return segment.valid_bytes
+    path = segment.files.log_path
     with storage_errors(path):
         return path.stat().st_size
