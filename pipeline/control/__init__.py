@@ -1,0 +1,1 @@
+"""The Delta tables of the maintenance job, below a store's `control/`."""
