@@ -43,7 +43,6 @@ from storage_core.topic_partition import TopicPartition, parse_directory_name, p
 __all__ = [
     "EPOCH_FILE",
     "LOG_STARTS_FILE",
-    "META_FILE",
     "RECOVERY_POINTS_FILE",
     "LogSurvey",
     "RootSurvey",
@@ -53,7 +52,7 @@ __all__ = [
 ]
 
 EPOCH_FILE: Final = "leader-epoch-checkpoint"
-META_FILE: Final = "meta.properties"
+_META_FILE: Final = "meta.properties"
 RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
 
@@ -188,7 +187,7 @@ def _root(
     return RootSurvey(
         path=root,
         is_clean=had_clean_shutdown(root),
-        is_brokers=(root / META_FILE).is_file(),
+        is_brokers=(root / _META_FILE).is_file(),
         recovery_points=recovery_points,
         log_starts=log_starts,
         logs=tuple(sorted(logs, key=lambda each: each.log)),
@@ -247,7 +246,7 @@ def _check_owner(roots: Sequence[Path]) -> None:
     first: tuple[Path, dict[str, str]] | None = None
     seen: dict[str, Path] = {}
     for root in roots:
-        values = _owner(root / META_FILE)
+        values = _owner(root / _META_FILE)
         if not values:
             continue
         if first is None:
