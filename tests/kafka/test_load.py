@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.recover_command import RecoverOptions, execute_and_close
+from storage_core.checkpoint.leader_epochs import parse_leader_epochs
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint, render_offset_checkpoint
 from storage_core.checkpoint.producer_snapshot import ProducerState, parse_producer_snapshot
 from storage_core.clock import SystemClock
@@ -35,13 +36,15 @@ class Loaded:
     Attributes:
         brokers, ours: roots, after a clean shutdown.
         logs: ours, by topic.
-        read: by a client from the broker, by topic.
+        read: by a client from the broker, by topic; behind the second start also from what we had loaded before.
+        complaints: of the broker's start.
     """
 
     brokers: Path
     ours: Path
     logs: dict[str, LoadedLog]
     read: dict[str, list[Consumed]]
+    complaints: list[str]
 
 
 def _topic(name: str, kind: str) -> str:
@@ -71,13 +74,21 @@ def unclean(started: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> L
 
 @pytest.fixture(scope="module")
 def clean(started: KafkaBroker, unclean: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    """Directories that both loaded with the marker, at the broker's next start."""
-    assert unclean.logs
-    return _load(started, "clean", tmp_path_factory.mktemp("clean"))
+    """Directories that both loaded with the marker, at a start that also finds what we made of the others."""
+    for topic in unclean.logs:
+        _put(unclean.ours / f"{topic}-0", started.log_dir / f"{topic}-0")
+    return _load(started, "clean", tmp_path_factory.mktemp("clean"), tuple(unclean.read))
 
 
-def _load(broker: KafkaBroker, kind: str, folder: Path) -> Loaded:
-    """Put the cases into a stopped broker's root, copy that, and let both load and close their own."""
+def _load(broker: KafkaBroker, kind: str, folder: Path, carried: tuple[str, ...] = ()) -> Loaded:
+    """Put the cases into a stopped broker's root, copy that, and let both load and close their own.
+
+    Args:
+        broker: the stopped broker.
+        kind: of the cases.
+        folder: for what is written.
+        carried: further topics to read.
+    """
     cases = {_topic(name, kind): case for name, case in _KINDS[kind].items()}
     points, starts = (_offsets(broker.log_dir / f"{name}-checkpoint") for name in _CHECKPOINTS)
     for topic, case in cases.items():
@@ -95,11 +106,13 @@ def _load(broker: KafkaBroker, kind: str, folder: Path) -> Loaded:
     ours = Path(shutil.copytree(broker.log_dir, folder / "ours"))
     result = execute_and_close([ours], RecoverOptions(index_interval_bytes=_INTERVAL_BYTES), SystemClock())
     broker.start()
-    read = read_with_confluent(broker.bootstrap, {topic: 1 for topic, case in cases.items() if case.is_readable})
+    readable = [*carried, *(topic for topic, case in cases.items() if case.is_readable)]
+    read = read_with_confluent(broker.bootstrap, dict.fromkeys(readable, 1))
+    complaints = broker.complaints()
     broker.stop()
     brokers = Path(shutil.copytree(broker.log_dir, folder / "brokers"))
     logs = {each.log.topic: each for each in result.logs if each.log.topic in cases}
-    return Loaded(brokers, ours, logs, {topic: records for (topic, _), records in read.items()})
+    return Loaded(brokers, ours, logs, {topic: records for (topic, _), records in read.items()}, complaints)
 
 
 _CHECKPOINTS = ("recovery-point-offset", "log-start-offset")
@@ -174,3 +187,25 @@ def test_load_when_a_broker_loads_the_same_then_records_are_the_same(loaded: Loa
     ]
     assert loaded.read[topic] == ours
     assert LogReader(loaded.ours / f"{topic}-0").log_end_offset == log.log_end_offset
+
+
+@pytest.mark.parametrize(("kind", "name"), _EVERY)
+def test_load_when_a_broker_loads_the_same_then_epochs_are_the_same(loaded: Loaded, kind: str, name: str) -> None:
+    """The broker's own, new epoch aside, which starts at the log's end."""
+    topic = _topic(name, kind)
+    end = loaded.logs[topic].log_end_offset
+    epochs = [_epochs(root / f"{topic}-0") for root in (loaded.ours, loaded.brokers)]
+
+    ours, brokers = ([each for each in entries if each[1] < end] for entries in epochs)
+    assert ours == brokers
+
+
+def _epochs(directory: Path) -> list[tuple[int, int]]:
+    path = directory / "leader-epoch-checkpoint"
+    return parse_leader_epochs(path.read_bytes()) if path.exists() else []
+
+
+def test_load_when_done_by_us_then_a_broker_takes_it_on_trust(unclean: Loaded, clean: Loaded) -> None:
+    """With the marker, it starts on what we recovered without a word, and a client reads the same records."""
+    assert {topic: clean.read[topic] for topic in unclean.read} == unclean.read
+    assert [line for line in clean.complaints if "unclean." in line] == []
