@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pipeline.control.cleaner_checkpoints import LogWork
+from pipeline.control.schemas import RUNS
 from pipeline.maintenance_plan import Action, FormerRuns, MaintenancePlan, PlannedWork
 from sink.clean_logs import LogCleaningRow
 from sink.ledger_rows import LogState
@@ -106,10 +107,10 @@ def result_of_cleaning(work: PlannedWork, row: LogCleaningRow, log_start_offset:
         reason=row.reason,
         log_start_offset=log_start_offset,
         first_dirty_offset=row.first_dirty_offset,
-        bytes_before=cleaned and cleaned.bytes_before,
-        bytes_after=cleaned and cleaned.bytes_after,
-        records_before=cleaned and cleaned.records_before,
-        records_after=cleaned and cleaned.records_after,
+        bytes_before=cleaned.bytes_before if cleaned else None,
+        bytes_after=cleaned.bytes_after if cleaned else None,
+        records_before=cleaned.records_before if cleaned else None,
+        records_after=cleaned.records_after if cleaned else None,
         duration_ms=row.duration_ms,
     )
 
@@ -226,9 +227,8 @@ def _work_row(run: RunOfWork, work: PlannedWork, result: WorkResult | None) -> d
 
 
 def _row(run: RunOfWork) -> dict[str, Any]:
-    empty = ("topic", "partition", "action", "lease_epoch", "error")
-    empty += ("bytes_before", "bytes_after", "records_before", "records_after")
-    return {"run_id": run.run_id, "started_ms": run.started_ms, **dict.fromkeys(empty)}
+    empty: dict[str, Any] = dict.fromkeys(RUNS.schema.names)
+    return {**empty, "run_id": run.run_id, "started_ms": run.started_ms}
 
 
 def _sum(results: Sequence[WorkResult], name: str) -> int:

@@ -1,11 +1,11 @@
 """The tables that the maintenance job keeps below a store's `control/`: names, columns, keys, version.
 
-| table               | a row for                              | says                                                    |
-|---------------------|----------------------------------------|---------------------------------------------------------|
-| cleaner_checkpoints | each log that was ever worked on       | where its dirty part begins; why it can't be cleaned,   |
-|                     |                                        | and when that is tried again                            |
-| runs                | each run, and each work of it on a log | what was planned, what was done, what it cost           |
-| leases              | each log that was ever worked on       | who may work on it, until when, in which epoch          |
+| table               | a row for                              | says                                                  |
+|---------------------|----------------------------------------|-------------------------------------------------------|
+| cleaner_checkpoints | each log that was ever worked on       | where its dirty part begins; why it can't be cleaned, |
+|                     |                                        | and when that is tried again                          |
+| runs                | each run, and each work of it on a log | what was planned, what was done, what it cost         |
+| leases              | each log that was ever worked on       | who may work on it, until when, in which epoch        |
 
 Times are ms since 1970 in 64-bit integers. Timestamps of Delta would do; naive ones would not, and integers are what
 every other time of a store is.

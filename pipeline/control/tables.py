@@ -1,0 +1,187 @@
+"""The control tables as the maintenance job writes them: through Spark SQL, one MERGE a table and run.
+
+The same MERGE done again changes nothing, so one that lost a race is tried again. What a caller is told to have
+written is on the disk: Spark does not sync, and a table that a power cut tore would have to be made anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from pipeline.control.read_tables import check_table, has_table, table_path
+from pipeline.control.schemas import CONTROL_TABLES, SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
+from pipeline.spark_errors import SPARK_ERRORS, explain
+from storage_core.errors import LogStorageError
+from storage_core.storage.local import make_directory, storage_errors, sync_filesystems
+
+__all__ = ["ControlTables"]
+
+logger = logging.getLogger(__name__)
+
+_TRIES: Final = 4
+_MOST_FILES: Final = 300
+"""In a table's folder; above that it is tidied."""
+_CONFLICT: Final = re.compile(
+    r"Concurrent(?:Append|DeleteRead|DeleteDelete|Transaction|Write|Modification)Exception"
+    r"|(?:MetadataChanged|ProtocolChanged)Exception"
+    r"|DELTA_CONCURRENT_\w+|DELTA_(?:METADATA|PROTOCOL)_CHANGED"
+)
+_SESSION_CONF: Final = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.databricks.delta.merge.materializeSource": "none",
+    "spark.sql.session.timeZone": "UTC",
+}
+_PROPERTIES: Final = {
+    VERSION_PROPERTY: str(SCHEMA_VERSION),
+    "delta.enableDeletionVectors": "false",  # deltalake can't read them
+    "delta.deletedFileRetentionDuration": "interval 1 hours",
+    "delta.logRetentionDuration": "interval 7 days",
+}
+
+
+class ControlTables:
+    """The tables of one store, for its maintenance run.
+
+    Args:
+        spark: with Delta's extension; the tables get a session of their own in it.
+        store: folder of the store.
+
+    Raises:
+        UnsupportedFormatError: a newer release wrote one of the tables.
+        CorruptFileError: one is damaged.
+    """
+
+    def __init__(self, spark: SparkSession, store: Path) -> None:
+        for table in CONTROL_TABLES:
+            check_table(store, table)
+        self._store = store
+        self._spark = spark.newSession()
+        for name, value in _SESSION_CONF.items():
+            self._spark.conf.set(name, value)
+        for table in CONTROL_TABLES:
+            self._create(table)
+
+    def put(self, table: ControlTable, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows, or replace those of the same keys, durably.
+
+        Raises:
+            LogStorageError: Spark failed, or others kept changing the table.
+        """
+        if not rows:
+            return
+        for _ in range(_TRIES):
+            if self.try_merge(table, rows, "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"):
+                self._make_durable(table)
+                return
+        raise LogStorageError(f"others keep changing a control table: path={table_path(self._store, table)}; try again")
+
+    def try_merge(self, table: ControlTable, rows: Sequence[Mapping[str, Any]], clauses: str) -> bool:
+        """Merge rows; return whether it was done, or lost a race.
+
+        Args:
+            table: to change, `t` in the clauses.
+            rows: with all of its columns, `s` in the clauses.
+            clauses: what happens to rows that match by keys and to others.
+        """
+        keys = " AND ".join(f"t.{name} <=> s.{name}" for name in table.keys)
+        with self._view(table, rows) as view:
+            return self._try(table, f"MERGE INTO {self._name(table)} t USING {view} s ON {keys} {clauses}")
+
+    def try_update(self, table: ControlTable, assignments: str, condition: str) -> bool:
+        """Change the rows that a condition holds for; return whether it was done, or lost a race."""
+        return self._try(table, f"UPDATE {self._name(table)} SET {assignments} WHERE {condition}")
+
+    def rows(self, table: ControlTable) -> list[dict[str, Any]]:
+        """Return the rows that the table has now."""
+        with _translated(self._store, table):
+            found: list[Row] = self._spark.sql(f"SELECT * FROM {self._name(table)}").collect()
+        return [each.asDict() for each in found]
+
+    def tidy(self, runs_before_ms: int) -> None:
+        """Put small files together, remove those of old versions and rows of old runs, where there are many files.
+
+        Args:
+            runs_before_ms: rows of runs that began earlier go.
+        """
+        for table in CONTROL_TABLES:
+            folder = table_path(self._store, table)
+            with storage_errors(folder):
+                count = len(os.listdir(folder))
+            if count <= _MOST_FILES:
+                continue
+            if "started_ms" in table.schema.names:
+                self._try(table, f"DELETE FROM {self._name(table)} WHERE started_ms < {runs_before_ms}")
+            for statement in ("OPTIMIZE", "VACUUM"):
+                self._try(table, f"{statement} {self._name(table)}")
+            self._make_durable(table)
+
+    def _create(self, table: ControlTable) -> None:
+        if has_table(self._store, table):
+            return
+        path = table_path(self._store, table)
+        with storage_errors(path):
+            make_directory(path)
+        properties = ", ".join(f"'{name}' = '{value}'" for name, value in _PROPERTIES.items())
+        self._try(
+            table,
+            f"CREATE TABLE IF NOT EXISTS {self._name(table)} ({table.columns_sql}) USING DELTA"
+            f" TBLPROPERTIES ({properties})",
+        )
+        self._make_durable(table)
+
+    def _try(self, table: ControlTable, statement: str) -> bool:
+        """Run a statement; return whether it was done, or lost a race."""
+        try:
+            with _translated(self._store, table):
+                self._spark.sql(statement)
+        except LogStorageError as error:
+            if error.__cause__ is None or not _CONFLICT.search(str(error.__cause__)):
+                raise
+            logger.info("Somebody else changed a control table meanwhile table=%s", table.name)
+            return False
+        return True
+
+    def _name(self, table: ControlTable) -> str:
+        uri = f"file://{table_path(self._store, table)}".replace("`", "``")
+        return f"delta.`{uri}`"
+
+    @contextmanager
+    def _view(self, table: ControlTable, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        """Give rows a name in SQL."""
+        name = f"new_{table.name}"
+        columns = pa.Table.from_pylist([dict(each) for each in rows], schema=table.schema)
+        with _translated(self._store, table):
+            frame: DataFrame = self._spark.createDataFrame(columns)
+            frame.createOrReplaceTempView(name)
+        try:
+            yield name
+        finally:
+            self._spark.catalog.dropTempView(name)
+
+    def _make_durable(self, table: ControlTable) -> None:
+        path = table_path(self._store, table)
+        with storage_errors(path):
+            sync_filesystems([path])
+
+
+@contextmanager
+def _translated(store: Path, table: ControlTable) -> Iterator[None]:
+    """Turn what Spark raises into one line that names the table."""
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        path = table_path(store, table)
+        raise LogStorageError(
+            f"Spark can't use a control table: path={path}: {explain(error)}; if it is damaged,"
+            " maintain --rebuild-control makes it anew from the logs"
+        ) from error
