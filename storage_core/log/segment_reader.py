@@ -24,6 +24,7 @@ from storage_core.log_config import INT32_MAX, INT64_MAX
 from storage_core.record.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, ByteSource
 from storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
 from storage_core.storage.local import storage_errors
+from storage_core.storage.mapped_bytes import map_bytes
 
 __all__ = [
     "CHUNK_BYTES",
@@ -172,17 +173,9 @@ class SegmentReader:
                 position, size_bytes = position + len(part), size_bytes - len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def read_into(self, position: int, room: memoryview) -> int:
-        """Fill `room` with bytes of the `.log`; return how many there were, fewer where it ends.
-
-        Raises:
-            StorageError: the disk refused.
-        """
-        filled = 0
-        with storage_errors(self.files.log_path):
-            while filled < len(room) and (count := os.preadv(self._descriptor, [room[filled:]], position + filled)):
-                filled += count
-        return filled
+    def map(self, position: int, size_bytes: int) -> memoryview | None:
+        """Return bytes of the `.log` without a copy, for whoever has the segment for himself; see `map_bytes`."""
+        return map_bytes(self._descriptor, position, size_bytes)
 
     def base_offset_at(self, position: int) -> int | None:
         """Return the base offset of the batch at a position; None where not even its first fields are left."""

@@ -15,11 +15,13 @@ from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.log.producer_states import ProducerStates
 from storage_core.log.recover_segment import SegmentRecovery, StopKind, recover_segment, scan_segment
 from storage_core.log.segments import SegmentFiles, list_segments
+from storage_core.log.sound_batches import PIECE_BYTES
 from storage_core.log_config import INT32_MAX
 from storage_core.record.batch_scan import scan_batches
 from storage_core.record.control_records import ControlType
 from tests.batch_bytes import BatchSpec, batch_bytes, segment_bytes
 from tests.golden import GoldenLog, golden_logs
+from tests.plain_recovery import recover_plainly
 
 _BASE = 100
 _INTERVALS = {"v0-": 200, "v1-": 200, "v2-compact": 300, "v2-segments": 300}
@@ -262,15 +264,31 @@ def test_recover_segment_when_interrupted_then_is_run_again(
     assert _contents(broken) == _contents(whole)
 
 
-def test_scan_segment_when_a_length_is_made_huge_then_holds_no_more_than_a_chunk(tmp_path: Path) -> None:
-    """A batch larger than a chunk is read as a whole only once its CRC was found to be right."""
-    large = segment_bytes([replace(_BATCH, body=bytes(3 << 20)), _BATCH], _BASE)
+@pytest.mark.parametrize("piece_bytes", [100_000, 300_000, PIECE_BYTES])
+@pytest.mark.parametrize("size_bytes", [1 << 20, (1 << 20) + 4097])
+def test_scan_segment_when_larger_than_a_piece_then_agrees_with_the_plain_one(
+    tmp_path: Path, piece_bytes: int, size_bytes: int
+) -> None:
+    """Whether pieces are read or mapped, and wherever they end."""
+    specs = [replace(_BATCH, body=bytes(number * 7 % 3000), time=number % 50) for number in range(900)]
+    data = segment_bytes(specs, _BASE)[:size_bytes]
+    plain = recover_plainly(data, _BASE, 4096)
+
+    found = scan_segment(_segment(tmp_path, data), 4096, ProducerStates(_BASE), (), piece_bytes)
+
+    assert (found.valid_bytes, found.next_offset) == (plain.valid_bytes, plain.next_offset)
+    assert (found.offset_index, found.time_index) == (plain.offset_index, plain.time_index)
+
+
+def test_scan_segment_when_a_length_is_made_huge_then_holds_no_more_than_a_piece(tmp_path: Path) -> None:
+    """A batch larger than a piece is read as a whole only once its CRC was found to be right."""
+    large = segment_bytes([replace(_BATCH, body=bytes(PIECE_BYTES + 1)), _BATCH], _BASE)
     sound, broken = tmp_path / "sound", tmp_path / "broken"
     sound.mkdir()
     broken.mkdir()
 
     assert _scan(_segment(sound, large)).batch_count == 2
-    found = _scan(_segment(broken, _changed(large, 2 << 20, b"x")))
+    found = _scan(_segment(broken, _changed(large, 1 << 20, b"x")))
     assert found.stop is not None
     assert (found.stop.kind, found.valid_bytes) == ("crc", 0)
 
