@@ -213,7 +213,7 @@ def repair(
     "--clean-shutdown", is_flag=True, help="With --execute: then shut down cleanly; the next start trusts it."
 )
 @click.option("--index-interval-bytes", type=click.IntRange(0), default=4096, show_default=True, help="As Kafka's.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; as many as there are cores if not given.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; four a core if not given.")
 @_JSON
 def recover(
     folders: tuple[Path, ...],
