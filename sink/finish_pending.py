@@ -44,14 +44,14 @@ def finish_pending(store: Store, ledger: Ledger, check_owner: Callable[[], None]
     deleted: list[Path] = []
     deletions = [_finish_deletion(store, ledger, each, check_owner, deleted) for each in work.deletions]
     moves = [_finish_move(store, ledger, each, check_owner, deleted) for each in work.moves]
-    usable = _usable_roots(store, work)
+    touched = _touched_roots(work)
     left = PendingWork(
         deletions=tuple(each for each in deletions if each is not None),
         moves=tuple(each for each in moves if each is not None),
-        roots=tuple(sorted({*work.roots, *usable})),
+        roots=tuple(sorted({*work.roots, *touched})),
     )
     try:
-        DerivedFiles(store, ledger).write_roots(usable)
+        DerivedFiles(store, ledger).write_roots(touched)
     except StorageError as error:  # a full disk must not keep the store from being opened
         logger.warning("Checkpoint files were not written, a later opening will: %s", error)
     check_owner()
@@ -126,7 +126,6 @@ def _set_aside_old(log: TopicPartition, topic_id: str, root: Path, check_owner: 
         yield set_aside(log, directory, check_owner)
 
 
-def _usable_roots(store: Store, work: PendingWork) -> set[str]:
+def _touched_roots(work: PendingWork) -> set[str]:
     names = {name for each in work.deletions for _, name in each.logs}
-    names |= {name for each in work.moves for name in (each.source, each.target)}
-    return {name for name in names if check_root(store, name) is None}
+    return names | {name for each in work.moves for name in (each.source, each.target)}

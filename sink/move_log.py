@@ -166,7 +166,8 @@ def _check_target(store: Store, log: TopicPartition, name: str) -> None:
             raise InvalidConfigError(f"a directory of that name is there already: path={root / log.directory_name}")
         if not root.exists():
             return
-        if not (root / "meta.properties").exists() and (not root.is_dir() or os.listdir(root)):
+        is_empty = root.is_dir() and set(os.listdir(root)) <= {"meta.properties.tmp"}  # where making it was interrupted
+        if not (root / "meta.properties").exists() and not is_empty:
             raise InvalidConfigError(f"neither a log directory nor an empty folder: log_dir={root}")
     problem = check_root(store, name) if (root / "meta.properties").exists() else None
     if problem is not None:

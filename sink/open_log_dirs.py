@@ -8,11 +8,12 @@ that its logs need a close look then.
 import json
 import logging
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
+from sink.derived_files import DerivedFiles
 from sink.finish_pending import finish_pending
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
@@ -130,29 +131,42 @@ def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, remedy: Remedy
     problems = [problem for root in sorted(set(roots.values())) for problem in _entry_problems(root, homes)]
     if problems:
         raise InvalidConfigError("; ".join(problems))
-    _remove_deleted(store, set(roots.values()), lock)
+    _tidy(store, ledger, set(roots.values()), lock)
     _note(store, offline, remedy)
     returned = {name: each for name, each in _read_notes(store).items() if name not in offline}
     return LogDirs(store, offline, returned)
 
 
-def _remove_deleted(store: Store, roots: Set[Path], lock: WriterLock) -> None:
-    """Remove what is set aside, also in directories where the ledger has no logs any more.
+def _tidy(store: Store, ledger: Ledger, roots: Set[Path], lock: WriterLock) -> None:
+    """Remove what is set aside, and finish directories that a deletion or a move has changed.
 
-    What can't be removed keeps nobody from working: it is no log, and the next opening tries again.
+    In those the ledger may have no logs any more, and nobody else would write their checkpoint files. What can't be
+    done keeps nobody from working: the next opening tries again.
     """
     work = read_pending(store)
-    further = {store.log_dir(name): name for name in work.roots if check_root(store, name) is None}
+    changed = {name for name in work.roots if check_root(store, name) is None}
+    derived = DerivedFiles(store, ledger)
     lock.check()
-    for root in sorted(roots | set(further)):
-        try:
-            remove_deleted(find_deleted(root))
-        except StorageError as error:
-            further.pop(root, None)
-            logger.warning("A deleted log was not removed, the next opening tries again: %s", error)
-    if further:
-        left = tuple(name for name in work.roots if name not in further.values())
-        write_pending(store, replace(work, roots=left))
+    for root in sorted(roots):
+        _try(lambda root=root: remove_deleted(find_deleted(root)))
+    done = {name for name in sorted(changed) if _try(lambda name=name: _finish_root(store, derived, name))}
+    if done:
+        lock.check()
+        write_pending(store, replace(work, roots=tuple(name for name in work.roots if name not in done)))
+
+
+def _finish_root(store: Store, derived: DerivedFiles, name: str) -> None:
+    remove_deleted(find_deleted(store.log_dir(name)))
+    derived.write_roots({name})
+
+
+def _try(work: Callable[[], None]) -> bool:
+    try:
+        work()
+    except StorageError as error:
+        logger.warning("A log directory was not tidied, the next opening tries again: %s", error)
+        return False
+    return True
 
 
 def _entry_problems(root: Path, homes: Mapping[TopicPartition, Path]) -> Iterator[str]:

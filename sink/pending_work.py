@@ -67,7 +67,8 @@ class PendingWork:
     """Everything under way, in the order in which it began.
 
     Attributes:
-        roots: log directories with `-delete` directories still to be removed; the ledger may have no log there.
+        roots: log directories that such work has changed: what is set aside there may still be to be removed, and
+            checkpoint files to be written. The ledger may have no log there any more.
     """
 
     deletions: tuple[TopicDeletion, ...] = ()

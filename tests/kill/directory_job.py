@@ -12,12 +12,29 @@ from pathlib import Path
 
 from pipeline.delete_topic_command import execute_deletion
 from pipeline.move_log_command import execute_move
+from pipeline.store_view import StoreView, open_logs
+from pipeline.tools import read_records
+from pipeline.verify_command import verify
+from sink.ledger import Ledger
+from sink.pending_work import PendingWork, read_pending
+from sink.store import Store
+from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.clock import SystemClock
-from storage_core.topic_partition import TopicPartition
+from storage_core.topic_partition import TopicPartition, parse_directory_name
 from tests.kill.harness import exit_code
 from tests.sink_store import in_process, numbers, open_store
 
-__all__ = ["LOG_DIRS", "TOPICS", "finish", "open_and_close", "run_deletion", "run_move", "write_store"]
+__all__ = [
+    "LOG_DIRS",
+    "TOPICS",
+    "finish",
+    "open_and_close",
+    "problems_of_directories",
+    "read_values",
+    "run_deletion",
+    "run_move",
+    "write_store",
+]
 
 LOG_DIRS = ("logs", "more")
 TOPICS: dict[str, dict[str, object]] = {
@@ -46,6 +63,29 @@ def run_deletion(store: Path) -> None:
 def open_and_close(store: Path) -> None:
     """Open the store as a sink of `others`, and close it."""
     open_store(store, {"others": TOPICS["others"]}, log_dirs=LOG_DIRS).close()
+
+
+def read_values(view: StoreView) -> list[int]:
+    """Return the numbers that a reader of the whole store finds, sorted."""
+    found = [batch.column("value").to_pylist() for _, batch in read_records(view.logs, None, None, None)]
+    return sorted(int(value) for values in found for value in values)
+
+
+def problems_of_directories(store: Path) -> list[str]:
+    """Return what is not as an undisturbed run leaves it: each log in one place, nothing set aside, nothing pending."""
+    view = open_logs(store)
+    found = [str(each) for each in verify(view, lambda _finding: None).findings]
+    found += [f"set aside: {path}" for path in view.set_aside] + [f"unknown: {path}" for path in view.unknown]
+    pending = read_pending(Store.find(store))
+    found += [] if pending == PendingWork(roots=pending.roots) else [f"pending: {pending}"]
+    states = Ledger.open(store / "ledger").states()
+    for root in (path.parent for path in store.glob("*/meta.properties")):
+        mine = {log for log, state in states.items() if state.log_dir == root.name}
+        there = {parse_directory_name(path.name) for path in root.iterdir() if path.is_dir()}
+        ends_file = root / "replication-offset-checkpoint"  # not there yet in a root that was only made
+        ends = parse_offset_checkpoint(ends_file.read_bytes() if ends_file.exists() else b"")
+        found += [] if mine == there == set(ends) else [f"{root.name}: {mine=} {there=} {ends=}"]
+    return found
 
 
 def finish(context: ForkServerContext, work: Callable[[Path], None], store: Path, **environment: str) -> int:

@@ -7,16 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store_view import StoreView, open_logs
-from pipeline.tools import read_records
-from pipeline.verify_command import verify
+from pipeline.store_view import open_logs
 from sink.ledger import Ledger
-from sink.pending_work import PendingWork, read_pending
-from sink.store import Store
-from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.fault_points import DIRECTORY_FAULT_POINTS
-from storage_core.topic_partition import TopicPartition, parse_directory_name
-from tests.kill.directory_job import LOG_DIRS, TOPICS, finish, open_and_close, run_deletion, run_move, write_store
+from storage_core.topic_partition import TopicPartition
+from tests.kill.directory_job import (
+    LOG_DIRS,
+    TOPICS,
+    finish,
+    open_and_close,
+    problems_of_directories,
+    read_values,
+    run_deletion,
+    run_move,
+    write_store,
+)
 from tests.sink_store import in_process, numbers, open_store, stored_numbers
 
 pytestmark = pytest.mark.kill
@@ -43,27 +48,6 @@ def store(written: Path, memory_path: Path) -> Path:
     return Path(shutil.copytree(written, memory_path / "store"))
 
 
-def _read(view: StoreView) -> list[int]:
-    found = [batch.column("value").to_pylist() for _, batch in read_records(view.logs, None, None, None)]
-    return sorted(int(value) for values in found for value in values)
-
-
-def _problems(store: Path) -> list[str]:
-    """Return what is not as an undisturbed run leaves it: each log in one place, nothing set aside, nothing pending."""
-    view = open_logs(store)
-    found = [str(each) for each in verify(view, lambda _finding: None).findings]
-    found += [f"set aside: {path}" for path in view.set_aside] + [f"unknown: {path}" for path in view.unknown]
-    pending = read_pending(Store.find(store))
-    found += [] if pending == PendingWork(roots=pending.roots) else [f"pending: {pending}"]
-    states = Ledger.open(store / "ledger").states()
-    for root in (path.parent for path in store.glob("*/meta.properties")):
-        mine = {log for log, state in states.items() if state.log_dir == root.name}
-        there = {parse_directory_name(path.name) for path in root.iterdir() if path.is_dir()}
-        ends = parse_offset_checkpoint((root / "replication-offset-checkpoint").read_bytes())
-        found += [] if mine == there == set(ends) else [f"{root.name}: {mine=} {there=} {ends=}"]
-    return found
-
-
 @pytest.mark.parametrize("step", _MOVE)
 def test_move_when_killed_at_a_step_then_readers_see_every_record_and_the_next_opening_finishes(
     context: ForkServerContext, store: Path, step: str
@@ -71,15 +55,15 @@ def test_move_when_killed_at_a_step_then_readers_see_every_record_and_the_next_o
     """Where the ledger says, the log is whole, before and after the next opening; a second move then completes it."""
     assert finish(context, run_move, store, SPARKLOG_FAULT_POINT=step) == -9
 
-    assert _read(open_logs(store)) == _ALL
+    assert read_values(open_logs(store)) == _ALL
     assert finish(context, open_and_close, store) == 0
-    assert _problems(store) == []
-    assert _read(open_logs(store)) == stored_numbers(store) == _ALL
+    assert problems_of_directories(store) == []
+    assert read_values(open_logs(store)) == stored_numbers(store) == _ALL
     is_moved = Ledger.open(store / "ledger").states()[TopicPartition("events", 0)].log_dir == "moved"
     assert is_moved == (step not in _BEFORE_THE_COMMIT)
 
     assert finish(context, run_move, store) == int(is_moved)  # it lies there already
-    assert _problems(store) == []
+    assert problems_of_directories(store) == []
     _append(store)
 
 
@@ -97,11 +81,11 @@ def test_move_when_the_opening_that_finishes_it_is_killed_too_then_the_third_one
     """Finishing can itself be interrupted."""
     assert finish(context, run_move, store, SPARKLOG_FAULT_POINT=first) == -9
     finish(context, open_and_close, store, SPARKLOG_FAULT_POINT=step)
-    assert _read(open_logs(store)) == _ALL
+    assert read_values(open_logs(store)) == _ALL
 
     assert finish(context, open_and_close, store) == 0
 
-    assert _problems(store) == []
+    assert problems_of_directories(store) == []
     assert stored_numbers(store) == _ALL
 
 
@@ -112,15 +96,15 @@ def test_deletion_when_killed_at_a_step_then_the_topic_is_gone_and_the_next_open
     """From the commit on it does not exist; its directories go, and a new one of its name starts at 0."""
     assert finish(context, run_deletion, store, SPARKLOG_FAULT_POINT=step) == -9
 
-    assert _read(open_logs(store)) == list(range(10))
+    assert read_values(open_logs(store)) == list(range(10))
     assert finish(context, open_and_close, store) == 0
-    assert _problems(store) == []
+    assert problems_of_directories(store) == []
     assert stored_numbers(store) == list(range(10))
 
     with closing(open_store(store, TOPICS, topic="events", log_dirs=LOG_DIRS)) as writer:
         writer.append("query", 9, in_process(numbers(10, 20)))
     assert stored_numbers(store) == list(range(20))
-    assert _problems(store) == []
+    assert problems_of_directories(store) == []
 
 
 @pytest.mark.parametrize("step", ["delete-topic.renamed", "delete-topic.renamed:2"])
@@ -133,5 +117,5 @@ def test_deletion_when_the_opening_that_finishes_it_is_killed_too_then_the_third
 
     assert finish(context, open_and_close, store) == 0
 
-    assert _problems(store) == []
+    assert problems_of_directories(store) == []
     assert stored_numbers(store) == list(range(10))

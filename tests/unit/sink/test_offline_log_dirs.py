@@ -311,7 +311,7 @@ def test_open_when_a_deleted_directory_can_not_be_removed_then_the_store_is_open
     _open(store).close()
 
     assert left.exists()
-    assert "A deleted log was not removed, the next opening tries again: Input/output error" in caplog.text
+    assert "A log directory was not tidied, the next opening tries again: Input/output error" in caplog.text
 
 
 def test_open_when_a_configured_directory_belongs_to_another_then_refused(store: Path) -> None:
