@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -148,16 +149,20 @@ def _tidy(store: Store, ledger: Ledger, roots: Set[Path], lock: WriterLock) -> N
     derived = DerivedFiles(store, ledger)
     lock.check()
     for root in sorted(roots):
-        _try(lambda root=root: remove_deleted(find_deleted(root)))
-    done = {name for name in sorted(changed) if _try(lambda name=name: _finish_root(store, derived, name))}
+        _try(partial(_clear, root))
+    done = {name for name in sorted(changed) if _try(partial(_finish_root, store, derived, name))}
     if done:
         lock.check()
         write_pending(store, replace(work, roots=tuple(name for name in work.roots if name not in done)))
 
 
 def _finish_root(store: Store, derived: DerivedFiles, name: str) -> None:
-    remove_deleted(find_deleted(store.log_dir(name)))
+    _clear(store.log_dir(name))
     derived.write_roots({name})
+
+
+def _clear(root: Path) -> None:
+    remove_deleted(find_deleted(root))
 
 
 def _try(work: Callable[[], None]) -> bool:
