@@ -20,10 +20,10 @@ from pathlib import Path
 
 from storage_core.checkpoint.producer_snapshot import ProducerState, parse_producer_snapshot
 from storage_core.errors import CorruptFileError
+from storage_core.log.follow_producers import follow_producers
 from storage_core.log.log_files import SNAPSHOT, segment_file_name
 from storage_core.log.producer_snapshots import stray_snapshots
 from storage_core.log.producer_states import ProducerStates
-from storage_core.log.rebuild_producers import follow_producers
 from storage_core.log.segments import SegmentFiles
 from storage_core.storage.local import storage_errors
 

@@ -10,9 +10,10 @@ import pytest
 
 from storage_core.checkpoint.producer_snapshot import ProducerState, parse_producer_snapshot
 from storage_core.clock import SystemClock
+from storage_core.log.follow_producers import follow_producers
 from storage_core.log.log_files import LOG, SNAPSHOT, segment_file_name
-from storage_core.log.producer_snapshots import write_snapshot
-from storage_core.log.rebuild_producers import rebuild_producers
+from storage_core.log.producer_snapshots import find_snapshot, write_snapshot
+from storage_core.log.producer_states import ProducerStates
 from storage_core.log.recover_segment import recover_segment, scan_segment
 from storage_core.log.segments import list_segments
 from tests.batch_bytes import BatchSpec, segment_bytes
@@ -117,11 +118,13 @@ def _recover(directory: Path) -> None:
     """Recover segment by segment, each from the snapshot that was taken behind the one before, as a broker does."""
     segments = list_segments(directory)
     for files in segments:
-        rebuilt = rebuild_producers(segments, 0, files.base_offset, SystemClock().now_ms())
-        for offset, producers in rebuilt.snapshots.items():
-            write_snapshot(directory, offset, producers)
-        recover_segment(scan_segment(files, _INTERVAL_BYTES, rebuilt.producers), lambda: None)
-        write_snapshot(directory, rebuilt.producers.map_end_offset, rebuilt.producers.states())
+        found = find_snapshot(directory, 0, files.base_offset)
+        producers = ProducerStates(found.offset or 0, found.producers)
+        producers.remove_expired(SystemClock().now_ms())
+        for offset, states in follow_producers(producers, segments, files.base_offset).items():
+            write_snapshot(directory, offset, states)
+        recover_segment(scan_segment(files, _INTERVAL_BYTES, producers), lambda: None)
+        write_snapshot(directory, producers.map_end_offset, producers.states())
 
 
 def _contents(directory: Path) -> dict[str, object]:
