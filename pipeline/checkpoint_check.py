@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from pipeline.checkpoint_sync import local_checkpoint
 from storage_core.errors import InvalidConfigError
 from storage_core.storage.local import storage_errors
 
@@ -27,10 +28,9 @@ def check_checkpoint(checkpoint: str, store: str, transaction_version: Callable[
     Raises:
         InvalidConfigError: they do not belong together.
     """
-    local = checkpoint.removeprefix("file://") if checkpoint.startswith("file:///") else checkpoint
-    if "://" in local:
+    root = local_checkpoint(checkpoint)
+    if root is None:
         return
-    root = Path(local.removeprefix("file:"))
     query_id = _query_id(root)
     if query_id is None:
         return

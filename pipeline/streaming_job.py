@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from pipeline.checkpoint_check import check_checkpoint
+from pipeline.checkpoint_sync import CheckpointSync, drop_torn
 from pipeline.jars import obtain_jars
 from pipeline.progress import ProgressLines
 from pipeline.session import build_session, names_jars, submitted_conf
@@ -52,7 +53,7 @@ def run_stream(settings: Settings, report: Callable[[str], None], *, take_lock_b
         frame = select_records(open_source(spark, settings.source), settings.records)
         lines = ProgressLines(report)
         with _open_sink(settings, lines, take_lock_by_force) as sink:
-            gate = _Gate(sink)
+            gate = _Gate(sink, CheckpointSync(settings.checkpoint))
             if not stop.requested:
                 query = _start(frame, gate, settings)
                 _run(query, gate, stop, lines)
@@ -66,8 +67,9 @@ class _Gate:
     Stopping a query does not end a Python function that it runs, so the sink may only be closed behind `close`.
     """
 
-    def __init__(self, sink: LogSink) -> None:
+    def __init__(self, sink: LogSink, checkpoint: CheckpointSync) -> None:
         self._sink = sink
+        self._checkpoint = checkpoint
         self._lock = threading.Lock()
         self._is_closed = False
         self.last_batch_id: int | None = None
@@ -76,6 +78,7 @@ class _Gate:
         with self._lock:
             if self._is_closed:
                 raise _StoppedError  # returning would tell Spark that the rows are written
+            self._checkpoint.sync()
             self._sink(frame, batch_id)
             self.last_batch_id = batch_id
 
@@ -149,6 +152,7 @@ def _open_sink(settings: Settings, lines: ProgressLines, take_lock_by_force: boo
     )
     try:
         ledger = Ledger.open(Store.find(Path(settings.store)).ledger_path)
+        drop_torn(settings.checkpoint, ledger.transaction_version)
         check_checkpoint(settings.checkpoint, settings.store, ledger.transaction_version)
     except BaseException:
         sink.close()

@@ -115,6 +115,10 @@ class SparkJob:
         """Let the stopped driver go on."""
         os.kill(self._process.pid, signal.SIGCONT)
 
+    def kill(self) -> None:
+        """Kill driver, JVM and workers at once, also stopped ones."""
+        self._clean_up()
+
     def kill_after(self, seconds: float) -> int:
         """Kill driver, JVM and workers so many seconds after Spark is up, unless the job ends before."""
         deadline = time.monotonic() + _TIMEOUT_S
