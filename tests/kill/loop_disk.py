@@ -66,14 +66,18 @@ class LoopDisk:
 
     def plug_in(self) -> None:
         """Mount it again."""
-        problem = self._run("umount", str(self.folder)) or self._mount()
+        self._unmount()
+        problem = self._mount()
         if problem is not None:
             raise OSError(problem)
 
     def remove(self) -> None:
-        """Unmount it for good; files that this process has open there may be closed a moment later."""
-        if not self.folder.is_mount():
-            return
+        """Unmount it for good."""
+        if self.folder.is_mount():
+            self._unmount()
+
+    def _unmount(self) -> None:
+        """Unmount it; files that this process has open there may be closed a moment later."""
         deadline = time.monotonic() + _PATIENCE_S
         while (problem := self._run("umount", str(self.folder))) is not None:
             if time.monotonic() > deadline:

@@ -9,16 +9,17 @@ import pytest
 from pipeline.lost_view import lost_ranges
 from pipeline.repair_command import RepairOptions, execute_repair, plan_repairs
 from pipeline.store_view import open_logs
-from storage_core.clock import SystemClock
+from storage_core.clock import ManualClock, SystemClock
 from storage_core.errors import UnflushedRecordsLostError
 from tests.kill.loop_disk import FILESYSTEMS, LoopDisk
 from tests.kill.power_job import IS_LONG, append_numbers, cut_at, finish, mounted, recovery_points
-from tests.sink_store import open_store, read_store, stored_numbers
+from tests.sink_store import in_process, numbers, open_store, read_store, stored_numbers
 
 pytestmark = pytest.mark.kill
 
 _LOG = {"segment.bytes": 1 << 20, "batch.size": 200, "index.interval.bytes": 300}
 _ROLLING = {**_LOG, "segment.bytes": 3_000}
+_AGED: dict[str, dict[str, object]] = {"t": {**_LOG, "flush.ms": 60_000}}
 _EACH = 40
 _POLICIES: dict[str, dict[str, object]] = {
     "every commit": {},
@@ -109,6 +110,35 @@ def test_power_cut_while_a_close_brings_logs_onto_the_disk_then_nothing_is_lost_
     cut_at(context, disk, step, append_numbers, store, topics, 7, _EACH)
 
     finish(context, disk.folder, append_numbers, store, topics, 10, _EACH)
+    disk.cut_power()
+    disk.plug_in()
 
     assert stored_numbers(store) == list(range(10 * _EACH))
     assert lost_ranges(open_logs(store)) == []
+
+
+def _append_aged(store: Path) -> None:
+    """Three micro-batches, a minute, one without records, and two more at once."""
+    clock = ManualClock(0)
+    writer = open_store(store, _AGED, topic="t", clock=clock)
+    for number in range(3):
+        writer.append("q", number, in_process(numbers(number * _EACH, (number + 1) * _EACH)))
+    clock.advance(60_000)
+    writer.append("q", 3, in_process())
+    for number in (3, 4):
+        writer.append("q", number + 1, in_process(numbers(number * _EACH, (number + 1) * _EACH)))
+
+
+@pytest.mark.parametrize("disk", FILESYSTEMS if IS_LONG else ["ext4"], indirect=True)
+def test_power_cut_when_a_log_was_synced_for_its_age_then_takes_what_came_later(
+    context: ForkServerContext, disk: LoopDisk
+) -> None:
+    """A commit of whatever topic syncs what is older than `flush.ms`; what comes then is young again."""
+    store = disk.folder / "s"
+    cut_at(context, disk, "commit.synced:7", _append_aged, store)
+    assert recovery_points(store) == {"t-0": (3 * _EACH, 5 * _EACH)}
+
+    assert _open_or_repair(store, _AGED)
+
+    assert set(range(3 * _EACH)) <= set(stored_numbers(store))
+    assert min(each.first_offset for each in lost_ranges(open_logs(store))) >= 3 * _EACH

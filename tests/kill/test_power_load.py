@@ -57,5 +57,7 @@ def test_load_when_the_power_goes_at_a_step_then_the_second_one_ends_alike(
     cut_at(context, disk, step, _load, root)
 
     load_and_close(root)
+    disk.cut_power()
+    disk.plug_in()
 
     assert loading._left(root) == undisturbed

@@ -53,6 +53,12 @@ def _on_disk(disk: LoopDisk, settings: dict[str, object] | None = None) -> Path:
     return store
 
 
+def _cut_again(disk: LoopDisk) -> None:
+    """Cut the power right behind what was acknowledged."""
+    disk.cut_power()
+    disk.plug_in()
+
+
 def _append(store: Path, settings: dict[str, object], first: int) -> None:
     """Open the store as a sink does and append a few more records."""
     with closing(open_store(store, {LOG.topic: {**_SETTINGS, **settings}}, topic=LOG.topic)) as writer:
@@ -107,6 +113,7 @@ def test_retention_when_the_power_goes_at_a_step_then_the_next_one_completes_it(
     assert _values(store) == {offset: offset for offset in range(start, _COUNT + _MORE)}
     assert start == _COUNT or step in (*_COMMIT, "retain.rolled")
     finish(context, disk.folder, _retain, store)
+    _cut_again(disk)
 
     assert state_of(store).log_start_offset == _COUNT + _MORE
     assert _values(store) == {}
@@ -128,6 +135,7 @@ def test_deletion_of_records_when_the_power_goes_at_a_step_then_the_next_one_com
     _append(store, _BY_SIZE, _COUNT)
     assert _values(store) == {offset: offset for offset in range(_DELETE_AT, _COUNT + _MORE)}
     finish(context, disk.folder, _delete_records, store)
+    _cut_again(disk)
 
     assert _values(store) == {offset: offset for offset in range(_DELETE_AT, _COUNT + _MORE)}
     assert _is_clean(store)
@@ -152,6 +160,7 @@ def test_truncation_when_the_power_goes_at_a_step_then_the_next_one_completes_it
     cut_at(context, disk, step, _truncate, store)
 
     finish(context, disk.folder, _truncate, store)
+    _cut_again(disk)
     _append(store, {}, 1000)
 
     kept = {offset: value for offset, value in _values(store).items() if offset < 40}
@@ -171,6 +180,7 @@ def test_emptying_when_the_power_goes_at_a_step_then_the_next_one_completes_it(
     cut_at(context, disk, step, _empty, store)
 
     finish(context, disk.folder, _empty, store)
+    _cut_again(disk)
     _append(store, {}, 1000)
 
     assert _values(store) == {500 + number: 1000 + number for number in range(_MORE)}
@@ -199,6 +209,7 @@ def test_move_when_the_power_goes_at_a_step_then_the_log_is_whole_in_one_place(
     with closing(open_store(store, {LOG.topic: _SETTINGS}, topic=LOG.topic, log_dirs=("logs", target))):
         assert (state_of(store).log_dir == target) or step in ("move.copied", *_COMMIT)
     finish(context, disk.folder, _move, store, target)
+    _cut_again(disk)
     _append(store, {}, _COUNT)
 
     assert _values(store) == {offset: offset for offset in range(_COUNT + _MORE)}
@@ -230,6 +241,7 @@ def test_deletion_of_a_topic_when_the_power_goes_at_a_step_then_it_is_there_or_g
         assert step in _COMMIT
         assert _values(store) == {offset: offset for offset in range(_COUNT)}
     finish(context, disk.folder, _delete_topic, store)
+    _cut_again(disk)
     _append(store, {}, 0)
 
     assert _values(store) == {offset: offset for offset in range(_MORE)}
@@ -257,5 +269,6 @@ def test_repair_when_the_power_goes_at_a_step_then_the_next_one_completes_it(
     cut_at(context, disk, step, _repair, store)
 
     finish(context, disk.folder, _repair, store)
+    _cut_again(disk)
 
     assert problems_of_repaired(store) == []
