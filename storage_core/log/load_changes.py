@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Protocol
 
 from storage_core.checkpoint.leader_epochs import render_leader_epochs
-from storage_core.checkpoint.producer_snapshot import ProducerState
 from storage_core.fault_points import reach
 from storage_core.log.deleted_files import mark_deleted
 from storage_core.log.finish_leftovers import carry_out_leftovers
 from storage_core.log.load_plan import LeftoverPlan
 from storage_core.log.log_files import LOG, SNAPSHOT, segment_file_name
-from storage_core.log.producer_snapshots import write_snapshot
 from storage_core.log.recover_segment import SegmentRecovery, recover_segment
 from storage_core.log.root_survey import EPOCH_FILE
 from storage_core.log.segments import SegmentFiles
@@ -57,7 +55,7 @@ class LoadChanges(Protocol):
     def write_epochs(self, entries: Sequence[tuple[int, int]]) -> None:
         """Write the file of leader epochs."""
 
-    def write_snapshots(self, dropped: Collection[int], written: Mapping[int, Sequence[ProducerState]]) -> None:
+    def write_snapshots(self, dropped: Collection[int], written: Mapping[int, bytes]) -> None:
         """Remove and write producer snapshots."""
 
 
@@ -88,7 +86,7 @@ class PlannedChanges:
     def write_epochs(self, entries: Sequence[tuple[int, int]]) -> None:
         """Do nothing."""
 
-    def write_snapshots(self, dropped: Collection[int], written: Mapping[int, Sequence[ProducerState]]) -> None:
+    def write_snapshots(self, dropped: Collection[int], written: Mapping[int, bytes]) -> None:
         """Do nothing."""
 
 
@@ -147,12 +145,14 @@ class DiskChanges:
             self._check_owner()
             replace_file(path, render_leader_epochs(entries))
 
-    def write_snapshots(self, dropped: Collection[int], written: Mapping[int, Sequence[ProducerState]]) -> None:
+    def write_snapshots(self, dropped: Collection[int], written: Mapping[int, bytes]) -> None:
         """Remove producer snapshots, then write others: the newest one that is there is believed."""
         self._unlink([segment_file_name(offset, SNAPSHOT) for offset in dropped], "recover.snapshot")
-        for offset, producers in written.items():
-            self._check_owner()
-            write_snapshot(self._directory, offset, producers)
+        for offset, content in written.items():
+            path = self._directory / segment_file_name(offset, SNAPSHOT)
+            with storage_errors(path):
+                self._check_owner()
+                replace_file(path, content)
             reach("recover.snapshot")
 
     def _unlink(self, names: Collection[str], point: str) -> None:

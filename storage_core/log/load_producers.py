@@ -1,7 +1,8 @@
 """The producer state and the snapshots of a log while it is loaded, as a broker's passes leave them.
 
-A broker writes and deletes snapshots as it goes. Here they are kept in mind: what a loading would do can be told
-without doing it, and a snapshot that is deleted and written again as it was stays untouched.
+A broker writes and deletes snapshots as it goes. Here they are kept in mind, as the bytes that they will be: what a
+loading would do can be told without doing it, and a snapshot that is deleted and written again as it was stays
+untouched.
 
 | when | what becomes of snapshots |
 |---|---|
@@ -18,7 +19,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from storage_core.checkpoint.producer_snapshot import ProducerState, parse_producer_snapshot
+from storage_core.checkpoint.producer_snapshot import (
+    ProducerState,
+    parse_producer_snapshot,
+    render_producer_snapshot,
+)
 from storage_core.errors import CorruptFileError
 from storage_core.log.follow_producers import follow_producers
 from storage_core.log.log_files import SNAPSHOT, segment_file_name
@@ -43,7 +48,7 @@ class LoadingProducers:
         self._directory = directory
         self._now_ms = now_ms
         self._on_disk = frozenset(offsets)
-        self._snapshots: dict[int, list[ProducerState] | None] = dict.fromkeys(self._on_disk)
+        self._snapshots: dict[int, bytes | None] = dict.fromkeys(self._on_disk)
         self._last_taken = 0
 
     def at(
@@ -65,14 +70,15 @@ class LoadingProducers:
         producers = self._newest(log_start_offset)
         producers.remove_expired(self._now_ms)
         self._last_taken = max(producers.map_end_offset, end_offset)
-        self._snapshots |= follow_producers(producers, segments, end_offset, snapshot_bases)
+        for offset, entries in follow_producers(producers, segments, end_offset, snapshot_bases).items():
+            self._snapshots[offset] = render_producer_snapshot(entries)
         return producers
 
     def take(self, producers: ProducerStates) -> None:
         """Take a snapshot of a state, unless there is one at its offset or behind it."""
         if producers.map_end_offset > self._last_taken:
             self._last_taken = producers.map_end_offset
-            self._snapshots[producers.map_end_offset] = producers.states()
+            self._snapshots[producers.map_end_offset] = render_producer_snapshot(producers.states())
 
     def clear(self) -> None:
         """Drop every snapshot: the log starts anew."""
@@ -86,7 +92,7 @@ class LoadingProducers:
         if self._snapshots:
             return self.at(segments, log_start_offset, end_offset, bases[-2:])
         for offset in sorted({*bases[-2:], end_offset} - {0}):
-            self._snapshots[offset] = []
+            self._snapshots[offset] = render_producer_snapshot()
         return ProducerStates(end_offset)
 
     def finish(
@@ -109,37 +115,41 @@ class LoadingProducers:
         return sorted(self._on_disk - self._snapshots.keys())
 
     @property
-    def written(self) -> dict[int, list[ProducerState]]:
-        """Entries of the snapshots that are to be written, by offset; not of those that say the same already."""
-        wanted = {offset: entries for offset, entries in sorted(self._snapshots.items()) if entries is not None}
-        return {offset: entries for offset, entries in wanted.items() if not self._says(offset, entries)}
+    def written(self) -> dict[int, bytes]:
+        """Content of the snapshots that are to be written, by offset; not of those that say the same already."""
+        wanted = {offset: content for offset, content in sorted(self._snapshots.items()) if content is not None}
+        return {offset: content for offset, content in wanted.items() if not self._says(offset, content)}
 
     def _newest(self, log_start_offset: int) -> ProducerStates:
         """Return the state of the newest snapshot; damaged ones go."""
         for offset in sorted(self._snapshots, reverse=True):
-            entries = self._snapshots[offset]
-            if entries is None:
-                entries = self._read(offset)
+            entries = _entries(self._snapshots[offset] or self._read(offset))
             if entries is not None:
                 return ProducerStates(offset, entries)
             del self._snapshots[offset]
         return ProducerStates(log_start_offset)
 
-    def _says(self, offset: int, entries: list[ProducerState]) -> bool:
+    def _says(self, offset: int, content: bytes) -> bool:
+        """Whether a snapshot on the disk says the same, in whatever order."""
         found = self._read(offset) if offset in self._on_disk else None
-        return found is not None and {each.producer_id: each for each in found} == {
-            each.producer_id: each for each in entries
-        }
+        if found is None or len(found) != len(content):
+            return False
+        return found == content or set(_entries(found) or ()) == set(_entries(content) or ())
 
-    def _read(self, offset: int) -> list[ProducerState] | None:
-        """Return what a snapshot on the disk says, None if it can't be read."""
+    def _read(self, offset: int) -> bytes | None:
+        """Return a snapshot on the disk, None if it is gone."""
         path = self._directory / segment_file_name(offset, SNAPSHOT)
-        try:
-            with storage_errors(path):
-                return parse_producer_snapshot(path.read_bytes()) if path.exists() else None
-        except CorruptFileError:
-            return None
+        with storage_errors(path):
+            return path.read_bytes() if path.exists() else None
 
     def _drop_strays(self, bases: Sequence[int]) -> None:
         for offset in stray_snapshots(self._snapshots, bases):
             del self._snapshots[offset]
+
+
+def _entries(content: bytes | None) -> list[ProducerState] | None:
+    """Return what a snapshot says, None if it can't be read."""
+    try:
+        return None if content is None else parse_producer_snapshot(content)
+    except CorruptFileError:
+        return None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from storage_core.checkpoint.producer_snapshot import parse_producer_snapshot
 from storage_core.log.load_plan import LeftoverPlan
 from storage_core.log.log_files import LOG, SNAPSHOT, segment_file_name
 from storage_core.log.recover_segment import SegmentRecovery
@@ -105,9 +106,10 @@ def split_step(log: str, name: str, parts: Sequence[SplitPart]) -> LoadStep:
     )
 
 
-def snapshot_steps(log: str, dropped: Iterable[int], written: Mapping[int, Sequence[object]]) -> Iterator[LoadStep]:
+def snapshot_steps(log: str, dropped: Iterable[int], written: Mapping[int, bytes]) -> Iterator[LoadStep]:
     """Yield what becomes of producer snapshots."""
     for offset in dropped:
         yield LoadStep(log=log, file=segment_file_name(offset, SNAPSHOT), what="removed: of no use to this log")
-    for offset, producers in written.items():
-        yield LoadStep(log=log, file=segment_file_name(offset, SNAPSHOT), what=f"written: {len(producers)} producers")
+    for offset, content in written.items():
+        count = len(parse_producer_snapshot(content))
+        yield LoadStep(log=log, file=segment_file_name(offset, SNAPSHOT), what=f"written: {count} producers")
