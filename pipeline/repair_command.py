@@ -27,6 +27,7 @@ from sink.finish_pending import finish_pending
 from sink.ledger import Ledger
 from sink.log_dirs import find_unreadable
 from sink.lost_ranges import LostRange
+from sink.set_aside import remove_deleted
 from sink.store import Store
 from sink.unflushed import flush_logs
 from sink.writer_lock import WriterLock
@@ -176,7 +177,7 @@ def _execute_in_store(
         store = Store.find(root)
         ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=lock.follows_crash)
         lost_table(root).drop_torn()
-        finish_pending(store, ledger, lock.check)
+        remove_deleted(finish_pending(store, ledger, lock.check))
         result = RepairResult(cut_folder(open_logs(root)))
         for _ in range(_ROUNDS):
             now = _check(open_logs(root), options)

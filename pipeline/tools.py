@@ -36,6 +36,7 @@ def describe(view: StoreView, logs: Sequence[LogView], *, with_offsets: bool) ->
     described = [
         {"topic": each.log.topic, "partition": each.log.partition}
         | (_describe_offline(each) if each.offline else describe_log(each.directory, each.expected).as_dict())
+        | {"log": str(each.log)}  # its directory may have another name for now, while it is moved
         | (_describe_offsets(each) if with_offsets and not each.offline else {})
         for each in logs
     ]

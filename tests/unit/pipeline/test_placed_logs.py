@@ -143,6 +143,33 @@ def test_open_logs_when_a_kill_left_a_move_behind_its_commit_then_the_log_is_fou
     assert [path.name for path in view.set_aside] == [f"t-1.{'0' * 32}-future"]
 
 
+def test_repair_when_a_kill_left_a_move_then_finishes_it(
+    sparklog: Sparklog, memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then `describe` shows the log by its own name."""
+
+    class _KilledError(Exception):
+        pass
+
+    def die(name: str) -> None:
+        if name == "move.committed":
+            raise _KilledError
+
+    store = _write(memory_path / "store")
+    with monkeypatch.context() as killed:
+        killed.setattr("sink.move_log.reach", die)
+        with pytest.raises(_KilledError), writing(store) as written:
+            move_log(written, _LOG, "moved")
+    described = json.loads(sparklog("describe", store, "--json").out)
+    assert [log["log"] for log in described["logs"]] == ["t-0", "t-1"]
+
+    assert sparklog("repair", store, "--execute").code == 0
+
+    assert [path.name for path in (store / "moved").iterdir() if path.is_dir()] == ["t-1"]
+    assert [path.name for path in (store.parent / "disk").iterdir() if path.is_dir()] == []
+    assert sparklog("verify", store).code == 0
+
+
 def test_open_logs_when_a_folder_has_two_directories_of_one_log_then_refused(memory_path: Path) -> None:
     """As a broker does, which reads `t-00` as `t-0`."""
     for name in ("t-0", "t-00"):
