@@ -29,6 +29,10 @@ from storage_core.inspect.verify_log import verify_directory
 from storage_core.log.convert_log import convert_log
 from storage_core.log.log_reader import LogReader
 from storage_core.log.partition_log import PartitionLog
+from storage_core.log.producer_states import ProducerStates
+from storage_core.log.recover_segment import SegmentRecovery, recover_segment, scan_segment
+from storage_core.log.segments import SegmentFiles
+from storage_core.log.sound_batches import PIECE_BYTES
 from storage_core.log_config import CODECS
 from storage_core.record.batch_convert import ConvertOptions
 from storage_core.record.batch_decode import decode_batches, iter_decoded
@@ -166,6 +170,33 @@ def mutated_directory(random: Random) -> None:
         _inspect(random, directory, [each for each in names if each.exists()])
 
 
+def recovered_segment(random: Random) -> None:
+    """Recover a damaged segment; whole batches before the change stay, and a second recovery has nothing to do."""
+    seed = random.choice(logs())
+    data, first_changed = mutate(random, seed.data, [each.data for each in logs()])
+    if random.random() < 0.3:
+        data = repair_crcs(data)
+    intact = max([0, *(end for end in seed.batch_ends.tolist() if end <= first_changed)])
+    with tempfile.TemporaryDirectory(dir=_scratch()) as folder:
+        files = SegmentFiles(0, Path(folder, "00000000000000000000.log"))
+        files.log_path.write_bytes(data)
+        with contextlib.suppress(CorruptBatchError):  # offsets go back
+            first = _recover(random, files)
+            _demand(first.valid_bytes >= intact, f"recovery cut batches before the change: log={seed.name}")
+            if not first.is_overflowed:
+                again = _recover(random, files)
+                same = (again.stop, again.size_bytes, again.offset_index, again.time_index, again.txn_index)
+                expected = (None, first.valid_bytes, first.offset_index, first.time_index, first.txn_index)
+                _demand(same == expected, f"a second recovery differs: log={seed.name}")
+
+
+def _recover(random: Random, files: SegmentFiles) -> SegmentRecovery:
+    found = scan_segment(files, 200, ProducerStates(), (), random.choice((1, 300, PIECE_BYTES)))
+    if not found.is_overflowed:
+        recover_segment(found, lambda: None)
+    return found
+
+
 _NAMES = ("00000000000000000000.index", "00000000000000000000.timeindex", "00000000000000000000.txnindex")
 _NAMES += ("00000000000000000009.snapshot", "leader-epoch-checkpoint", "partition.metadata")
 
@@ -301,5 +332,6 @@ TARGETS: tuple[tuple[Target, int], ...] = (
     (offset_and_time_index, 6),
     (small_files, 10),
     (mutated_directory, 2),
+    (recovered_segment, 3),
 )
 """Each target, and its share of the cases."""
