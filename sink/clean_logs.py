@@ -142,14 +142,19 @@ def plan_cleanings(
 def clean_logs(
     maintained: MaintainedStore, plans: Sequence[LogCleaning], budget: CleanerBudget, clock: Clock
 ) -> Iterator[LogCleaningRow]:
-    """Clean the logs that are due, the most urgent first; yields a row for each as soon as it is done.
+    """Clean the logs that are due, the most urgent first, and then those with keys to erase.
+
+    Yields:
+        a row for each as soon as it is done.
 
     Raises:
         WriterFencedError: the store was taken by force.
         LedgerDamagedError: the ledger can't be read.
     """
     planned = [each for each in plans if each.plan is not None]
-    for each in order_of_work(planned, _plan_of):
+    due = order_of_work(planned, _plan_of)
+    due += [each for each in planned if not _plan_of(each).is_due and _has_erased_keys(each, budget)]
+    for each in due:
         states = Ledger.open(maintained.store.ledger_path).states()
         row = _clean(each, states.get(each.log), budget, clock, maintained.lock.check)
         logger.info("Cleaned log=%s outcome=%s duration_ms=%d %s", row.log, row.outcome, row.duration_ms, row.reason)
@@ -193,6 +198,10 @@ def _plan_of(each: LogCleaning) -> CleaningPlan:
     if each.plan is None:
         raise CorruptFileError(f"there is no plan: log={each.log} {each.failure}")
     return each.plan
+
+
+def _has_erased_keys(each: LogCleaning, budget: CleanerBudget) -> bool:
+    return each.config.is_compacted and each.log.topic in (budget.erased_keys or {})
 
 
 def _clean(

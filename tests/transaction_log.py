@@ -86,10 +86,17 @@ def data_batch(event: Data, base_offset: int, codec: str = "none") -> bytes:
     return pack_batch(records, options)
 
 
-def control_batch(event: Marker, offset: int, *, key: bytes | None = None, value: bytes | None = None) -> bytes:
-    """Return a marker's batch; key and value are the marker's unless given."""
+def control_batch(
+    event: Marker,
+    offset: int,
+    *,
+    key: bytes | None = None,
+    value: bytes | None = None,
+    timestamp: int | None = None,
+) -> bytes:
+    """Return a marker's batch; key and value are the marker's unless given, its time follows its offset."""
     own_key, own_value = pack_end_transaction_marker(EndTransactionMarker(event.control_type, _COORDINATOR_EPOCH))
-    timestamp = _TIME_MS + offset
+    timestamp = _TIME_MS + offset if timestamp is None else timestamp
     record = Record(
         offset=offset,
         timestamp=timestamp,

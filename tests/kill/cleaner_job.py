@@ -1,0 +1,33 @@
+"""A cleaning that tests kill; it can be started again after any crash. A refusal goes to `<store>-error.txt`."""
+
+import os
+import traceback
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+from sink.clean_logs import clean_logs, plan_cleanings
+from sink.store_access import maintaining
+from storage_core.clock import ManualClock
+from tests.compacted_store import BUDGET, NOW_MS
+from tests.kill.harness import exit_code
+
+__all__ = ["finish_cleaning"]
+
+
+def finish_cleaning(context: ForkServerContext, store: Path, **environment: str) -> int:
+    """Clean a store's logs in a process of its own; return its exit code: 0 done, 1 failed, negative for a signal."""
+    process = context.Process(target=_run, args=(store, environment))
+    process.start()
+    return exit_code(process)
+
+
+def _run(store: Path, environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+    clock = ManualClock(NOW_MS)
+    try:
+        with maintaining(store) as maintained:
+            rows = list(clean_logs(maintained, plan_cleanings(maintained.store, {}, clock), BUDGET, clock))
+    except BaseException:
+        store.with_name(f"{store.name}-error.txt").write_text(traceback.format_exc())
+        os._exit(3)
+    os._exit(0 if all(row.outcome == "cleaned" for row in rows) else 1)
