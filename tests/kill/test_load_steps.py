@@ -9,7 +9,7 @@ import pytest
 
 from storage_core.checkpoint.meta_properties import render_meta_properties
 from storage_core.checkpoint.producer_snapshot import parse_producer_snapshot
-from storage_core.fault_points import LOAD_FAULT_POINTS
+from storage_core.fault_points import CHECKPOINT_FAULT_POINTS, LOAD_FAULT_POINTS
 from tests.damaged_store import change
 from tests.golden import golden_root
 from tests.kill.load_job import finish_load, load_and_close
@@ -109,7 +109,8 @@ _VISITS = {
     "recover.deleted": [1],
     "recover.snapshot": [1, 2, 5, 8, 11, 14],
 }
-_STEPS = [f"{point}:{visit}" for point in LOAD_FAULT_POINTS for visit in _VISITS[point]]
+_FILES = [f"{point}:{visit}" for point in CHECKPOINT_FAULT_POINTS for visit in (1, 2, 4, 8, 12)]
+_STEPS = [*(f"{point}:{visit}" for point in LOAD_FAULT_POINTS for visit in _VISITS[point]), *_FILES]
 
 
 @pytest.mark.parametrize("step", _STEPS)
