@@ -18,6 +18,7 @@ GROUPS = {
     "verify": "verify_speed",
     "dump": "dump_speed",
     "recovery": "recovery",
+    "cleaner": "cleaner",
     "serve": "serve",
     "seek": "seek",
     "ledger": "ledger_commit",

@@ -34,7 +34,8 @@ class DirtyRange:
     """What is to be mapped.
 
     Attributes:
-        segments: of the log, in order; those outside of the range are not read.
+        segments: of the log, in order; those outside of the range are not read. If none starts where the range ends,
+            it ends with the last one.
         first_dirty_offset: where it begins.
         first_uncleanable_offset: where it ends: the base of a segment.
         aborted: the aborted transactions that overlap it, in any order.
@@ -77,8 +78,7 @@ def build_map(dirty: DirtyRange, offset_map: OffsetMap, check_owner: Callable[[]
     """
     filling = _Filling(dirty, offset_map)
     ends = [*(each.base_offset for each in dirty.segments[1:]), dirty.first_uncleanable_offset]
-    for files, following in zip(dirty.segments, ends, strict=True):
-        end_offset = min(following, dirty.first_uncleanable_offset)
+    for files, end_offset in zip(dirty.segments, ends, strict=True):
         if end_offset <= dirty.first_dirty_offset or files.base_offset >= dirty.first_uncleanable_offset:
             continue
         with SegmentReader(files) as reader:

@@ -21,7 +21,14 @@ from storage_core.cleaner.filter_batches import Action, RebuildOptions, filter_b
 from storage_core.cleaner.keyed_records import KeyedRecords, iter_keyed
 from storage_core.cleaner.offset_map import KeySet, OffsetMap
 from storage_core.cleaner.read_batches import checked_chunks
-from storage_core.cleaner.survivors import BatchFates, RecordFates, RetentionRules, judge_batches, judge_records
+from storage_core.cleaner.survivors import (
+    BatchFates,
+    RecordFacts,
+    RecordFates,
+    RetentionRules,
+    judge_batches,
+    judge_records,
+)
 from storage_core.errors import CorruptBatchError
 from storage_core.index.transaction_index import AbortedTransaction, pack_transaction_entries
 from storage_core.log.segment_reader import BatchChunk, SegmentReader
@@ -133,8 +140,8 @@ def clean_segments(
     cleaning = _Cleaning(group, offset_map, transactions, request)
     try:
         for number, files in enumerate(group):
-            end_offset = group[number + 1].base_offset if number + 1 < len(group) else INT64_MAX
-            cleaning.clean(files, end_offset, check_owner)
+            following = group[number + 1].base_offset if number + 1 < len(group) else INT64_MAX
+            cleaning.clean(files, following, check_owner)
         check_owner()
         return cleaning.finish()
     except BaseException:
@@ -166,11 +173,11 @@ class _Cleaning:
         self._counts = CleanCounts()
         self.output = CleanedOutput(group[0].log_path.parent, group[0].base_offset, request.index_interval_bytes)
 
-    def clean(self, files: SegmentFiles, end_offset: int, check_owner: Callable[[], None]) -> None:
+    def clean(self, files: SegmentFiles, next_base_offset: int, check_owner: Callable[[], None]) -> None:
         """Write what is left of one segment."""
         with SegmentReader(files) as reader:
             keeps_legacy_tombstones = _modified_ms(files) > self._request.legacy_delete_horizon_ms
-            for chunk in checked_chunks(reader, files.base_offset, end_offset, check_owner):
+            for chunk in checked_chunks(reader, files.base_offset, next_base_offset, check_owner):
                 may_go, aborted = self._transactions.follow(chunk.scan, read_control_types(reader, chunk))
                 self._aborted += aborted
                 try:
@@ -211,16 +218,15 @@ class _Cleaning:
     def _judge(self, records: KeyedRecords, fates: BatchFates) -> RecordFates:
         digests = records.digests(self._map.hash_key)
         erased = self._request.erased
-        return judge_records(
-            fates,
-            records.batch,
-            records.offset,
-            self._map.get(digests),
-            records.has_key,
-            records.has_value,
-            erased.contains(digests) if erased else None,
-            self._map.latest_offset,
+        facts = RecordFacts(
+            batch=records.batch,
+            offset=records.offset,
+            known_offset=self._map.get(digests),
+            has_key=records.has_key,
+            has_value=records.has_value,
+            is_erased=erased.contains(digests) if erased else None,
         )
+        return judge_records(fates, facts, self._map.latest_offset)
 
     def _count(
         self,

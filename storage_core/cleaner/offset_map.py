@@ -106,7 +106,7 @@ class OffsetMap:
     def from_columns(cls, digests: _Digests, offsets: _Int64s, latest_offset: int, hash_key: bytes) -> OffsetMap:
         """Return a map that somebody else computed, e.g. by a shuffle; the largest offset of a digest counts."""
         slots = int(len(offsets) / _LOAD_FACTOR) + 2
-        found = cls(max(slots * SLOT_BYTES, _FIRST_SLOTS), hash_key)
+        found = cls(slots * SLOT_BYTES, hash_key)
         found.put(np.ascontiguousarray(digests, np.uint64), np.ascontiguousarray(offsets, np.int64))
         found.latest_offset = latest_offset
         return found

@@ -16,14 +16,14 @@ __all__ = ["checked_chunks"]
 
 
 def checked_chunks(
-    reader: SegmentReader, start_offset: int, end_offset: int, check_owner: Callable[[], None]
+    reader: SegmentReader, start_offset: int, next_base_offset: int, check_owner: Callable[[], None]
 ) -> Iterator[BatchChunk]:
     """Yield the batches that end at `start_offset` or behind it, about 1 MiB at a time.
 
     Args:
         reader: of a closed segment.
         start_offset: wanted first.
-        end_offset: batches that begin there or behind it are left out; where the next segment starts.
+        next_base_offset: where the next segment starts: no batch reaches it.
         check_owner: raises once somebody else owns the log; called before each chunk.
 
     Raises:
@@ -35,25 +35,26 @@ def checked_chunks(
     for chunk in chunks:
         check_owner()
         scan = chunk.scan
-        _refuse_wrong_offsets(reader, chunk, next_offset)
+        _refuse_wrong_offsets(reader, chunk, next_offset, next_base_offset)
         next_offset = int(scan.last_offset[-1]) + 1
-        if scan.last_offset[0] < start_offset or scan.base_offset[-1] >= end_offset:
-            scan = scan.take((scan.last_offset >= start_offset) & (scan.base_offset < end_offset))
+        if scan.last_offset[0] < start_offset:
+            scan = scan.take(scan.last_offset >= start_offset)
         if len(scan):
             reader.check_crcs(chunk, scan)
             yield BatchChunk(chunk.data, chunk.position, scan)
-        if next_offset >= end_offset:
-            return
     if reader.valid_bytes < reader.size_bytes:
         raise reader.corrupt_batch("closed segment ends inside a batch", reader.valid_bytes)
 
 
-def _refuse_wrong_offsets(reader: SegmentReader, chunk: BatchChunk, next_offset: int) -> None:
-    """Base offsets are outside the CRC: refuse one that goes back."""
+def _refuse_wrong_offsets(reader: SegmentReader, chunk: BatchChunk, next_offset: int, next_base_offset: int) -> None:
+    """Base offsets are outside the CRC: refuse one that goes back, or into the next segment."""
     scan: BatchScan = chunk.scan
     before = np.append(next_offset - 1, scan.last_offset[:-1])
-    wrong = (scan.base_offset > scan.last_offset) | (scan.base_offset <= before)
+    wrong = (
+        (scan.base_offset > scan.last_offset) | (scan.base_offset <= before) | (scan.last_offset >= next_base_offset)
+    )
     if wrong.any():
         number = int(np.argmax(wrong))
-        what = f"batch has a wrong base offset: base_offset={scan.base_offset[number]} after={before[number]}"
+        offsets = f"offsets={scan.base_offset[number]}..{scan.last_offset[number]}"
+        what = f"batch has a wrong base offset: {offsets} after={before[number]} before={next_base_offset}"
         raise reader.corrupt_batch(what, chunk.position + int(scan.position[number]))

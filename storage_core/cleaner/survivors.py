@@ -44,7 +44,7 @@ from storage_core.record.attributes import DELETE_HORIZON_BIT
 from storage_core.record.batch_header import MAGIC_V2
 from storage_core.record.batch_scan import BatchScan
 
-__all__ = ["BatchFates", "RecordFates", "RetentionRules", "judge_batches", "judge_records"]
+__all__ = ["BatchFates", "RecordFacts", "RecordFates", "RetentionRules", "judge_batches", "judge_records"]
 
 _Bools = npt.NDArray[np.bool_]
 _Int64s = npt.NDArray[np.int64]
@@ -110,6 +110,26 @@ class BatchFates:
     is_done_marker: _Bools
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFacts:
+    """What n records are judged by.
+
+    Attributes:
+        batch: (n,) number of each one's batch.
+        offset: (n,) of each.
+        known_offset: (n,) what the map knows of its key, -1 for nothing.
+        has_key: (n,) and `has_value` (n,): whether these are not null.
+        is_erased: (n,) whether its key is to be erased; None for none.
+    """
+
+    batch: _Int64s
+    offset: _Int64s
+    known_offset: _Int64s
+    has_key: _Bools
+    has_value: _Bools
+    is_erased: _Bools | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class RecordFates:
     """What becomes of n records; at most one of the reasons is true.
@@ -150,33 +170,21 @@ def judge_batches(scan: BatchScan, may_go: _Bools, keeps_legacy_tombstones: bool
     )
 
 
-def judge_records(
-    fates: BatchFates,
-    batch: _Int64s,
-    offset: _Int64s,
-    known_offset: _Int64s,
-    has_key: _Bools,
-    has_value: _Bools,
-    is_erased: _Bools | None,
-    latest_offset: int,
-) -> RecordFates:
+def judge_records(fates: BatchFates, facts: RecordFacts, latest_offset: int) -> RecordFates:
     """Return what becomes of records.
 
     Args:
         fates: (b,) of their batches.
-        batch: (n,) number of each one's batch.
-        offset: (n,) of each.
-        known_offset: (n,) what the map knows of its key, -1 for nothing.
-        has_key: (n,) and `has_value` (n,): whether these are not null.
-        is_erased: (n,) whether its key is to be erased; None for none.
+        facts: (n,) see there.
         latest_offset: last offset that the map speaks for.
     """
+    batch, has_key, has_value = facts.batch, facts.has_key, facts.has_value
     is_data = ~(fates.is_control | fates.loses_records)[batch]
-    nothing = np.zeros(len(offset), np.bool_)
-    erased = nothing if is_erased is None else is_erased & is_data & has_key
-    is_known = is_data & (offset <= latest_offset) & ~erased
+    nothing = np.zeros(len(batch), np.bool_)
+    erased = nothing if facts.is_erased is None else facts.is_erased & is_data & has_key
+    is_known = is_data & (facts.offset <= latest_offset) & ~erased
     is_keyless = is_known & ~has_key
-    is_superseded = is_known & has_key & (offset < known_offset)
+    is_superseded = is_known & has_key & (facts.offset < facts.known_offset)
     is_expired = nothing
     if not has_value.all():
         is_expired = is_known & has_key & ~is_superseded & ~has_value & ~fates.keeps_tombstones[batch]

@@ -270,6 +270,14 @@ def test_clean_segments_of_a_damaged_segment_names_file_and_position_and_leaves_
     assert _names(tmp_path) == [f"{0:020d}.log"]
 
 
+def test_clean_segments_of_a_batch_that_reaches_into_the_next_segment_refuses(tmp_path: Path) -> None:
+    """An offset that was changed must not make records vanish: it is damage."""
+    files = write(tmp_path, [data(0, ("a", "1")), data(7, ("b", "1"))], [data(2, ("c", "1"))])
+
+    with pytest.raises(CorruptBatchError, match="wrong base offset"):
+        clean(files, 3)
+
+
 def test_clean_segments_when_the_owner_changes_leaves_nothing(tmp_path: Path) -> None:
     """Who lost the log writes no further, and leaves no file."""
     files = write(tmp_path, [data(0, ("a", "1"))])
