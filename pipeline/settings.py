@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
+from pipeline.maintenance_settings import MaintenanceSettings, parse_maintenance
 from pipeline.overrides import apply_override
 from pipeline.settings_section import SettingsSection
 from sink.config import SinkConfig
@@ -24,6 +25,7 @@ SOURCE_FORMATS = ("csv", "json", "parquet", "text", "delta", "rate", "kafka")
 _PATH_FORMATS = ("csv", "json", "parquet", "text", "delta")
 _SCHEMA_FORMATS = ("csv", "json", "parquet")
 _KAFKA_TOPIC_OPTIONS = ("subscribe", "subscribepattern", "assign")
+_USUAL_MAINTENANCE = MaintenanceSettings()
 _EXPRESSIONS = ("topic", "partition", "key", "value", "timestamp", "headers", "offset")
 _TEXT_LITERAL = re.compile(r"""\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*""")
 _INTERVAL = re.compile(r"(interval\s+)?(\d+\s+(millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE)
@@ -100,6 +102,7 @@ class Settings:
         offsets: `assigned` or `preserved`.
         quarantine: folder for diverted rows; None: the sink's default.
         spark: Spark's settings, as text.
+        maintenance: of `sparklog maintain`.
     """
 
     store: str
@@ -112,6 +115,7 @@ class Settings:
     offsets: str = "assigned"
     quarantine: str | None = None
     spark: Mapping[str, str]
+    maintenance: MaintenanceSettings = _USUAL_MAINTENANCE
 
 
 def load_settings(path: str | Path, overrides: Sequence[str] = ()) -> Settings:
@@ -201,6 +205,7 @@ def _parse(root: SettingsSection, problems: list[str]) -> Settings | None:
     log_dirs = root.texts("log_dirs")
     quarantine = root.text("quarantine")
     spark = _parse_spark(root.section("spark"))
+    maintenance = parse_maintenance(root.section("maintenance"))
     root.finish()
     try:
         SinkConfig.from_options(store or ".", topics, log_dirs=log_dirs)
@@ -223,6 +228,7 @@ def _parse(root: SettingsSection, problems: list[str]) -> Settings | None:
         offsets=offsets,
         quarantine=quarantine,
         spark=spark,
+        maintenance=maintenance,
     )
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.control.read_tables import check_table, has_table, table_path
+from pipeline.control.read_tables import check_table, has_table, read_rows, table_path
 from pipeline.control.schemas import CONTROL_TABLES, SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
 from pipeline.spark_errors import SPARK_ERRORS, explain
 from storage_core.errors import LogStorageError
@@ -103,9 +103,7 @@ class ControlTables:
 
     def rows(self, table: ControlTable) -> list[dict[str, Any]]:
         """Return the rows that the table has now."""
-        with _translated(self._store, table):
-            found: list[Row] = self._spark.sql(f"SELECT * FROM {self._name(table)}").collect()
-        return [each.asDict() for each in found]
+        return read_rows(self._store, table)
 
     def tidy(self, runs_before_ms: int) -> None:
         """Put small files together, remove those of old versions and rows of old runs, where there are many files.
