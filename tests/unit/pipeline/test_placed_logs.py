@@ -104,6 +104,24 @@ def test_repair_when_a_disk_is_not_mounted_then_its_empty_folder_stays_empty(spa
     assert contents(store.parent / "disk") == {}
 
 
+def test_repair_when_a_lost_disk_is_replaced_then_its_records_are_written_down_as_lost_and_writing_goes_on(
+    sparklog: Sparklog, store: Path
+) -> None:
+    """Only once the new folder is declared to be the store's: an empty one may be a mount point."""
+    properties = (store / "logs" / "meta.properties").read_text().splitlines(keepends=True)
+    (store.parent / "disk").mkdir()
+    own = "".join(line for line in properties if "directory.id" not in line)
+    (store.parent / "disk" / "meta.properties").write_text(own)
+
+    assert sparklog("repair", store, "--execute").code == 0
+
+    with closing(open_store(store, {"t": {"partitions": 2}}, topic="t")) as writer:
+        writer.append("q", 1, in_process(rows(partition=[1], value=["z"])))
+    assert [record.offset for record in read_log(store.parent / "disk" / "t-1")] == [1]
+    assert "lost: t-1 offsets 0..0" in sparklog("describe", store).out
+    assert sparklog("verify", store).code == 0
+
+
 def test_open_logs_when_a_log_was_moved_then_an_earlier_version_finds_it_too(memory_path: Path) -> None:
     """An earlier state of the ledger says what was committed, the newest where logs lie."""
     store = _write(memory_path / "store")
