@@ -7,28 +7,24 @@ Imports stand inside the verbs: the tools must not wait for Spark, nor `--help` 
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.operation_verbs import OPERATION_VERBS
+from pipeline.verb_options import DONE, FAILED, JSON, PLACE, WRONG_USE
 from storage_core.errors import InvalidConfigError, LogStorageError
 
 if TYPE_CHECKING:
     from pipeline.store_view import LogView, StoreView
-    from sink.retain_logs import LogRetention
-    from sink.store import Store
     from storage_core.inspect.repair_plan import RepairStep
     from storage_core.log.convert_log import ConversionReport
     from storage_core.log.transactions import Isolation
 
 __all__ = ["cli", "main"]
 
-_DONE, _FAILED, _WRONG_USE = 0, 1, 2
-_PLACE = click.Path(exists=True, file_okay=False, path_type=Path)
-_EXECUTE = click.option("--execute", is_flag=True, help="Do it; without, only say what would be done.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 _KEEP_IN = click.option(
     "--keep-cut-in",
     "keep_in",
@@ -73,14 +69,15 @@ def stream(config: str, overrides: tuple[str, ...], available_now: bool, take_lo
 
 
 @cli.command()
-@click.argument("store", type=_PLACE)
+@click.argument("store", type=PLACE)
 @click.argument("topic", required=False)
 @_KEEP_IN
-@_JSON
+@JSON
 def describe(store: Path, topic: str | None, keep_in: Path | None, as_json: bool) -> None:
     """Show the logs of a STORE, or of a folder of topic-partition directories.
 
-    With TOPIC also each log's offsets, with the segment and position where each is, and its segments. Offsets that a repair wrote down as lost are shown, too.
+    With TOPIC also each log's offsets, with the segment and position where each is, and its segments. Offsets that a
+    repair wrote down as lost are shown, too.
     """
     from pipeline import tools
     from pipeline.lost_view import lost_of
@@ -98,11 +95,11 @@ def describe(store: Path, topic: str | None, keep_in: Path | None, as_json: bool
 
 
 @cli.command()
-@click.argument("store", type=_PLACE)
+@click.argument("store", type=PLACE)
 @click.argument("name", metavar="TOPIC[:PARTITION]")
 @click.option("--time", default="latest", show_default=True, help="MS since 1970, earliest, latest or max-timestamp.")
 @_ISOLATION
-@_JSON
+@JSON
 def offsets(store: Path, name: str, time: str, isolation: "Isolation", as_json: bool) -> None:
     """Print TOPIC:PARTITION:OFFSET of each log at a time; the offset is -1 where no record is that late."""
     from pipeline import tools
@@ -114,13 +111,13 @@ def offsets(store: Path, name: str, time: str, isolation: "Isolation", as_json: 
 
 
 @cli.command()
-@click.argument("store", type=_PLACE)
+@click.argument("store", type=PLACE)
 @click.argument("name", metavar="TOPIC[:PARTITION]")
 @click.option("--from", "start_offset", type=click.IntRange(0), metavar="OFFSET", help="First offset, of one log.")
 @click.option("--from-time", "start_time", type=int, metavar="MS", help="Start at the first record of this time.")
 @click.option("--max", "limit", type=click.IntRange(0), metavar="N", help="Stop after so many records.")
 @_ISOLATION
-@_JSON
+@JSON
 def read(
     store: Path,
     name: str,
@@ -142,11 +139,11 @@ def read(
 
 
 @cli.command()
-@click.argument("store", metavar="STORE|DIR", type=_PLACE)
+@click.argument("store", metavar="STORE|DIR", type=PLACE)
 @click.option("--deep", is_flag=True, help="Decode every record, too, not only check its batch's CRC.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; as many as there are cores if not given.")
 @_KEEP_IN
-@_JSON
+@JSON
 def verify(store: Path, deep: bool, jobs: int | None, keep_in: Path | None, as_json: bool) -> int:
     """Check every CRC, offset, index entry, file size, leader epoch and checkpoint; reads only.
 
@@ -171,16 +168,16 @@ def verify(store: Path, deep: bool, jobs: int | None, keep_in: Path | None, as_j
         verdict = "sound" if result.is_sound else "NOT sound"
         counts = ", ".join(f"{summary[name]:,} {name}" for name in ("logs", "segments", "batches", "bytes"))
         click.echo(f"{verdict}: {counts}")
-    return _DONE if result.is_sound else _FAILED
+    return DONE if result.is_sound else FAILED
 
 
 @cli.command()
-@click.argument("store", metavar="STORE|DIR", type=_PLACE)
+@click.argument("store", metavar="STORE|DIR", type=PLACE)
 @click.option("--execute", is_flag=True, help="Do it; without, only say what would be done.")
 @click.option("--index-interval-bytes", type=click.IntRange(0), default=4096, show_default=True, help="As Kafka's.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; as many as there are cores if not given.")
 @_KEEP_IN
-@_JSON
+@JSON
 def repair(
     store: Path, execute: bool, index_interval_bytes: int, jobs: int | None, keep_in: Path | None, as_json: bool
 ) -> int:
@@ -203,142 +200,11 @@ def repair(
         for step in result.steps:
             report(step)
     click.echo(tools.to_json(result.as_dict()) if as_json else repair_command.verdict(result, is_executed=execute))
-    return _DONE if result.is_sound and (execute or not result.steps) else _FAILED
+    return DONE if result.is_sound and (execute or not result.steps) else FAILED
 
 
 @cli.command()
-@click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=_PLACE)
-@_EXECUTE
-@click.option(
-    "--clean-shutdown", is_flag=True, help="With --execute: then shut down cleanly; the next start trusts it."
-)
-@click.option("--index-interval-bytes", type=click.IntRange(0), default=4096, show_default=True, help="As Kafka's.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; four a core if not given.")
-@_JSON
-def recover(
-    folders: tuple[Path, ...],
-    execute: bool,
-    clean_shutdown: bool,
-    index_interval_bytes: int,
-    jobs: int | None,
-    as_json: bool,
-) -> int:
-    """Load a broker's log directories as its start would: finish what was interrupted, cut what is torn or damaged.
-
-    DIR is a root, several are all roots of one broker, or it is one log. Unlike `repair` this drops every record
-    behind damage, as Kafka does. Exit code 1: records would go.
-    """
-    from pipeline import recover_command, tools
-    from storage_core.clock import SystemClock
-
-    if clean_shutdown and not execute:
-        raise click.UsageError("--clean-shutdown needs --execute")
-    run = recover_command.execute_recovery if execute else recover_command.plan_recovery
-    if clean_shutdown:
-        run = recover_command.execute_and_close
-    with recover_command.progress_bar(folders) as progress:
-        options = recover_command.RecoverOptions(
-            index_interval_bytes=index_interval_bytes, jobs=jobs, progress=progress
-        )
-        result = run(folders, options, SystemClock())
-    for step in result.steps:
-        click.echo(tools.to_json(step.as_dict()) if as_json else str(step))
-    summary = result.as_dict() | {"executed": execute}
-    click.echo(tools.to_json(summary) if as_json else recover_command.verdict(result, is_executed=execute))
-    return _DONE if execute or not result.lost_bytes else _FAILED
-
-
-@cli.command()
-@click.argument("store", type=_PLACE)
-@click.argument("topic", metavar="TOPIC[:PARTITION]", required=False)
-@_EXECUTE
-@_JSON
-def retain(store: Path, topic: str | None, execute: bool, as_json: bool) -> int:
-    """Delete old segments by each topic's retention.bytes, retention.ms and log start, as a broker does.
-
-    Works beside a running sink, which keeps its active segments. Exit code 1: a log failed.
-    """
-    from pipeline import retain_command
-    from storage_core.clock import SystemClock
-
-    clock = SystemClock()
-    return _retain(store, lambda _: retain_command.plan_retention_of(store, topic, clock), execute, as_json)
-
-
-@cli.command("delete-records")
-@click.argument("store", type=_PLACE)
-@click.argument("name", metavar="TOPIC:PARTITION")
-@click.option("--before", type=int, metavar="OFFSET", help="The log will start here; -1 is its end.")
-@click.option("--before-time", type=int, metavar="MS", help="It will start at the first record of this time.")
-@_EXECUTE
-@_JSON
-def delete_records(
-    store: Path, name: str, before: int | None, before_time: int | None, execute: bool, as_json: bool
-) -> int:
-    """Let a log start later: earlier records are not shown any more, and whole segments of them go."""
-    from pipeline import delete_records_command
-    from storage_core.clock import SystemClock
-
-    if (before is None) == (before_time is None):
-        raise click.UsageError("one of --before and --before-time is needed")
-    clock = SystemClock()
-    log, offset = delete_records_command.find_offset(store, name, before, before_time)
-    if not as_json:
-        for line in delete_records_command.plan_deletion(store, log, offset, clock).lines():
-            click.echo(line)
-    return _retain(store, delete_records_command.planner(log, offset, clock), execute, as_json)
-
-
-@cli.command("delete-topic")
-@click.argument("store", type=_PLACE)
-@click.argument("topic")
-@_EXECUTE
-@_JSON
-def delete_topic(store: Path, topic: str, execute: bool, as_json: bool) -> None:
-    """Delete a TOPIC of a store with all its logs; no sink may run.
-
-    A stream whose settings still name the topic makes it again, empty, when it starts.
-    """
-    import time
-
-    from pipeline import delete_topic_command, tools
-    from storage_core.clock import SystemClock
-
-    def waits(directories: "Sequence[Path]", until_ms: int) -> None:
-        until = tools.iso_time(until_ms)
-        click.echo(f"waiting until {until} to remove {len(directories):,} directories; Ctrl-C leaves them", err=True)
-
-    if execute:
-        done = delete_topic_command.execute_deletion(store, topic, SystemClock(), waits, time.sleep)
-    else:
-        done = delete_topic_command.plan_deletion(store, topic)
-    if as_json:
-        click.echo(tools.to_json(delete_topic_command.as_dict(done, is_executed=execute)))
-    else:
-        for line in (*delete_topic_command.lines(done), delete_topic_command.verdict(done, is_executed=execute)):
-            click.echo(line)
-
-
-@cli.command("move-log")
-@click.argument("store", type=_PLACE)
-@click.argument("name", metavar="TOPIC:PARTITION")
-@click.option("--to", "target", required=True, metavar="LOG_DIR", help="Relative to the store, or absolute.")
-@_EXECUTE
-@_JSON
-def move_log(store: Path, name: str, target: str, execute: bool, as_json: bool) -> None:
-    """Move a log to another log directory of the store, or to a new one; no sink may run."""
-    from pipeline import move_log_command, tools
-
-    log = move_log_command.parse_log(name)
-    done = (move_log_command.execute_move if execute else move_log_command.plan_log_move)(store, log, target)
-    if as_json:
-        click.echo(tools.to_json(move_log_command.as_dict(done, store, is_executed=execute)))
-    else:
-        click.echo(move_log_command.verdict(done, store, is_executed=execute))
-
-
-@cli.command()
-@click.argument("store", metavar="STORE|DIR", type=_PLACE)
+@click.argument("store", metavar="STORE|DIR", type=PLACE)
 @click.option("--to", "wanted", required=True, type=click.Choice(["v0", "v1", "v2"]), help="The format to write.")
 @click.option("--out", required=True, metavar="DIR2", type=click.Path(path_type=Path), help="New folder of logs.")
 @click.option(
@@ -346,7 +212,7 @@ def move_log(store: Path, name: str, target: str, execute: bool, as_json: bool) 
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     help="Codec of the batches that are built again; each one's own if not given.",
 )
-@_JSON
+@JSON
 def convert(store: Path, wanted: str, out: Path, compression_type: str | None, as_json: bool) -> None:
     """Write logs again in message format v0, v1 or v2, as Kafka converts them; say what that loses."""
     from pipeline import convert_command, tools
@@ -387,7 +253,11 @@ def dump_log(files: tuple[str, ...], **options: Any) -> int:
     if not paths:
         raise click.UsageError("--files names no file")
     given = {name: value for name, value in options.items() if value is not None}
-    return _DONE if dump_log(paths, DumpOptions(**given), sys.stdout, sys.stderr) else _FAILED
+    return DONE if dump_log(paths, DumpOptions(**given), sys.stdout, sys.stderr) else FAILED
+
+
+for _verb in OPERATION_VERBS:
+    cli.add_command(_verb)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -400,11 +270,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         _report("interrupted")
-        code = _FAILED
+        code = FAILED
     except LogStorageError as error:
         _report(f"error: {str(error).partition(chr(10))[0]}")  # a library's own words may go on for lines
-        code = _WRONG_USE if isinstance(error, InvalidConfigError) else _FAILED
-    sys.exit(code if isinstance(code, int) else _DONE)
+        code = WRONG_USE if isinstance(error, InvalidConfigError) else FAILED
+    sys.exit(code if isinstance(code, int) else DONE)
 
 
 def _open(store: Path, name: str | None) -> "tuple[StoreView, list[LogView]]":
@@ -414,35 +284,6 @@ def _open(store: Path, name: str | None) -> "tuple[StoreView, list[LogView]]":
     view = open_logs(store)
     logs = list(view.logs) if name is None else select_logs(view.logs, name)
     return view, sorted(logs, key=lambda each: each.offline is not None)  # they fail: what is there comes first
-
-
-def _retain(store: Path, plan: "Callable[[Store], list[LogRetention]]", execute: bool, as_json: bool) -> int:
-    """Show a plan of retention, or carry it out; what is waited for goes to stderr."""
-    import time
-
-    from pipeline import retain_command, tools
-    from sink.store import Store
-    from storage_core.clock import SystemClock
-
-    def shown(found: Store) -> "list[LogRetention]":
-        planned = plan(found)
-        if not as_json:
-            retain_command.print_plan(planned)
-        return planned
-
-    def waits(files: int, until_ms: int) -> None:
-        click.echo(retain_command.waiting_line(files, until_ms), err=True)
-
-    if execute:
-        logs = retain_command.execute_retention(store, shown, SystemClock(), waits, time.sleep)
-    else:
-        logs = shown(Store.find(store))
-    if as_json:
-        click.echo(tools.to_json(retain_command.as_dict(logs, is_executed=execute)))
-    else:
-        for line in (*retain_command.notes(logs), retain_command.verdict(logs, is_executed=execute)):
-            click.echo(line)
-    return _FAILED if retain_command.has_failures(logs) else _DONE
 
 
 def _report(line: str) -> None:

@@ -83,10 +83,10 @@ def cut_back_logs(logs: Sequence[tuple[Path, CommittedEnd]], check_owner: Callab
     """
     directories = [directory for directory, _ in logs]
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="undo") as pool:
-        list(pool.map(lambda log: _drop_beyond(*log, check_owner), logs))
+        list(pool.map(lambda log: _drop_beyond(log[0], log[1], check_owner), logs))
         with storage_errors("log directories"):
             sync_directories(directories)
-        cuts = list(pool.map(lambda log: _cut_active(*log, check_owner), logs))
+        cuts = list(pool.map(lambda log: _cut_active(log[0], log[1], check_owner), logs))
     with storage_errors("log directories"):
         sync_files([path for paths in cuts for path in paths])
     for directory, end in logs:
