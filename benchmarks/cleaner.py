@@ -112,7 +112,7 @@ def _many_keys(bench: Bench) -> None:
     _clean(log, 1000 - 250)
     row = (f"{log.keys:,}", f"{log.speed(log.core):.0f}", f"{log.peak_mb:.0f}", f"{log.size / 1e6:.0f}")
     notes = (
-        "every key once, in one round; values of 20 B; a map of 750 MiB at most; memory above that of the process before",
+        "every key once, in one round; values of 20 B; a map of 750 MiB at most; memory above that of the idle process",
     )
     bench.add(Table("Many keys in one log", ("keys", "MB/s of one core", "peak memory, MB", "log, MB"), [row], notes))
     bench.judge(

@@ -7,7 +7,7 @@
 | each  | v3 xor word, two rounds, v0 xor word                                                         |
 | end   | v2 xor ee, four rounds: first half; v1 xor dd, four rounds: second half                      |
 
-MD5 takes ten times as long for a key of 16 bytes, and anybody can compute it.
+MD5 takes eight times as long for a key of 16 bytes (152 ns in OpenSSL, 19 here), and anybody can compute it.
 
 Source: Aumasson, Bernstein: SipHash, 2012, and its reference code for 128 bits.
 """
