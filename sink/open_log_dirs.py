@@ -204,7 +204,7 @@ def _read_notes(store: Store) -> dict[str, Remedy]:
         data = path.read_bytes() if path.exists() else b"{}"
     try:
         return {str(name): "look" if remedy == "look" else "renew" for name, remedy in json.loads(data).items()}
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise CorruptFileError(
             f"the list of offline log directories is damaged: path={path} ({error}); restore it from a copy, or write"
             ' {"<log_dir>": "renew"} into it for each that was offline'

@@ -6,19 +6,29 @@ either named here, or somebody else's.
 """
 
 import json
-from collections.abc import Sequence
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 from sink.store import Store
-from storage_core.errors import CorruptFileError
+from storage_core.errors import CorruptFileError, InvalidConfigError
+from storage_core.log_config import INT32_MAX
 from storage_core.storage.local import make_directory, replace_file, storage_errors
-from storage_core.topic_partition import TopicPartition, set_aside_name
+from storage_core.topic_partition import TopicPartition, check_topic_name, set_aside_name
 
-__all__ = ["LogMove", "PendingWork", "TopicDeletion", "read_pending", "write_pending"]
+__all__ = [
+    "LogMove",
+    "PendingWork",
+    "TopicDeletion",
+    "parse_pending",
+    "read_pending",
+    "render_pending",
+    "write_pending",
+]
 
 _VERSION: Final = 0
+_UNIQUE_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,20 +99,31 @@ def read_pending(store: Store) -> PendingWork:
     if data is None:
         return PendingWork()
     try:
-        content = json.loads(data)
-        if content["version"] != _VERSION:
-            raise CorruptFileError(f"pending work of version {content['version']}, not {_VERSION}: path={path}")
-        deletions = [{**each, "logs": _logs(each["logs"])} for each in content["deletions"]]
-        return PendingWork(
-            deletions=tuple(TopicDeletion(**each) for each in deletions),
-            moves=tuple(LogMove(**each) for each in content["moves"]),
-            roots=tuple(str(each) for each in content["roots"]),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return parse_pending(data)
+    except CorruptFileError as error:
         raise CorruptFileError(
             f"the list of directories that are deleted or moved is damaged: path={path} ({error}); restore it from a"
             " copy, or delete it if no topic was being deleted and no log moved"
         ) from error
+
+
+def parse_pending(data: bytes) -> PendingWork:
+    """Return what a list says; every name in it is one that a directory may have.
+
+    Raises:
+        CorruptFileError: it is damaged, or of another version.
+    """
+    try:
+        content = json.loads(data)
+        if content["version"] != _VERSION:
+            raise ValueError(f"version {content['version']}, not {_VERSION}")
+        return PendingWork(
+            deletions=tuple(_deletion(each) for each in content["deletions"]),
+            moves=tuple(_move(each) for each in content["moves"]),
+            roots=tuple(_text(each) for each in content["roots"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidConfigError) as error:
+        raise CorruptFileError(f"pending work: {error}") from error
 
 
 def write_pending(store: Store, work: PendingWork) -> None:
@@ -112,11 +133,55 @@ def write_pending(store: Store, work: PendingWork) -> None:
         if work == PendingWork() and not path.exists():
             return
         make_directory(path.parent)
-        replace_file(path, json.dumps({"version": _VERSION, **asdict(work)}, indent=1).encode() + b"\n")
+        replace_file(path, render_pending(work))
 
 
-def _logs(entries: Sequence[Sequence[object]]) -> tuple[tuple[int, str], ...]:
-    return tuple((int(str(partition)), str(log_dir)) for partition, log_dir in entries)
+def render_pending(work: PendingWork) -> bytes:
+    """Return the file's bytes."""
+    return json.dumps({"version": _VERSION, **asdict(work)}, indent=1).encode() + b"\n"
+
+
+def _deletion(each: dict[str, object]) -> TopicDeletion:
+    logs = each["logs"]
+    if not isinstance(logs, list):
+        raise TypeError("logs are no list")
+    return TopicDeletion(
+        topic=_topic(each["topic"]),
+        topic_id=_text(each["topic_id"]),
+        logs=tuple((_partition(partition), _text(log_dir)) for partition, log_dir in logs),
+    )
+
+
+def _move(each: dict[str, object]) -> LogMove:
+    unique_id = _text(each["unique_id"])
+    if not _UNIQUE_ID.fullmatch(unique_id):
+        raise ValueError(f"unique_id={unique_id[:40]!r}")
+    return LogMove(
+        topic=_topic(each["topic"]),
+        partition=_partition(each["partition"]),
+        topic_id=_text(each["topic_id"]),
+        source=_text(each["source"]),
+        target=_text(each["target"]),
+        unique_id=unique_id,
+    )
+
+
+def _topic(value: object) -> str:
+    topic = _text(value)
+    check_topic_name(topic)
+    return topic
+
+
+def _partition(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= INT32_MAX:
+        raise ValueError(f"partition={str(value)[:40]}")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError(f"not a name: {str(value)[:40]!r}")
+    return value
 
 
 def _path(store: Store) -> Path:
