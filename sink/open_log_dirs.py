@@ -75,6 +75,7 @@ class LogDirs:
 
         Raises:
             InvalidConfigError: one belongs to another store or broker.
+            CorruptFileError: whose one is can't be told.
             StorageError: one can't be made, and the store has no logs yet that would go on without it.
         """
         usable = []
@@ -86,6 +87,8 @@ class LogDirs:
                 if not states:
                     raise
                 problem = str(error)
+            except CorruptFileError as error:
+                raise CorruptFileError(f"{error}: log_dir={self.store.log_dir(name)}") from error
             if problem is None:
                 usable.append(name)
             else:

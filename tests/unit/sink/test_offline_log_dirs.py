@@ -18,7 +18,7 @@ from sink.store_writer import StoreWriter
 from storage_core.checkpoint.meta_properties import render_meta_properties
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.clock import ManualClock
-from storage_core.errors import InvalidConfigError, LogDirOfflineError, StorageError
+from storage_core.errors import CorruptFileError, InvalidConfigError, LogDirOfflineError, StorageError
 from tests.sink_store import contents, in_process, open_store, read_log, rows, stored_numbers
 
 _TOPICS = {"events": {"partitions": 2, "segment.bytes": 600, "batch.size": 200}}
@@ -322,6 +322,15 @@ def test_open_when_a_configured_directory_belongs_to_another_then_refused(store:
 
     with pytest.raises(InvalidConfigError, match=r"belongs to another store or broker"):
         open_store(store, _TOPICS, log_dirs=("logs", str(other)))
+
+
+def test_open_when_a_configured_directory_has_damaged_properties_then_refused_and_named(store: Path) -> None:
+    """Whose it is can't be told."""
+    (store.parent / "other").mkdir()
+    _damaged(store.parent / "other")
+
+    with pytest.raises(CorruptFileError, match=r"meta.properties has version .* log_dir=.*other"):
+        open_store(store, _TOPICS, log_dirs=("logs", str(store.parent / "other")))
 
 
 def test_open_when_a_further_directory_can_not_be_made_then_the_others_do(store: Path) -> None:
