@@ -1,5 +1,7 @@
 """Who may work on a store at the same time, and what an owner's death is known by."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,24 @@ def test_maintaining_when_the_one_before_died_then_drops_what_it_tore(path: Path
     with maintaining(path) as maintained:
         assert Ledger.open(maintained.store.ledger_path).version == version - 1
     assert not WriterLock.was_left(path / "maintenance.lock")
+
+
+@pytest.mark.parametrize("access", [maintaining, writing])
+def test_access_when_a_cleaning_died_half_way_then_its_segments_get_their_names(
+    path: Path, access: Callable[[Path], AbstractContextManager[object]]
+) -> None:
+    """Otherwise who plans what to delete would not see the segments that have no name yet."""
+    directory = log_directories(path)["events-0"]
+    closed = sorted(directory.glob("*.log"))[0]
+    for each in directory.glob(f"{closed.stem}.*"):
+        each.rename(f"{each}.swap")
+    with pytest.raises(ZeroDivisionError), maintaining(path):
+        raise ZeroDivisionError
+
+    with access(path):
+        assert closed.exists()
+        assert list(directory.glob("*.swap")) == []
+    assert stored_numbers(path) == list(range(100))
 
 
 def test_writing_when_a_sink_runs_then_is_refused(path: Path) -> None:
