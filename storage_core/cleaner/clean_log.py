@@ -70,9 +70,8 @@ class CleanedLog:
     Attributes:
         first_dirty_offset: where the next round begins.
         built: how far the map got; None where nothing was dirty.
-        bytes_before, bytes_after: of the segments that were read and what they became; active one apart.
+        bytes_before, bytes_after: of the segments that were read, and of what they became.
         segments_before, segments_after: how many.
-        records_before, records_after: of them.
         counts: of all groups together.
         stopped: why the round ended before its range did; None if it did not.
     """

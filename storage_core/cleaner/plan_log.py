@@ -40,13 +40,15 @@ class LogFacts:
 
 
 def plan_log(log: LogFacts, config: LogConfig, now_ms: int) -> CleaningPlan:
-    """Return what a cleaner makes of a log; reads only.
+    """Return what a cleaner makes of a log; reads only, and nothing at all of one that is not compacted.
 
     Raises:
         CorruptFileError: the active segment is missing, or the files end before the log does.
         CorruptBatchError: a marker is damaged, or a batch can't be where it is.
         StorageError: the disk refused.
     """
+    if not config.is_compacted:
+        return _not_compacted(log, config)
     segments = list_cleanable_segments(log.directory, log.end, log.log_start_offset)
     end_offset = log.end.log_end_offset
     facts = CleanableLog(
@@ -59,6 +61,17 @@ def plan_log(log: LogFacts, config: LogConfig, now_ms: int) -> CleaningPlan:
         first_timestamp_of=lambda number: _first_timestamp(log.directory, segments[number]),
     )
     return plan_cleaning(facts, config, now_ms)
+
+
+def _not_compacted(log: LogFacts, config: LogConfig) -> CleaningPlan:
+    return CleaningPlan(
+        decision="not-compacted",
+        reason=f"cleanup.policy={config.cleanup_policy}",
+        first_dirty_offset=log.log_start_offset,
+        first_uncleanable_offset=log.log_start_offset,
+        clean_bytes=0,
+        cleanable_bytes=0,
+    )
 
 
 def _last_stable_offset(log: LogFacts, first_dirty_offset: int) -> int:

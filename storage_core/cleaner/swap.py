@@ -22,6 +22,7 @@ Source: Kafka LocalLog.replaceSegments, UnifiedLog.replaceSegments.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,7 @@ from storage_core.log.load_plan import plan_segments
 from storage_core.log.log_files import CLEANED, LOG, SWAP, parse_base_offset
 from storage_core.storage.local import storage_errors, sync_directory
 
-__all__ = ["drop_cleaned", "finish_swaps", "swap_in"]
+__all__ = ["drop_cleaned", "finish_swaps", "has_swaps", "swap_in"]
 
 
 def swap_in(cleaned: CleanedSegment, base_offsets: Sequence[int], check_owner: Callable[[], None]) -> None:
@@ -75,6 +76,17 @@ def drop_cleaned(cleaned: CleanedSegment) -> None:
     with storage_errors(cleaned.paths[0].parent):
         for path in cleaned.paths:
             path.unlink(missing_ok=True)
+
+
+def has_swaps(directory: Path, active_base_offset: int) -> bool:
+    """Whether a cleaning that was killed left anything on its way below the active segment.
+
+    Raises:
+        StorageError: the directory can't be read.
+    """
+    with storage_errors(directory):
+        on_their_way = [name for name in os.listdir(directory) if name.endswith((CLEANED, SWAP))]
+    return any(name.partition(".")[0] < f"{active_base_offset:020d}" for name in on_their_way)
 
 
 def finish_swaps(directory: Path, active_base_offset: int, check_owner: Callable[[], None]) -> None:

@@ -143,11 +143,15 @@ class LogWalk:
                 self._segments.list_again()
                 continue
             self._number = number + 1
-            if not is_first and files.base_offset < self.next_offset and not self._files[number - 1].is_swap:
+            if not is_first and files.base_offset < self.next_offset and not self._is_replaced(number):
                 reader.close()
                 raise _overlap(files, self.next_offset)
             return reader
         return None
+
+    def _is_replaced(self, number: int) -> bool:
+        """Whether a segment may be one of those that a swap before it stands for, and which are being renamed."""
+        return any(each.is_swap for each in self._files[:number])
 
     def _segment_chunks(self, reader: SegmentReader) -> Generator[tuple[SegmentReader, BatchChunk], None, None]:
         is_last = self._number == len(self._files)
