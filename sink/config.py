@@ -111,6 +111,12 @@ class SinkConfig:
         store = Path(os.path.normpath(self.store))
         own = [store / name for name in _OWN_FOLDERS]
         problems += [problem for name in self.log_dirs if (problem := log_dir_problem(store, name))]
+        problems += [
+            f"log_dirs={inner!r} lies in {outer!r}: a broker does not start on a folder among logs"
+            for inner, below in zip(self.log_dirs, roots, strict=True)
+            for outer, above in zip(self.log_dirs, roots, strict=True)
+            if below != above and below.is_relative_to(above)
+        ]
         quarantine = Path(os.path.normpath(self.quarantine))
         if quarantine == store or any(quarantine.is_relative_to(each) for each in (*own, *roots)):
             problems.append(

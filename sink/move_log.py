@@ -91,13 +91,15 @@ def plan_move(store: Store, ledger: Ledger, log: TopicPartition, target: str) ->
     state = states.get(log)
     if state is None:
         raise UnknownTopicError(f"no such log in the ledger: log={log.topic}:{log.partition}")
-    name = _known_name(store, [each.log_dir for each in states.values()], target)
+    names = sorted({each.log_dir for each in states.values()})
+    name = _known_name(store, names, target)
     if name == state.log_dir:
         raise InvalidConfigError(f"the log lies there already: log={log} log_dir={store.log_dir(name)}")
     offline = check_log_dirs(store, [each for each in states.values() if each.log_dir in (state.log_dir, name)])
     require_online(store, [state], offline)
     if name in offline:
         raise LogDirOfflineError(f"log directory is offline: log_dir={store.log_dir(name)} reason={offline[name]}")
+    _check_place(store, name, names)
     _check_target(store, log, name)
     plan = MovePlan(
         log=log,
@@ -154,11 +156,22 @@ def _known_name(store: Store, names: list[str], target: str) -> str:
     return next((name for name in names if os.path.realpath(store.log_dir(name)) == wanted), target)
 
 
-def _check_target(store: Store, log: TopicPartition, name: str) -> None:
-    root = store.log_dir(name)
+def _check_place(store: Store, name: str, names: list[str]) -> None:
+    """Refuse a new log directory that lies in the store's own folders or another log directory, or they in it."""
+    if name in names:
+        return
     problem = log_dir_problem(store.root, name)
     if problem is not None:
         raise InvalidConfigError(problem)
+    root = Path(os.path.realpath(store.log_dir(name)))
+    for other in (*names, "quarantine"):
+        path = Path(os.path.realpath(store.log_dir(other)))
+        if root.is_relative_to(path) or path.is_relative_to(root):
+            raise InvalidConfigError(f"one folder would lie in the other: log_dir={store.log_dir(name)} path={path}")
+
+
+def _check_target(store: Store, log: TopicPartition, name: str) -> None:
+    root = store.log_dir(name)
     if len(set_aside_name(log, "0" * 32, "future")) > _LONGEST_NAME:
         raise InvalidConfigError(f"the topic's name is too long to move a log of it: topic={log.topic}")
     with storage_errors(root):

@@ -35,6 +35,11 @@ def test_config_when_a_log_dir_is_a_folder_of_the_store_then_refused(tmp_path: P
     assert f"log_dirs={log_dir!r} is the store" in _refusal(tmp_path, log_dirs=("logs", log_dir))
 
 
+def test_config_when_one_log_dir_lies_in_another_then_refused(tmp_path: Path) -> None:
+    """A folder among logs that is no log ends the start of a broker."""
+    assert "log_dirs='logs/x' lies in 'logs'" in _refusal(tmp_path, log_dirs=("logs", "logs/x"))
+
+
 def test_config_when_two_log_dirs_are_one_folder_then_refused(tmp_path: Path) -> None:
     """One folder under two spellings is one folder."""
     assert "names a folder twice" in _refusal(tmp_path, log_dirs=("logs", f"{tmp_path}/x/../logs/"))

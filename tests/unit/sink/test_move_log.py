@@ -10,7 +10,7 @@ from pipeline.store_view import open_logs
 from pipeline.verify_command import verify
 from sink.ledger import Ledger
 from sink.move_log import move_log, plan_move
-from sink.pending_work import PendingWork, read_pending
+from sink.pending_work import LogMove, PendingWork, read_pending, write_pending
 from sink.set_aside import remove_deleted
 from sink.store import Store
 from sink.store_access import writing
@@ -154,6 +154,9 @@ _REFUSED: dict[str, tuple[Any, str]] = {
     "the store": (str, r"is the store"),
     "a folder above": (lambda _store: "..", r"is the store, a folder above it"),
     "the ledger": (lambda _store: "ledger/x", r"that it needs|needs itself"),
+    "below a log directory": (lambda _store: "logs/more", r"one folder would lie in the other"),
+    "below a log": (lambda _store: "logs/events-1", r"one folder would lie in the other"),
+    "the quarantine": (lambda _store: "quarantine", r"one folder would lie in the other"),
     "another's": (_foreign_root, r"belongs to another store or broker"),
     "not empty": (_not_empty, r"neither a log directory nor an empty folder"),
     "a file": (_file, r"neither a log directory nor an empty folder"),
@@ -173,6 +176,33 @@ def test_move_log_when_it_can_not_move_there_then_refused_and_nothing_changed(st
         _move(store, target)
 
     assert contents(store, without=_LOCKS) == before
+
+
+def test_open_when_a_kill_left_part_of_a_copy_then_it_is_removed_and_the_log_is_where_it_was(store: Path) -> None:
+    """A `-future` directory counts for nothing before the commit."""
+    before = read_store(store)
+    found = Store.find(store)
+    state = Ledger.open(found.ledger_path).states()[_LOG]
+    found.prepare_log_dirs(("more",))
+    move = LogMove(
+        topic="events",
+        partition=0,
+        topic_id=state.topic_id,
+        source="logs",
+        target="more",
+        unique_id="ab" * 16,
+    )
+    write_pending(found, PendingWork(moves=(move,)))
+    part = store / "more" / move.future_name
+    part.mkdir()
+    (part / f"{0:020}.log").write_bytes((store / "logs" / "events-0" / f"{0:020}.log").read_bytes()[:100])
+    assert _is_sound(store)
+
+    open_events(store).close()
+
+    assert read_store(store) == before
+    assert [path for path in (store / "more").iterdir() if path.is_dir()] == []
+    assert read_pending(found) == PendingWork()
 
 
 def test_move_log_when_there_is_no_such_log_then_refused(store: Path) -> None:
