@@ -15,7 +15,7 @@ import numpy as np
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.undo import committed_end
-from storage_core.errors import StorageError, UnflushedRecordsLostError
+from storage_core.errors import UnflushedRecordsLostError
 from storage_core.fault_points import reach
 from storage_core.log.append_state import CommittedEnd
 from storage_core.log.log_files import LOG, segment_file_name
@@ -80,14 +80,10 @@ def flush_logs(
     ]
     indexes = [path for each in segments for path in (each.index_path, each.time_index_path) if path.exists()]
     check_owner()
-    try:
-        with storage_errors("log directories"):
-            sync_files([each.log_path for each in segments])
-            sync_files(indexes)
-            sync_directories([directory_of(state) for state in behind.values()])
-    except StorageError:
-        drop_cached(each.log_path for each in segments)
-        raise
+    with storage_errors("log directories"):
+        sync_files([each.log_path for each in segments])
+        sync_files(indexes)
+        sync_directories([directory_of(state) for state in behind.values()])
     reach("flush.synced")
     points = np.array([state.log_end_offset for state in behind.values()], np.int64)
     ledger.raise_recovery_points(np.array(list(behind), np.int64), points, check_owner)

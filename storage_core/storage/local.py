@@ -4,7 +4,8 @@ Order rules (each was seen to matter after a power cut):
 - a replaced file is written under another name, fsynced, renamed, and its folder fsynced: without the first fsync the
   new name can hold zeros, without the second the old content can come back;
 - a truncation is fsynced before anything is appended, or the cut tail can come back;
-- log before index before ledger: the ledger may only name bytes that survive.
+- log before index before ledger: the ledger may only name bytes that survive;
+- what a failed sync was for is not believed until it was read from the disk again.
 """
 
 import contextlib
@@ -104,11 +105,7 @@ def make_directory(path: Path) -> None:
 
 
 def drop_cached(paths: Iterable[Path]) -> None:
-    """Let the next reading of these files show what the disk holds, where that can be told.
-
-    A failed fsync leaves pages that are not on the disk and count as written: the next one succeeds, and readers see
-    them until they are evicted. Pages that still wait to be written stay.
-    """
+    """Let the next reading of these files show what the disk has, but for pages that still wait to be written."""
     for path in paths:
         with contextlib.suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -141,7 +138,11 @@ def sync_file(path: Path) -> None:
 def sync_files(paths: list[Path]) -> None:
     """Make the content of these files durable: one call per file, or one per filesystem where they are many."""
     if len(paths) >= _SYNCFS_FILE_COUNT:
-        sync_filesystems({each.parent for each in paths})
+        try:
+            sync_filesystems({each.parent for each in paths})
+        except OSError:
+            drop_cached(paths)
+            raise
         return
     if len(paths) <= 1:
         for path in paths:
@@ -165,11 +166,17 @@ def _syncfs_of(descriptor: int) -> None:
 
 
 def _sync(path: Path, flags: int, sync: Callable[[int], None]) -> None:
-    """Open a path and sync it; the kernel's answer does not say which file it is about."""
+    """Open a path and sync it; the kernel's answer does not say which file it is about.
+
+    A sync that fails leaves pages that are not on the disk and count as written, so that the next one succeeds: without
+    them in the cache whoever looks next sees what the disk has, and does not take a commit for durable that is not.
+    """
     descriptor = os.open(path, flags)
     try:
         sync(descriptor)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         os.close(descriptor)
