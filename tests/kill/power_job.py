@@ -15,7 +15,7 @@ from tests.sink_store import in_process, numbers, open_store
 
 __all__ = ["IS_LONG", "append_numbers", "cases", "cut_at", "finish", "mounted", "recovery_points"]
 
-IS_LONG = bool(os.environ.get("SPARKLOG_KILL_ROUNDS"))
+IS_LONG = bool(os.environ.get("SPARKLOG_KILL_ROUNDS") or os.environ.get("SPARKLOG_SOAK"))
 """Whether every step is taken on every file system, and not only on one of them."""
 
 

@@ -124,3 +124,40 @@ def test_opening_when_a_repair_has_written_lost_records_down_then_goes_on_behind
     writer.close()
     assert set(range(120, 130)) <= set(stored_numbers(store))
     assert plan_repairs(store, RepairOptions(jobs=1)).is_sound
+
+
+def test_opening_by_force_when_records_are_above_the_recovery_point_then_they_are_synced_too(store: Path) -> None:
+    """The active segment is copied for a new writer, and its copy is on the disk as a whole."""
+    writer = open_store(store, _NEVER, topic="t", take_lock_by_force=True)
+
+    states = Ledger.open(Store.find(store).ledger_path).states().values()
+    assert all(state.recovery_point == state.log_end_offset > 0 for state in states)
+    writer.close()
+    assert stored_numbers(store) == list(range(120))
+
+
+def test_opening_by_force_when_records_are_gone_then_is_refused(store: Path) -> None:
+    """Taking a store from somebody is no reason to pass over what is lost."""
+    _cut(_log(store))
+
+    with pytest.raises(UnflushedRecordsLostError, match="log=t-1"):
+        open_store(store, _NEVER, topic="t", take_lock_by_force=True)
+
+
+def test_opening_when_killed_while_it_syncs_then_the_next_one_syncs_again(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger says it last."""
+
+    def die(_point: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sink.unflushed.reach", die)
+        with pytest.raises(KeyboardInterrupt):
+            open_store(store, _NEVER, topic="t")
+    assert all(state.recovery_point == 0 for state in Ledger.open(store / "ledger").states().values())
+
+    open_store(store, _NEVER, topic="t").close()
+
+    assert stored_numbers(store) == list(range(120))
