@@ -6,19 +6,23 @@ What is cleaned takes the place of what was read: damage that is passed over wou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import numpy as np
 
 from storage_core.log.segment_reader import BatchChunk, SegmentReader
 from storage_core.record.batch_scan import BatchScan
 
-__all__ = ["checked_chunks"]
+__all__ = ["CHUNK_BYTES", "checked_chunks"]
+
+CHUNK_BYTES: Final = 4 << 20
+"""Pieces of 1 MiB took a tenth more time in all, those of 256 KiB two thirds more: each one costs some calls."""
 
 
 def checked_chunks(
     reader: SegmentReader, start_offset: int, next_base_offset: int, check_owner: Callable[[], None]
 ) -> Iterator[BatchChunk]:
-    """Yield the batches that end at `start_offset` or behind it, about 1 MiB at a time.
+    """Yield the batches that end at `start_offset` or behind it, `CHUNK_BYTES` or one larger batch at a time.
 
     Args:
         reader: of a closed segment.
@@ -31,8 +35,8 @@ def checked_chunks(
         StorageError: the disk refused.
     """
     next_offset = reader.files.base_offset
-    chunks = reader.chunks_from(start_offset) if start_offset > next_offset else reader.chunks()
-    for chunk in chunks:
+    is_part = start_offset > next_offset
+    for chunk in reader.chunks_from(start_offset, CHUNK_BYTES) if is_part else reader.chunks(0, CHUNK_BYTES):
         check_owner()
         scan = chunk.scan
         _refuse_wrong_offsets(reader, chunk, next_offset, next_base_offset)
@@ -50,9 +54,8 @@ def _refuse_wrong_offsets(reader: SegmentReader, chunk: BatchChunk, next_offset:
     """Base offsets are outside the CRC: refuse one that goes back, or into the next segment."""
     scan: BatchScan = chunk.scan
     before = np.append(next_offset - 1, scan.last_offset[:-1])
-    wrong = (
-        (scan.base_offset > scan.last_offset) | (scan.base_offset <= before) | (scan.last_offset >= next_base_offset)
-    )
+    wrong = (scan.base_offset > scan.last_offset) | (scan.base_offset <= before)
+    wrong |= scan.last_offset >= next_base_offset
     if wrong.any():
         number = int(np.argmax(wrong))
         offsets = f"offsets={scan.base_offset[number]}..{scan.last_offset[number]}"
