@@ -42,7 +42,16 @@ from storage_core.log.deleted_files import list_deleted
 from storage_core.log_config import LogConfig
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["CleanerBudget", "LogCleaning", "LogCleaningRow", "clean_logs", "pending_removals", "plan_cleanings"]
+__all__ = [
+    "CleanerBudget",
+    "LogCleaning",
+    "LogCleaningRow",
+    "clean_logs",
+    "clean_one_log",
+    "failed_cleaning",
+    "pending_removals",
+    "plan_cleanings",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -167,6 +176,30 @@ def clean_logs(
     for each in planned:
         if each.log not in cleaned and (state := states.get(each.log)) is not None:
             _finish(each, state, maintained.lock.check)
+
+
+def clean_one_log(
+    each: LogCleaning, state: LogState, budget: CleanerBudget, clock: Clock, check_owner: Callable[[], None]
+) -> LogCleaningRow:
+    """Clean one log that has a plan, and tell what came of it; for those who work on several side by side.
+
+    Args:
+        each: to clean, due or not.
+        state: of the log in a ledger that is not older than the maintenance lock; a sink may go on.
+        budget: of this cleaning.
+        clock: tells the time.
+        check_owner: raises once another run owns the store.
+
+    Raises:
+        WriterFencedError: another run owns it.
+    """
+    return _clean(each, state, budget, clock, check_owner)
+
+
+def failed_cleaning(each: LogCleaning, reason: str) -> LogCleaningRow:
+    """Return the row of a log that nobody could clean."""
+    dirty = each.state.log_start_offset if each.plan is None else each.plan.first_dirty_offset
+    return LogCleaningRow(log=each.log, outcome="failed", reason=reason, first_dirty_offset=dirty, duration_ms=0)
 
 
 def pending_removals(plans: Sequence[LogCleaning], clock: Clock) -> list[PendingRemoval]:

@@ -26,7 +26,7 @@ from storage_core.fault_points import reach
 from storage_core.record.batch_encode import EncodedBatches, RecordColumns, encode_batches
 from storage_core.storage.local import write_all
 
-__all__ = ["BATCHES_SCHEMA", "REPORT_DDL", "StagePlan", "stage"]
+__all__ = ["BATCHES_SCHEMA", "REPORT_DDL", "StagePlan", "freeze_garbage", "stage"]
 
 REPORT_DDL = (
     "task int, file string, batches binary, records bigint, quarantine string, quarantined bigint,"
@@ -132,7 +132,7 @@ def stage(plan: StagePlan, task: int, batches: Iterable[pa.RecordBatch]) -> Iter
     run.close()
     reach("stage.reported")
     yield run.report()
-    _freeze_garbage()
+    freeze_garbage()
 
 
 class _StageTask:
@@ -375,7 +375,7 @@ def _record_columns(batch: pa.RecordBatch, timestamp: npt.NDArray[np.int64], pre
     )
 
 
-def _freeze_garbage() -> None:
+def freeze_garbage() -> None:
     """Take everything imported so far out of the collector's sight, at the end of a worker's first two tasks.
 
     PySpark's worker runs a full collection after each task: 35 ms with pandas, numpy and pyarrow loaded.

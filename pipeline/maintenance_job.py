@@ -1,0 +1,177 @@
+"""A maintenance plan carried out by Spark: deletions by the driver in one commit, cleanings by tasks side by side.
+
+    driver                          tasks
+    deletions, one ledger commit
+    logs -> slots         --------> clean, log by log, the largest first
+    rows, control tables  <-------- a row for each log
+
+Tasks need no coordination: a log is one task's, and before each step that can't be undone a task looks whether its run
+still owns the store. A log that fails is a row like any other. What a task needs of the ledger comes with its logs:
+only a sink may change them meanwhile, and a sink appends.
+
+Deletions are renames behind a commit that they must not overtake, so the driver does them.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.control.runs import WorkResult, result_of_cleaning, result_of_retention
+from pipeline.maintenance_plan import MaintenancePlan
+from pipeline.slots import slots_of
+from pipeline.spark_errors import SPARK_ERRORS, explain
+from sink.clean_logs import (
+    CleanerBudget,
+    LogCleaning,
+    LogCleaningRow,
+    clean_logs,
+    clean_one_log,
+    failed_cleaning,
+    pending_removals,
+)
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
+from sink.retain_logs import PendingRemoval, execute_plans
+from sink.stage import freeze_garbage
+from sink.store_access import MaintainedStore
+from storage_core.clock import Clock
+from storage_core.errors import WriterFencedError
+from storage_core.topic_partition import TopicPartition
+
+__all__ = ["run_plan"]
+
+logger = logging.getLogger(__name__)
+
+_TASKS_PER_SLOT: Final = 4
+_ROW_DDL: Final = "row binary"
+_WORK_SCHEMA: Final = pa.schema([("slot", pa.int32()), ("work", pa.binary())])
+
+Check = Callable[[], None]
+"""Raises once another run owns the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LogTask:
+    """One log, as it travels to its task."""
+
+    rank: int
+    cleaning: LogCleaning
+    state: LogState
+
+
+def run_plan(
+    spark: SparkSession,
+    maintained: MaintainedStore,
+    plan: MaintenancePlan,
+    budget: CleanerBudget,
+    clock: Clock,
+    check_owner: Check,
+) -> tuple[list[WorkResult], list[PendingRemoval]]:
+    """Carry out what is due; return what came of each work, and the files that wait to be removed.
+
+    What cleanings that were killed left in logs that are not due is finished, too.
+
+    Args:
+        spark: where the store has the path that it has here.
+        maintained: the store.
+        plan: to carry out.
+        budget: of each task.
+        clock: tells the time, travels to tasks.
+        check_owner: travels to tasks.
+
+    Raises:
+        WriterFencedError: another run owns the store.
+        LedgerDamagedError: the ledger can't be read.
+    """
+    results, removals = _delete(maintained, plan, clock)
+    due = [each for each in plan.due if each.cleaning is not None]
+    cleanings = [each.cleaning for each in due if each.cleaning is not None]
+    states = Ledger.open(maintained.store.ledger_path).states()
+    rows = _clean_on_spark(spark, _tasks(cleanings, states), budget, clock, check_owner)
+    for work, cleaning in zip(due, cleanings, strict=True):
+        row = rows.get(work.log) or failed_cleaning(cleaning, "the log is not in the ledger any more")
+        logger.info("Cleaned log=%s outcome=%s duration_ms=%d %s", row.log, row.outcome, row.duration_ms, row.reason)
+        state = states.get(work.log, cleaning.state)
+        results.append(result_of_cleaning(work, row, state.log_start_offset))
+    idle = [each.cleaning for each in plan.works if each.cleaning is not None and each.decision == "keep"]
+    for row in clean_logs(maintained, idle, replace(budget, erased_keys=None), clock):
+        raise ValueError(f"a log that is not due was cleaned: log={row.log}")
+    removals += pending_removals(cleanings, clock)
+    return results, sorted(removals, key=lambda each: each.due_ms)
+
+
+def _delete(
+    maintained: MaintainedStore, plan: MaintenancePlan, clock: Clock
+) -> tuple[list[WorkResult], list[PendingRemoval]]:
+    due = [each for each in plan.due if each.retention is not None]
+    if not due:
+        return [], []
+    began_ms = clock.now_ms()
+    run = execute_plans(maintained, [each.retention for each in due if each.retention is not None], clock)
+    spent_ms, done = clock.now_ms() - began_ms, {each.log: each for each in run.logs}
+    return [result_of_retention(each, done[each.log], spent_ms) for each in due], run.pending
+
+
+def _tasks(cleanings: Sequence[LogCleaning], states: Mapping[TopicPartition, LogState]) -> list[_LogTask]:
+    """Return the logs that there still are, the largest first."""
+    found = [each for each in cleanings if each.plan is not None and each.log in states]
+    found.sort(key=_bytes_of, reverse=True)
+    return [_LogTask(rank, each, states[each.log]) for rank, each in enumerate(found)]
+
+
+def _bytes_of(each: LogCleaning) -> int:
+    return 0 if each.plan is None else each.plan.clean_bytes + each.plan.cleanable_bytes
+
+
+def _clean_on_spark(
+    spark: SparkSession, tasks: Sequence[_LogTask], budget: CleanerBudget, clock: Clock, check_owner: Check
+) -> dict[TopicPartition, LogCleaningRow]:
+    """Return a row for each log; if Spark itself fails, the logs failed whose rows it did not give."""
+    if not tasks:
+        return {}
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _run_task(batches, budget, clock, check_owner)
+
+    sizes = [_bytes_of(each.cleaning) for each in tasks]
+    count = min(len(tasks), _TASKS_PER_SLOT * spark.sparkContext.defaultParallelism)
+    columns = [pa.array(slots_of(sizes, count), pa.int32()), pa.array([pickle.dumps(each) for each in tasks])]
+    try:
+        frame: Any = spark.createDataFrame(pa.Table.from_arrays(columns, schema=_WORK_SCHEMA))
+        found = frame.repartitionById(count, F.col("slot")).mapInArrow(run, _ROW_DDL).collect()
+    except SPARK_ERRORS as error:
+        check_owner()
+        return {each.cleaning.log: failed_cleaning(each.cleaning, explain(error)) for each in tasks}
+    rows: list[LogCleaningRow | WriterFencedError] = [pickle.loads(each["row"]) for each in found]
+    for row in rows:
+        if isinstance(row, WriterFencedError):
+            raise row
+    return {row.log: row for row in rows if isinstance(row, LogCleaningRow)}
+
+
+def _run_task(
+    batches: Iterator[pa.RecordBatch], budget: CleanerBudget, clock: Clock, check_owner: Check
+) -> Iterator[pa.RecordBatch]:
+    """Clean the logs of one task, the largest first; the input is drained before anything is done."""
+    tasks: list[_LogTask] = [pickle.loads(work) for batch in batches for work in batch.column("work").to_pylist()]
+    for task in sorted(tasks, key=lambda each: each.rank):
+        row: LogCleaningRow | WriterFencedError
+        try:
+            row = clean_one_log(task.cleaning, task.state, budget, clock, check_owner)
+        except WriterFencedError as error:
+            row = error
+        except Exception as error:  # whatever it is, it is this log's
+            logger.exception("A cleaning failed log=%s", task.cleaning.log)
+            row = failed_cleaning(task.cleaning, f"{type(error).__name__}: {error}")
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(row)], pa.binary())], names=["row"])
+        if isinstance(row, WriterFencedError):
+            break
+    freeze_garbage()

@@ -1,0 +1,22 @@
+"""Which task does which works, so that all end at about the same time."""
+
+import heapq
+from collections.abc import Sequence
+
+__all__ = ["slots_of"]
+
+
+def slots_of(sizes: Sequence[int], count: int) -> list[int]:
+    """Return a slot for each work: each goes to the slot that has the least so far; slot 0 gets the first.
+
+    Args:
+        sizes: of the works, falling; one of no size counts as a little all the same.
+        count: of the slots.
+    """
+    heap = [(0, slot) for slot in range(count)]
+    found = []
+    for size in sizes:
+        load, slot = heapq.heappop(heap)
+        found.append(slot)
+        heapq.heappush(heap, (load + size + 1, slot))
+    return found

@@ -1,0 +1,81 @@
+"""A maintenance plan on a real local Spark."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.control.owner_check import OwnerCheck
+from pipeline.control.runs import WorkResult
+from pipeline.maintenance_job import run_plan
+from sink.retain_logs import RetentionRun, remove_deleted
+from sink.store_access import MAINTENANCE_LOCK, maintaining
+from storage_core.clock import ManualClock
+from storage_core.errors import WriterFencedError
+from storage_core.log.log_files import LOG
+from storage_core.topic_partition import TopicPartition
+from tests.compacted_store import BUDGET, NOW_MS
+from tests.maintained_store import PARTITIONS, TOPIC, live_values, plan_of, write_keys
+from tests.sink_store import read_store
+
+pytestmark = pytest.mark.spark
+
+
+def _run(spark: SparkSession, store: Path) -> list[WorkResult]:
+    clock = ManualClock(NOW_MS)
+    with maintaining(store) as maintained:
+        plan = plan_of(store, clock)
+        results, pending = run_plan(spark, maintained, plan, BUDGET, clock, OwnerCheck.of(store))
+    assert remove_deleted(RetentionRun([], pending), clock) == {}
+    return results
+
+
+def test_run_plan_when_logs_are_dirty_then_each_is_cleaned_and_keeps_its_last_values(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Every log comes back as a row, and has fewer records and the same value for each key."""
+    store = write_keys(tmp_path / "store")
+    before, live = read_store(store), live_values(store)
+
+    results = _run(spark, store)
+
+    assert sorted(each.log.partition for each in results) == list(range(PARTITIONS))
+    assert {each.outcome for each in results} == {"done"}
+    assert all(each.bytes_after < each.bytes_before for each in results if each.bytes_before and each.bytes_after)
+    after = read_store(store)
+    assert live_values(store) == live
+    assert all(len(after[log]) < len(before[log]) / 2 for log in before)
+
+
+def test_run_plan_when_one_log_is_damaged_then_only_that_one_is_uncleanable(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A log that fails names its file, and keeps no other from its turn."""
+    store = write_keys(tmp_path / "store")
+    damaged = sorted((store / "logs" / f"{TOPIC}-2").glob(f"*{LOG}"))[1]
+    content = bytearray(damaged.read_bytes())
+    content[-1] ^= 1
+    damaged.write_bytes(content)
+
+    found = {each.log: each for each in _run(spark, store)}
+
+    wrong = found.pop(TopicPartition(TOPIC, 2))
+    assert wrong.outcome == "uncleanable"
+    assert damaged.name in wrong.reason
+    assert {each.outcome for each in found.values()} == {"done"}
+
+
+def test_run_plan_when_another_run_took_the_store_then_no_task_changes_a_log(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A task that finds another signature in the lock stops before its first step that can't be undone."""
+    store, clock = write_keys(tmp_path / "store"), ManualClock(NOW_MS)
+    before = read_store(store)
+    with maintaining(store) as maintained:
+        plan, check = plan_of(store, clock), OwnerCheck.of(store)
+        (store / MAINTENANCE_LOCK).write_text("another run")
+
+        with pytest.raises(WriterFencedError, match="has lost the store"):
+            run_plan(spark, maintained, plan, BUDGET, clock, check)
+
+    assert read_store(store) == before
