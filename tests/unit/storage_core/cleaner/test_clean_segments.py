@@ -1,6 +1,8 @@
 """Cleaning a group of segments: Kafka's cases, and what bad input gets."""
 
 import os
+import random
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +12,20 @@ from storage_core.cleaner.build_map import DirtyRange, build_map
 from storage_core.cleaner.clean_segments import CleanRequest, clean_segments
 from storage_core.cleaner.cleaned_transactions import CleanedTransactions
 from storage_core.cleaner.offset_map import OffsetMap
-from storage_core.errors import CorruptBatchError, InvalidRecordError, OffsetOutOfRangeError, WriterFencedError
+from storage_core.cleaner.scalar import PlainCleaning, clean_plainly
+from storage_core.errors import (
+    CorruptBatchError,
+    InvalidRecordError,
+    OffsetOutOfRangeError,
+    StorageError,
+    WriterFencedError,
+)
+from storage_core.index.index_builder import IndexBuilder
 from storage_core.index.transaction_index import AbortedTransaction, parse_transaction_index
 from storage_core.log.segments import SegmentFiles
 from storage_core.log_config import INT32_MAX
 from storage_core.record.batch_decode import decode_batches
+from storage_core.record.batch_scan import scan_batches
 from storage_core.record.control_records import ControlType
 from storage_core.record.legacy_scalar import pack_entry, pack_wrapper
 from storage_core.record.scalar import Record, decode_records
@@ -290,6 +301,52 @@ def test_clean_segments_when_the_owner_changes_leaves_nothing(tmp_path: Path) ->
         clean_segments(files, OffsetMap(1 << 16, HASH_KEY), CleanedTransactions(()), request, check_owner)
 
     assert _names(tmp_path) == [f"{0:020d}.log"]
+
+
+def test_clean_segments_on_a_disk_that_fills_up_leaves_nothing(tmp_path: Path) -> None:
+    """What can't be written whole is removed, and the error names the file."""
+    files = write(tmp_path, [data(number, (str(number), "v" * 1000)) for number in range(20)])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, before[1]))
+    try:
+        with pytest.raises(StorageError, match=r"\.log\.cleaned"):
+            clean(files, 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert _names(tmp_path) == [f"{0:020d}.log"]
+
+
+def test_clean_segments_of_many_chunks_agrees_with_the_plain_cleaning(tmp_path: Path) -> None:
+    """Batches come out in order and whole across chunks, long runs of copied ones among rebuilt ones and empty ones."""
+    batches, generator = [], random.Random(5)
+    for number in range(900):
+        offset, is_kept = 3 * number, number // 100 % 3 == 0
+        keys = [f"{offset + place}" if is_kept else f"{generator.randrange(500)}-" for place in range(3)]
+        codec = "lz4" if number // 150 % 3 == 2 else "none"
+        producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": offset} if number % 90 == 5 else {}
+        batches.append(data(offset, *((key, generator.randbytes(1200).hex()) for key in keys), codec=codec, **producer))
+    files = write(tmp_path, batches[:400], batches[400:])
+    known = {record.key: record.offset for batch in batches for record in decode_records(batch)}
+    producers = [active(7, 3 * 95 + 2)]
+    told = PlainCleaning(
+        known={key: offset for key, offset in known.items() if key is not None},
+        latest_offset=2699,
+        now_ms=NOW_MS,
+        delete_retention_ms=RETENTION_MS,
+        cleaning_end_offset=2700,
+        producers=producers,
+    )
+
+    done = clean(files, 2700, producers=producers)
+
+    assert sum(map(len, batches)) > 5 << 20
+    assert done.data == clean_plainly(b"".join(batches), told)
+    indexes = IndexBuilder(0)
+    scan = scan_batches(done.data)
+    indexes.add(scan.position, scan.last_offset, scan.max_timestamp)
+    built = indexes.finish()
+    assert [path.read_bytes() for path in done.segment.paths[1:]] == [built.offset_index, built.time_index]
 
 
 def test_clean_segments_of_offsets_no_index_can_hold_refuses(tmp_path: Path) -> None:
