@@ -71,7 +71,7 @@ def maintenance_options(given: Mapping[str, object]) -> MaintenanceSettings:
         InvalidConfigError: some make no sense; all of them are named.
     """
     problems: list[str] = []
-    settings = parse_maintenance(SettingsSection({**given}, "", problems))
+    settings = parse_maintenance(SettingsSection(dict(given.items()), "", problems))
     if problems:
         raise InvalidConfigError("; ".join(problems))
     return settings

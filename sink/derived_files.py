@@ -1,12 +1,14 @@
 """Kafka's checkpoint files in the log directories' roots, for brokers and people; written from the ledger, never read.
 
-As a broker does, they are written every few seconds and at the end, not with each micro-batch.
+As a broker does, they are written every few seconds and at the end, not with each micro-batch. The fourth one,
+`cleaner-offset-checkpoint`, is only made here: what it says is known to whoever cleans.
 """
 
 import logging
 from collections.abc import Mapping, Set
 from pathlib import Path
 
+from sink.cleaner_checkpoint_files import CLEANER_CHECKPOINT, drop_cleaner_checkpoints
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.log_dirs import check_root
@@ -53,6 +55,9 @@ class DerivedFiles:
         """
         by_root = self._by_root()
         self._write({name: by_root.get(name, {}) for name in sorted(names)})
+        for name in sorted(names):
+            if self._is_online(name):
+                drop_cleaner_checkpoints(self._store.log_dir(name), by_root.get(name, {}))
 
     def _by_root(self) -> dict[str, dict[TopicPartition, LogState]]:
         by_root: dict[str, dict[TopicPartition, LogState]] = {}
@@ -89,8 +94,9 @@ def _write_root(root: Path, logs: Mapping[TopicPartition, LogState], starts: Map
         "recovery-point-offset-checkpoint": {log: state.recovery_point for log, state in logs.items()},
         "replication-offset-checkpoint": ends,
         "log-start-offset-checkpoint": starts,
-        "cleaner-offset-checkpoint": {},
     }
     with storage_errors(root):
+        if not (root / CLEANER_CHECKPOINT).exists():
+            contents[CLEANER_CHECKPOINT] = {}
         for name, offsets in contents.items():
             replace_file(root / name, render_offset_checkpoint(offsets))

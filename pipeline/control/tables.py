@@ -35,6 +35,7 @@ _CONFLICT: Final = re.compile(
     r"|(?:MetadataChanged|ProtocolChanged)Exception"
     r"|DELTA_CONCURRENT_\w+|DELTA_(?:METADATA|PROTOCOL)_CHANGED"
 )
+_UPSERT: Final = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 _SESSION_CONF: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "2",
@@ -71,8 +72,13 @@ class ControlTables:
         for table in CONTROL_TABLES:
             self._create(table)
 
-    def put(self, table: ControlTable, rows: Sequence[Mapping[str, Any]]) -> None:
+    def put(self, table: ControlTable, rows: Sequence[Mapping[str, Any]], clauses: str = _UPSERT) -> None:
         """Add rows, or replace those of the same keys, durably.
+
+        Args:
+            table: to change.
+            rows: with all of its columns.
+            clauses: what else is to happen, as in `try_merge`.
 
         Raises:
             LogStorageError: Spark failed, or others kept changing the table.
@@ -80,7 +86,7 @@ class ControlTables:
         if not rows:
             return
         for _ in range(_TRIES):
-            if self.try_merge(table, rows, "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"):
+            if self.try_merge(table, rows, clauses):
                 self._make_durable(table)
                 return
         raise LogStorageError(f"others keep changing a control table: path={table_path(self._store, table)}; try again")

@@ -1,0 +1,90 @@
+"""The control tables made anew from the logs: what is damaged, or a newer release's, is set aside, never deleted.
+
+Every log is taken for one that was never cleaned: its first dirty offset is its start. That is always right, and costs
+one cleaning of each that finds less to do than it reads. Tables that can be read stay, but for the checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pipeline.control.cleaner_checkpoints import CleanerCheckpoint
+from pipeline.control.read_tables import check_table, table_path
+from pipeline.control.schemas import CLEANER_CHECKPOINTS, CONTROL_TABLES, ControlTable
+from pipeline.control.tables import ControlTables
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
+from sink.store_access import maintaining
+from storage_core.clock import Clock
+from storage_core.errors import CorruptFileError, UnsupportedFormatError
+from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.topic_partition import TopicPartition
+
+__all__ = ["rebuild_control", "tables_to_replace"]
+
+
+def tables_to_replace(store: Path) -> dict[str, str]:
+    """Return the tables that a rebuild sets aside, and why.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    found = {}
+    for table in CONTROL_TABLES:
+        if problem := _problem(store, table):
+            found[table.name] = problem
+    return found
+
+
+def rebuild_control(root: Path, spark: Callable[[], SparkSession], clock: Clock) -> int:
+    """Set aside what has to go, and write the checkpoints of all logs anew; return how many.
+
+    Args:
+        root: of the store.
+        spark: gives the session.
+        clock: names what is set aside.
+
+    Raises:
+        StoreLockedError: a maintenance runs.
+        LedgerDamagedError: the ledger can't be read.
+    """
+    with maintaining(root) as maintained:
+        states = Ledger.open(maintained.store.ledger_path).states()
+        for name in tables_to_replace(root):
+            _set_aside(root / "control" / name, clock.now_ms())
+        tables = ControlTables(spark(), root)
+        tables.put(CLEANER_CHECKPOINTS, [each.as_dict() for each in _uncleaned(states, clock.now_ms()).values()])
+    return len(states)
+
+
+def _problem(store: Path, table: ControlTable) -> str | None:
+    if not table_path(store, table).exists():
+        return None
+    try:
+        check_table(store, table)
+    except (CorruptFileError, UnsupportedFormatError) as error:
+        return str(error)
+    return "is written anew from the logs" if table == CLEANER_CHECKPOINTS else None
+
+
+def _set_aside(path: Path, now_ms: int) -> None:
+    with storage_errors(path):
+        path.rename(path.with_name(f"{path.name}.replaced-{now_ms}"))
+        sync_directory(path.parent)
+
+
+def _uncleaned(states: Mapping[TopicPartition, LogState], now_ms: int) -> dict[TopicPartition, CleanerCheckpoint]:
+    return {
+        log: CleanerCheckpoint(
+            topic=log.topic,
+            partition=log.partition,
+            topic_id=state.topic_id,
+            first_dirty_offset=state.log_start_offset,
+            log_start_offset=state.log_start_offset,
+            updated_ms=now_ms,
+        )
+        for log, state in states.items()
+    }

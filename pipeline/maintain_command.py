@@ -1,0 +1,180 @@
+"""The verb `maintain`: a plan of all of a store's logs, and with `--execute` the run that carries it out.
+
+    lock -> plan -> Spark -> leases -> works -> control tables -> lock given back -> files removed that waited
+
+A plan starts no Spark. A run is told in the control tables once its works are done: one that is killed before has
+cleaned what it has cleaned, and the next one finds out by looking.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.control.owner_check import OwnerCheck
+from pipeline.control.runs import RunOfWork, WorkResult
+from pipeline.maintenance_plan import Bounds, MaintenancePlan
+from pipeline.maintenance_settings import MaintenanceSettings, maintenance_options
+from pipeline.maintenance_survey import Survey, survey_store
+from pipeline.settings import load_settings
+from sink.clean_logs import CleanerBudget
+from sink.retain_logs import PendingRemoval, RetentionRun, remove_deleted
+from sink.store import Store
+from sink.store_access import MaintainedStore, maintaining
+from storage_core.clock import Clock
+from storage_core.errors import StoreLockedError
+from storage_core.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["MaintainedPlace", "MaintenanceRun", "Telling", "execute_maintenance", "find_place", "plan_maintenance_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintainedPlace:
+    """Which store a run is of, and how it works.
+
+    Attributes:
+        spark: Spark's settings.
+    """
+
+    root: Path
+    settings: MaintenanceSettings
+    spark: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceRun:
+    """What a run did.
+
+    Attributes:
+        plan: that it carried out, without what others have leased.
+        results: in the order in which works were done.
+        unremoved: files that should have gone, and why they did not, by log.
+    """
+
+    run_id: str
+    plan: MaintenancePlan
+    results: Sequence[WorkResult] = ()
+    unremoved: Mapping[TopicPartition, str] = field(default_factory=dict)
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether a work failed, could not be planned, or is another run's."""
+        failed = any(each.is_failure for each in self.results) or bool(self.unremoved)
+        return failed or any(each.decision == "fail" or each.is_leased for each in self.plan.works)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """Who hears of a run while it goes on.
+
+    Attributes:
+        plan: gets the plan before anything is done.
+        waits: gets how many files wait to be removed, and until when.
+        sleep: waits for so many seconds.
+    """
+
+    plan: Callable[[MaintenancePlan], None]
+    waits: Callable[[int, int], None]
+    sleep: Callable[[float], None]
+
+
+def find_place(store: Path | None, config: str | None, given: Mapping[str, str | None]) -> MaintainedPlace:
+    """Return what the command was told.
+
+    Args:
+        store: folder of the store; None where a settings file names it.
+        config: settings file.
+        given: settings of maintenance as options, which come before the file's.
+
+    Raises:
+        InvalidConfigError: something makes no sense; every problem is named. Or no store is there.
+    """
+    options = {name: value for name, value in given.items() if value is not None}
+    if config is None:
+        place = MaintainedPlace(root=store or Path(), settings=maintenance_options(options), spark={})
+    else:
+        found = load_settings(config, [f"maintenance.{name}={value}" for name, value in options.items()])
+        place = MaintainedPlace(root=Path(found.store), settings=found.maintenance, spark=found.spark)
+    Store.find(place.root)
+    return place
+
+
+def plan_maintenance_of(place: MaintainedPlace, clock: Clock) -> MaintenancePlan:
+    """Return what a run would do; changes nothing.
+
+    Raises:
+        UnsupportedFormatError: a newer release wrote a control table.
+        CorruptFileError: one is damaged, or the topics' settings are.
+        LedgerDamagedError: the ledger can't be read.
+    """
+    return survey_store(Store.find(place.root), _bounds(place.settings), clock).plan
+
+
+def execute_maintenance(
+    place: MaintainedPlace,
+    spark: Callable[[], SparkSession],
+    clock: Clock,
+    telling: Telling,
+) -> MaintenanceRun:
+    """Plan, and carry the plan out; return what was done.
+
+    Args:
+        place: the store, and how to work.
+        spark: gives the session, once it is needed.
+        clock: tells the time.
+        telling: who hears of it.
+
+    Raises:
+        StoreLockedError: another run maintains the store, or has leased all that is due; the message says who.
+        UnsupportedFormatError: a newer release wrote a control table.
+        CorruptFileError: one is damaged.
+        WriterFencedError: another run took over.
+        KeyboardInterrupt: while files waited to be removed; the next run removes them.
+    """
+    with maintaining(place.root) as maintained:
+        survey = survey_store(maintained.store, _bounds(place.settings), clock)
+        telling.plan(survey.plan)
+        run, pending = _carry_out(maintained, survey, place.settings, spark(), clock)
+    if pending and pending[-1].due_ms > clock.now_ms():
+        telling.waits(sum(len(each.names) for each in pending), pending[-1].due_ms)
+    unremoved = remove_deleted(RetentionRun([], pending), clock, telling.sleep)
+    return MaintenanceRun(run_id=run.run_id, plan=run.plan, results=run.results, unremoved=unremoved)
+
+
+def _bounds(settings: MaintenanceSettings) -> Bounds:
+    return Bounds(max_bytes=settings.max_bytes, max_time_ms=settings.max_time_ms)
+
+
+def _carry_out(
+    maintained: MaintainedStore, survey: Survey, settings: MaintenanceSettings, spark: SparkSession, clock: Clock
+) -> tuple[MaintenanceRun, list[PendingRemoval]]:
+    """Lease, work, and tell it in the control tables."""
+    from pipeline.control.leases import acquire_leases, holding_leases
+    from pipeline.control.record_run import record_run
+    from pipeline.control.tables import ControlTables
+    from pipeline.maintain_in_process import run_in_process
+
+    run_id, started_ms = f"{clock.now_ms()}-{uuid.uuid4().hex[:8]}", clock.now_ms()
+    tables = ControlTables(spark, maintained.store.root)
+    leases = acquire_leases(tables, {each.log for each in survey.plan.due}, run_id, clock)
+    if leases.refused and not leases.epochs:
+        log, holder = min(leases.refused.items())
+        raise StoreLockedError(f"another maintenance run has leased all {len(leases.refused)} logs: log={log} {holder}")
+    plan = survey.plan.with_leases(leases.refused)
+    budget = CleanerBudget(map_bytes=settings.memory_bytes, hash_key=secrets.token_bytes(16))
+    check_owner = OwnerCheck.of(maintained.store.root)
+    with holding_leases(tables, leases, clock, maintained.lock.sign_off):
+        results, pending = run_in_process(maintained, plan, budget, clock, check_owner)
+        leases.check()
+        run = RunOfWork(
+            run_id=run_id, started_ms=started_ms, duration_ms=clock.now_ms() - started_ms, epochs=leases.epochs
+        )
+        record_run(tables, maintained.store, survey.checkpoints, survey.gone, (run, plan, results))
+    return MaintenanceRun(run_id=run_id, plan=plan, results=results), pending

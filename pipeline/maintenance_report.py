@@ -1,0 +1,144 @@
+"""What `maintain` prints: the plan as a table, what was done, and both as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.control.runs import WorkResult
+from pipeline.maintain_command import MaintenanceRun
+from pipeline.maintenance_plan import MaintenancePlan, PlannedWork
+
+__all__ = ["plan_as_dict", "plan_verdict", "print_plan", "result_line", "run_as_dict", "run_verdict"]
+
+_WIDE = 200
+
+
+def print_plan(plan: MaintenancePlan, *, with_kept: bool) -> None:
+    """Print a row per work.
+
+    Args:
+        plan: to print.
+        with_kept: also what is not due.
+    """
+    works = [each for each in plan.works if with_kept or each.decision != "keep"]
+    if not works:
+        return
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDE)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("log", "work", "decision"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("reads", "frees", "takes"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("why")
+    for each in works:
+        table.add_row(str(each.log), each.action, each.decision, *_figures(each), each.reason)
+    console.print(table, highlight=False)
+
+
+def plan_verdict(plan: MaintenancePlan) -> str:
+    """Return the last line of a plan for people."""
+    counts = {name: sum(each.decision == name for each in plan.works) for name in ("do", "defer", "wait", "fail")}
+    rest = "".join(
+        f"; {counts[name]:,} {words}"
+        for name, words in (("defer", "put off"), ("wait", "wait"), ("fail", "can't be planned"))
+        if counts[name]
+    )
+    if not counts["do"]:
+        return f"nothing to do in {plan.logs_checked:,} logs{rest}"
+    read = sum(each.read_bytes for each in plan.due)
+    freed = sum(each.freed_bytes or 0 for each in plan.due)
+    more = " and what cleaning finds" if any(each.freed_bytes is None for each in plan.due) else ""
+    took = sum(each.expected_ms for each in plan.due) / 1000
+    return (
+        f"planned: {counts['do']:,} works on {plan.logs_checked:,} logs, {read:,} bytes to read,"
+        f" {freed:,} to free{more}, about {took:,.1f} s{rest}; --execute does it"
+    )
+
+
+def result_line(each: WorkResult) -> str:
+    """Return what came of one work."""
+    sizes = "" if each.bytes_before is None else f": {each.bytes_before:,} -> {each.bytes_after or 0:,} bytes"
+    records = "" if each.records_before is None else f", {each.records_before:,} -> {each.records_after or 0:,} records"
+    why = "" if each.outcome == "done" else f": {each.reason}"
+    return f"{each.log} {each.action} {each.outcome}{sizes}{records}{why}"
+
+
+def run_verdict(run: MaintenanceRun) -> str:
+    """Return the last line of a run for people."""
+    if not run.results:
+        return f"nothing was done in {run.plan.logs_checked:,} logs; run {run.run_id}"
+    before = sum(each.bytes_before or 0 for each in run.results)
+    after = sum(each.bytes_after or 0 for each in run.results)
+    done = sum(each.outcome in ("done", "stopped") for each in run.results)
+    failed = len(run.results) - done
+    rest = f"; {failed:,} not done" if failed else ""
+    return f"done: {done:,} works, {before:,} -> {after:,} bytes{rest}; run {run.run_id}"
+
+
+def plan_as_dict(plan: MaintenancePlan) -> dict[str, Any]:
+    """Return a plan for JSON, with what is not due."""
+    return {"executed": False, "logs_checked": plan.logs_checked, "works": [_work_as_dict(each) for each in plan.works]}
+
+
+def run_as_dict(run: MaintenanceRun) -> dict[str, Any]:
+    """Return a run for JSON: its plan, and what came of each work."""
+    results = [_result_as_dict(each) for each in run.results]
+    return plan_as_dict(run.plan) | {
+        "executed": True,
+        "run_id": run.run_id,
+        "results": results,
+        "unremoved": {str(log): why for log, why in run.unremoved.items()},
+    }
+
+
+def _figures(each: PlannedWork) -> tuple[str, str, str]:
+    if each.decision in ("wait", "fail"):
+        return "-", "-", "-"
+    freed = "?" if each.freed_bytes is None else f"{each.freed_bytes:,}"
+    return f"{each.read_bytes:,}", freed, f"{each.expected_ms / 1000:,.1f} s"
+
+
+def _work_as_dict(each: PlannedWork) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "topic": each.log.topic,
+        "partition": each.log.partition,
+        "action": each.action,
+        "decision": each.decision,
+        "reason": each.reason,
+        "read_bytes": each.read_bytes,
+        "freed_bytes": each.freed_bytes,
+        "expected_ms": each.expected_ms,
+    }
+    plan = each.cleaning.plan if each.cleaning else None
+    if plan is None:
+        return found
+    return found | {
+        "first_dirty_offset": plan.first_dirty_offset,
+        "first_uncleanable_offset": plan.first_uncleanable_offset,
+        "clean_bytes": plan.clean_bytes,
+        "cleanable_bytes": plan.cleanable_bytes,
+        "dirty_ratio": round(plan.dirty_ratio, 6),
+        "compaction_delay_ms": plan.compaction_delay_ms,
+    }
+
+
+def _result_as_dict(each: WorkResult) -> dict[str, Any]:
+    return {
+        "topic": each.log.topic,
+        "partition": each.log.partition,
+        "action": each.action,
+        "outcome": each.outcome,
+        "reason": each.reason,
+        "first_dirty_offset": each.first_dirty_offset,
+        "log_start_offset": each.log_start_offset,
+        "bytes_before": each.bytes_before,
+        "bytes_after": each.bytes_after,
+        "records_before": each.records_before,
+        "records_after": each.records_after,
+        "duration_ms": each.duration_ms,
+    }

@@ -1,0 +1,102 @@
+"""What a store is like before a maintenance run: its logs, its control tables, the plan that follows. Reads only.
+
+No Spark: a plan of ten thousand logs takes seconds, and starting a JVM would take as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipeline.control.cleaner_checkpoints import CleanerCheckpoint, checkpoints_of
+from pipeline.control.leases import leased_elsewhere, machine_id
+from pipeline.control.read_tables import read_rows
+from pipeline.control.runs import former_runs
+from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
+from pipeline.maintenance_plan import Bounds, MaintenancePlan, SurveyedLog, plan_maintenance
+from sink.clean_logs import plan_cleanings
+from sink.ledger import Ledger
+from sink.retain_logs import plan_logs
+from sink.store import Store
+from sink.topic_configs import read_topic_configs
+from storage_core.clock import Clock
+from storage_core.topic_partition import TopicPartition
+
+__all__ = ["Survey", "make_plan", "read_checkpoints", "survey_store"]
+
+_REMEMBERED_MS: Final = 7 * 24 * 3_600_000
+"""How far back runs tell of speed and yield."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A store, and what a run does to it.
+
+    Attributes:
+        checkpoints: what former runs say of the logs that there are.
+        gone: logs that former runs knew and that are no more, or are another topic's by now.
+    """
+
+    plan: MaintenancePlan
+    checkpoints: Mapping[TopicPartition, CleanerCheckpoint]
+    gone: Sequence[TopicPartition]
+
+
+def read_checkpoints(store: Store) -> dict[TopicPartition, CleanerCheckpoint]:
+    """Return what former runs say of the logs that there are.
+
+    Raises:
+        UnsupportedFormatError: a newer release wrote the table.
+        CorruptFileError: it is damaged.
+        LedgerDamagedError: the ledger can't be read.
+    """
+    return checkpoints_of(read_rows(store.root, CLEANER_CHECKPOINTS), Ledger.open(store.ledger_path).states())
+
+
+def survey_store(store: Store, bounds: Bounds, clock: Clock, erased_topics: Collection[str] = ()) -> Survey:
+    """Return what a run would do; changes nothing.
+
+    Args:
+        store: to look at.
+        bounds: of the run.
+        clock: tells how old records are.
+        erased_topics: topics with keys whose records all go.
+
+    Raises:
+        UnsupportedFormatError: a newer release wrote a control table.
+        CorruptFileError: one is damaged, or the topics' settings are.
+        LedgerDamagedError: the ledger can't be read.
+    """
+    now_ms = clock.now_ms()
+    rows = read_rows(store.root, CLEANER_CHECKPOINTS)
+    leased = leased_elsewhere(read_rows(store.root, LEASES), machine_id(), now_ms)
+    former = former_runs(read_rows(store.root, RUNS, [("started_ms", ">=", now_ms - _REMEMBERED_MS)]))
+    states = Ledger.open(store.ledger_path).states()
+    checkpoints = checkpoints_of(rows, states)
+    configs = read_topic_configs(store)
+    compacted = {log for log in states if log.topic in configs and configs[log.topic].is_compacted}
+    dirty = {log: each.first_dirty_offset for log, each in checkpoints.items()}
+    cleanings = {each.log: each for each in plan_cleanings(store, dirty, clock, compacted)} if compacted else {}
+    logs = [
+        SurveyedLog(
+            retention=each,
+            cleaning=cleanings.get(each.log),
+            checkpoint=checkpoints.get(each.log),
+            leased_by=leased.get(each.log),
+        )
+        for each in plan_logs(store, clock)
+    ]
+    known = {TopicPartition(row["topic"], row["partition"]) for row in rows}
+    plan = plan_maintenance(logs, now_ms, bounds, former, erased_topics)
+    return Survey(plan, checkpoints, sorted(known - checkpoints.keys()))
+
+
+def make_plan(root: Path, bounds: Bounds, clock: Clock, erased_topics: Collection[str] = ()) -> MaintenancePlan:
+    """Return what a run on the store in a folder would do.
+
+    Raises:
+        InvalidConfigError: no store is there.
+    """
+    return survey_store(Store.find(root), bounds, clock, erased_topics).plan

@@ -1,0 +1,70 @@
+"""Kafka's `cleaner-offset-checkpoint` in every root: where the next cleaning of each log begins, for brokers.
+
+Whoever cleans writes it, from what the control tables say. A sink writes an empty one where there is none, and leaves
+others alone: it does not know. A broker that finds an offset outside a log begins at the log's start.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from sink.ledger_rows import LogState
+from sink.log_dirs import check_root
+from sink.store import Store
+from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint, render_offset_checkpoint
+from storage_core.errors import CorruptFileError, StorageError
+from storage_core.storage.local import replace_file, storage_errors
+from storage_core.topic_partition import TopicPartition
+
+__all__ = ["CLEANER_CHECKPOINT", "drop_cleaner_checkpoints", "write_cleaner_checkpoints"]
+
+logger = logging.getLogger(__name__)
+
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+
+
+def write_cleaner_checkpoints(
+    store: Store, states: Mapping[TopicPartition, LogState], offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Write the file of every root that is not offline; one that fails keeps no other from it.
+
+    Args:
+        store: that has the roots.
+        states: of its logs.
+        offsets: where the next cleaning of a log begins, of those that were cleaned.
+    """
+    by_root: dict[str, dict[TopicPartition, int]] = {}
+    for log, state in states.items():
+        found = by_root.setdefault(state.log_dir, {})
+        if log in offsets:
+            found[log] = offsets[log]
+    for name, entries in by_root.items():
+        root = store.log_dir(name)
+        try:
+            if check_root(store, name) is not None:
+                continue
+            with storage_errors(root):
+                replace_file(root / CLEANER_CHECKPOINT, render_offset_checkpoint(entries))
+        except StorageError as error:
+            logger.warning("A cleaner checkpoint was not written, the next run will: %s", error)
+
+
+def drop_cleaner_checkpoints(root: Path, logs: Collection[TopicPartition]) -> None:
+    """Drop what a root's file says of logs that are not there any more: a later one of that name is not clean.
+
+    Args:
+        root: that has the file.
+        logs: that are there.
+
+    Raises:
+        StorageError: the file can't be read or written.
+    """
+    path = root / CLEANER_CHECKPOINT
+    with storage_errors(path):
+        data = path.read_bytes() if path.exists() else b""
+    try:
+        found = parse_offset_checkpoint(data)
+    except CorruptFileError:
+        found = {}
+    with storage_errors(path):
+        replace_file(path, render_offset_checkpoint({log: found[log] for log in found if log in logs}))
