@@ -169,7 +169,17 @@ class KeySet:
     """
 
     def __init__(self, keys: pa.Array, hash_key: bytes) -> None:
-        self._keys = OffsetMap.from_columns(digest_keys(keys, hash_key), np.zeros(len(keys), np.int64), 0, hash_key)
+        self._set(digest_keys(keys, hash_key), hash_key)
+
+    @classmethod
+    def from_digests(cls, digests: _Digests, hash_key: bytes) -> KeySet:
+        """Return the keys that have these digests under a hash key; nobody needs to know them."""
+        found = cls.__new__(cls)
+        found._set(digests, hash_key)
+        return found
+
+    def _set(self, digests: _Digests, hash_key: bytes) -> None:
+        self._keys = OffsetMap.from_columns(digests, np.zeros(len(digests), np.int64), 0, hash_key)
 
     def __len__(self) -> int:
         return len(self._keys)

@@ -1,0 +1,190 @@
+"""Erasure: where the records of forgotten keys lie, what a maintenance run does about it, whether any is left.
+
+    list of keys -> search -> roll of active segments that hold some -> cleaning -> search -> keys off the list
+
+A cleaner never touches an active segment. Where no sink holds the store, it is rolled first; otherwise its records wait
+until the sink rolls it, and the request stays on the list.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from sink.forgotten_keys import ForgetRequest, complete_request, read_requests
+from sink.ledger import Ledger
+from sink.ledger_rows import LogState
+from sink.roll_active import roll_active_segments
+from sink.store import Store
+from sink.store_access import MaintainedStore
+from storage_core.cleaner.keyed_records import iter_keyed
+from storage_core.cleaner.offset_map import KeySet
+from storage_core.clock import Clock
+from storage_core.errors import CorruptBatchError, LogStorageError, WriterFencedError
+from storage_core.log.log_walk import LogWalk, SegmentList
+from storage_core.topic_partition import TopicPartition
+
+__all__ = ["FoundRecords", "RequestState", "prepare_erasure", "search_requests", "settle_requests"]
+
+logger = logging.getLogger(__name__)
+
+_THREADS: Final = os.cpu_count() or 1
+
+States = Mapping[TopicPartition, LogState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRecords:
+    """Records of forgotten keys in one segment.
+
+    Attributes:
+        base_offset: of the segment.
+        is_active: whether the log still grows in it: no cleaner touches it.
+        failure: why the log can't be searched; there may be more then.
+    """
+
+    log: TopicPartition
+    base_offset: int
+    records_count: int
+    is_active: bool = False
+    failure: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the facts, for JSON."""
+        return {
+            "log": str(self.log),
+            "segment": self.base_offset,
+            "records": self.records_count,
+            "active": self.is_active,
+            "failure": self.failure,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestState:
+    """A request, and what a search found of it.
+
+    Attributes:
+        found: the segments that have records of its keys from before the request, or could not be searched.
+    """
+
+    request: ForgetRequest
+    found: Sequence[FoundRecords]
+
+    @property
+    def records_count(self) -> int:
+        """How many records are left."""
+        return sum(each.records_count for each in self.found)
+
+
+def search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[RequestState]:
+    """Search the logs for what requests are about; changes nothing.
+
+    Raises:
+        LedgerDamagedError: the ledger can't be read.
+    """
+    states = Ledger.open(store.ledger_path).states()
+    works = [(each, log, state) for each in requests for log, state in _logs_of(each, states)]
+
+    def search(work: tuple[ForgetRequest, TopicPartition, LogState]) -> list[FoundRecords]:
+        request, log, state = work
+        return _search(store, log, state, (request.key_set(), request.end_offsets[log.partition]))
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="forget") as pool:
+        found = list(pool.map(search, works))
+    by_request: dict[str, list[FoundRecords]] = {each.request_id: [] for each in requests}
+    for (request, _, _), segments in zip(works, found, strict=True):
+        by_request[request.request_id] += segments
+    return [RequestState(request=each, found=by_request[each.request_id]) for each in requests]
+
+
+def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> list[ForgetRequest]:
+    """Return the requests that are not done; active segments that have records of theirs are rolled, if no sink runs.
+
+    Raises:
+        CorruptFileError, UnsupportedFormatError: a request can't be read.
+        WriterFencedError: the store was taken by force.
+    """
+    wanted = [each for each in read_requests(maintained.store) if each.completed_ms is None]
+    if not wanted:
+        return []
+    searched = search_requests(maintained.store, wanted)
+    active = sorted({found.log for each in searched for found in each.found if found.is_active})
+    if active:
+        try:
+            with maintained.try_writer() as written:
+                if written is None:
+                    logger.info("A sink holds active segments with forgotten keys, they wait logs=%d", len(active))
+                else:
+                    roll_active_segments(written, active, clock)
+        except WriterFencedError:
+            raise
+        except LogStorageError as error:
+            logger.warning("Active segments with forgotten keys can't be rolled: %s", error)
+    return wanted
+
+
+def settle_requests(store: Store, requests: Sequence[ForgetRequest], clock: Clock) -> list[RequestState]:
+    """Search again behind a cleaning; take the keys off the list of those requests of which nothing is left."""
+    found = []
+    for each in search_requests(store, requests):
+        if each.found:
+            found.append(each)
+            logger.info("Records of forgotten keys are left request=%s records=%d", *_facts(each))
+        else:
+            done = complete_request(store, each.request, clock.now_ms())
+            found.append(RequestState(request=done, found=()))
+    return found
+
+
+def _facts(each: RequestState) -> tuple[str, int]:
+    return each.request.request_id, each.records_count
+
+
+def _logs_of(request: ForgetRequest, states: States) -> list[tuple[TopicPartition, LogState]]:
+    return [
+        (log, state)
+        for log, state in sorted(states.items())
+        if log.topic == request.topic
+        and state.topic_id == request.topic_id
+        and request.end_offsets.get(log.partition, 0) > 0
+    ]
+
+
+def _search(store: Store, log: TopicPartition, state: LogState, wanted: tuple[KeySet, int]) -> list[FoundRecords]:
+    """Return the segments of a log that have records of some keys below an offset."""
+    keys, end_offset = wanted
+    end = min(end_offset, state.log_end_offset)
+    counts: dict[int, int] = {}
+    failure = None
+    try:
+        segments = SegmentList(store.log_path(state), state.log_end_offset)
+        first = segments.files[0].base_offset if segments.files else 0  # what lies below the log's start is there, too
+        walk = LogWalk(segments, first, end)
+        with closing(walk.chunks()) as chunks:
+            for reader, chunk in chunks:
+                reader.check_crcs(chunk, chunk.scan)
+                count = 0
+                for records in iter_keyed(chunk.data, chunk.scan):
+                    hits = keys.contains(records.digests(keys.hash_key)) & records.has_key & (records.offset < end)
+                    count += int(np.count_nonzero(hits))
+                if count:
+                    counts[reader.files.base_offset] = counts.get(reader.files.base_offset, 0) + count
+    except CorruptBatchError as error:
+        failure = f"{error} log={log}"
+    except LogStorageError as error:
+        failure = str(error)
+    found = [
+        FoundRecords(log=log, base_offset=base, records_count=count, is_active=base >= state.active_base_offset)
+        for base, count in sorted(counts.items())
+    ]
+    if failure is not None:
+        found.append(FoundRecords(log=log, base_offset=state.log_start_offset, records_count=0, failure=failure))
+    return found

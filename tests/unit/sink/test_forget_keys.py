@@ -1,0 +1,131 @@
+"""Keys that are to be forgotten: the list, the search, and a cleaning that erases them."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sink.clean_logs import clean_logs, pending_removals, plan_cleanings
+from sink.forget_keys import RequestState, prepare_erasure, search_requests, settle_requests
+from sink.forgotten_keys import ForgetRequest, add_request, erased_keys, read_requests
+from sink.ledger import Ledger
+from sink.retain_logs import RetentionRun, remove_deleted
+from sink.store import Store
+from sink.store_access import maintaining
+from storage_core.clock import ManualClock
+from storage_core.errors import CorruptFileError
+from tests.compacted_store import BUDGET, LOG, NOW_MS, SETTINGS, keyed_rows, write_keyed
+from tests.retained_store import state_of
+from tests.sink_store import in_process, open_store, read_store
+
+_LAG = {**SETTINGS, "min.cleanable.dirty.ratio": 1.0}
+
+
+def _ask(store: Path, *keys: str) -> ForgetRequest:
+    found = Store.find(store)
+    states = Ledger.open(found.ledger_path).states()
+    return add_request(found, LOG.topic, pa.array([key.encode() for key in keys], pa.binary()), states, NOW_MS)
+
+
+def _erase(store: Path) -> list[RequestState]:
+    """Do what a maintenance run does."""
+    clock = ManualClock(NOW_MS)
+    with maintaining(store) as maintained:
+        requests = prepare_erasure(maintained, clock)
+        keys = erased_keys(requests)
+        budget = BUDGET.__class__(map_bytes=BUDGET.map_bytes, hash_key=BUDGET.hash_key, erased_keys=keys)
+        plans = plan_cleanings(maintained.store, {}, clock)
+        assert {row.outcome for row in clean_logs(maintained, plans, budget, clock)} <= {"cleaned"}
+        settled = settle_requests(maintained.store, requests, clock)
+    assert remove_deleted(RetentionRun([], pending_removals(plans, clock)), clock) == {}
+    return settled
+
+
+def _keys(store: Path) -> set[bytes | None]:
+    return {record.key for record in read_store(store)[str(LOG)]}
+
+
+def test_search_when_keys_were_written_then_it_counts_them_by_segment(tmp_path: Path) -> None:
+    """Every record of the keys is found, the active segment is named as such."""
+    store = write_keyed(tmp_path / "store")
+    request = _ask(store, "k3", "k5", "nobody")
+
+    (state,) = search_requests(Store.find(store), [request])
+
+    expected = [record for record in read_store(store)[str(LOG)] if record.key in (b"k3", b"k5")]
+    assert state.records_count == len(expected)
+    assert [each.is_active for each in state.found].count(True) == 1
+    assert state.found[-1].base_offset == state_of(store, LOG).active_base_offset
+
+
+def test_erasure_when_no_sink_runs_then_all_records_go_and_the_keys_leave_the_list(tmp_path: Path) -> None:
+    """The active segment is rolled first; tombstones go as well; what stays on the list are digests."""
+    store = write_keyed(tmp_path / "store", _LAG)
+    others = {record.offset: record for record in read_store(store)[str(LOG)] if record.key not in (b"k3", b"k5")}
+    _ask(store, "k3", "k5")
+
+    (settled,) = _erase(store)
+
+    assert settled.found == ()
+    assert _keys(store) == {b"k0", b"k1", b"k2", b"k4", b"k6"}
+    assert {record.offset for record in read_store(store)[str(LOG)]} <= others.keys()
+    (request,) = read_requests(Store.find(store))
+    assert request.keys is None
+    assert request.completed_ms == NOW_MS
+    assert b"azM=" not in b"".join(path.read_bytes() for path in (store / "control" / "forgotten").iterdir())
+
+
+def test_erasure_when_a_sink_runs_then_the_active_segment_waits_for_its_roll(tmp_path: Path) -> None:
+    """The sink appends undisturbed; once it has rolled, the next run erases the rest."""
+    store = write_keyed(tmp_path / "store", _LAG)
+    _ask(store, "k3")
+    with closing(open_store(store, {LOG.topic: _LAG}, topic=LOG.topic)) as writer:
+        (settled,) = _erase(store)
+        assert settled.records_count > 0
+        assert all(each.is_active for each in settled.found)
+        writer.append("q", 100, in_process(keyed_rows(200, 260)))
+        end = state_of(store, LOG).log_end_offset
+
+    (settled,) = _erase(store)
+
+    assert settled.found == ()
+    assert end == state_of(store, LOG).log_end_offset
+    assert all(record.offset >= 200 for record in read_store(store)[str(LOG)] if record.key == b"k3")
+
+
+def test_store_when_rolled_for_an_erasure_then_the_next_record_gets_the_next_offset(tmp_path: Path) -> None:
+    """An empty active segment is what a sink goes on in."""
+    store = write_keyed(tmp_path / "store", _LAG)
+    _ask(store, "k3")
+    _erase(store)
+
+    with closing(open_store(store, {LOG.topic: _LAG}, topic=LOG.topic)) as writer:
+        writer.append("q", 100, in_process(keyed_rows(200, 203)))
+
+    assert [record.offset for record in read_store(store)[str(LOG)]][-3:] == [200, 201, 202]
+
+
+def test_search_when_a_key_comes_back_then_the_request_stays_done(tmp_path: Path) -> None:
+    """A request is about what was written before it."""
+    store = write_keyed(tmp_path / "store", _LAG)
+    _ask(store, "k3")
+    _erase(store)
+    with closing(open_store(store, {LOG.topic: _LAG}, topic=LOG.topic)) as writer:
+        writer.append("q", 100, in_process(keyed_rows(200, 240)))
+
+    (state,) = search_requests(Store.find(store), read_requests(Store.find(store)))
+
+    assert state.found == []
+    assert b"k3" in _keys(store)
+
+
+def test_requests_when_a_file_is_damaged_then_it_is_named(tmp_path: Path) -> None:
+    """A list that can't be read is no empty list."""
+    store = write_keyed(tmp_path / "store", count=20)
+    request = _ask(store, "k3")
+    path = store / "control" / "forgotten" / f"{request.request_id}.json"
+    path.write_bytes(path.read_bytes()[:-40])
+
+    with pytest.raises(CorruptFileError, match=path.name):
+        read_requests(Store.find(store))
