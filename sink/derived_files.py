@@ -5,7 +5,7 @@ As a broker does, they are written every few seconds and at the end, not with ea
 """
 
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from pathlib import Path
 
 from sink.cleaner_checkpoint_files import CLEANER_CHECKPOINT, drop_cleaner_checkpoints
@@ -28,11 +28,16 @@ _INTERVAL_MS = 5_000
 
 
 class DerivedFiles:
-    """Writes the four checkpoint files of every log directory root that is not offline."""
+    """Writes the four checkpoint files of every log directory root that is not offline.
 
-    def __init__(self, store: Store, ledger: Ledger) -> None:
+    Args:
+        told: log directories that are offline and were reported as such; it may grow.
+    """
+
+    def __init__(self, store: Store, ledger: Ledger, told: Collection[str] = ()) -> None:
         self._store = store
         self._ledger = ledger
+        self._told = told
         self._offline: set[str] = set()
         self._starts = LogStartEntries(store)
         self._written_ms: int | None = None
@@ -80,7 +85,7 @@ class DerivedFiles:
     def _is_online(self, name: str) -> bool:
         """Look each time: where a disk has lost its mount point, files would lie below that, and hide later."""
         problem = check_root(self._store, name)
-        if problem is not None and name not in self._offline:
+        if problem is not None and name not in self._offline and name not in self._told:
             logger.warning("No checkpoint files are written log_dir=%s reason=%s", self._store.log_dir(name), problem)
             self._offline.add(name)
         elif problem is None:

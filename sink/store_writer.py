@@ -17,6 +17,7 @@ import numpy as np
 
 from sink.config import SinkConfig
 from sink.derived_files import DerivedFiles
+from sink.finish_truncation import finish_truncations
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.metrics import MicroBatchMetrics
@@ -174,8 +175,10 @@ class StoreWriter:
             settle_cuts(self._log_dirs, states)
         renew_returned(self._log_dirs, states, lock)
         self._leave_offline()
+        if follows_crash:
+            finish_truncations(self._store, self._ledger, lock)
         flush_logs(self._ledger, self._store.log_path, lock.check, self._log_dirs.offline)
-        self._derived = DerivedFiles(self._store, self._ledger)
+        self._derived = DerivedFiles(self._store, self._ledger, self._log_dirs.offline)
         self._write_derived()
         self._stage_topics, self._log_rows = number_logs(config, self._ledger)
 
