@@ -69,7 +69,9 @@ def _finish_deletion(
         return None  # killed before the commit: the topic is as it was
     if not any(state.topic == deletion.topic for state in states):  # or it is a later topic's by now
         check_owner()
-        LostRangeTable(store.root / "control" / "lost_ranges").forget(deletion.topic)
+        lost = LostRangeTable(store.root / "control" / "lost_ranges")
+        lost.drop_torn()  # a power cut may have come while it was forgotten
+        lost.forget(deletion.topic)
         forget_topic_config(store, deletion.topic)
     left = []
     for partition, name in deletion.logs:

@@ -96,6 +96,28 @@ def test_delete_topic_then_lost_ranges_of_it_excuse_no_later_one(store: Path) ->
     assert table.read() == [other]
 
 
+def test_open_when_a_power_cut_tore_the_list_of_lost_ranges_then_the_deletion_is_finished_all_the_same(
+    store: Path,
+) -> None:
+    """It came while the topic's were forgotten."""
+    table = LostRangeTable(store / "control" / "lost_ranges")
+    table.add([_LOST])
+    found = Store.find(store)
+    states = [state for log, state in _states(store).items() if log.topic == "a"]
+    logs = tuple((state.partition, state.log_dir) for state in states)
+    work = PendingWork(deletions=(TopicDeletion(topic="a", topic_id=states[0].topic_id, logs=logs),))
+    _delete(store, "a")
+    table.add([_LOST])
+    newest = max((store / "control" / "lost_ranges" / "_delta_log").glob("*.json"))
+    newest.with_name(f"{int(newest.stem) + 1:020}.json").write_bytes(bytes(100))
+    write_pending(found, work)
+
+    open_store(store, {"b": {}}).close()
+
+    assert table.read() == []
+    assert read_pending(found) == PendingWork()
+
+
 def test_delete_topic_when_the_last_one_then_the_store_is_empty_and_can_be_used(store: Path) -> None:
     """A store without logs is a store."""
     _delete(store, "a")
