@@ -11,7 +11,7 @@ from tests.written_log import Batch, write_log
 
 
 def _log(directory: Path) -> None:
-    """Write batches of two offsets, three to a segment: 0-1, 2-3, 4-5, then 6-7, ..., and a gap of 5 before the last."""
+    """Write batches of two offsets, three to a segment: 0-1, 2-3, 4-5, then 6-7, 8-9, and behind a gap 15-16."""
     write_log(directory, [[Batch([1, 2])] * 3, [Batch([3, 4])] * 2 + [Batch([5, 6], gap=5)]])
 
 
