@@ -20,6 +20,7 @@ from storage_core.log_config import CODECS
 from storage_core.record.batch_encode import EncodeOptions
 from storage_core.record.batch_scan import scan_batches
 from storage_core.record.control_records import ControlType, control_types
+from storage_core.record.legacy_scalar import pack_entry, pack_wrapper
 from storage_core.record.scalar import Record, pack_batch
 from tests.transaction_log import Marker, control_batch
 from tests.written_log import TOPIC_ID
@@ -37,7 +38,9 @@ class LogShape:
         transactions: share of batches that are part of one.
         open_at: number of the segment in which a transaction begins that never ends.
         gaps: share of batches with offsets left out before them.
-        mtime_ms: of its segments; None leaves them as written.
+        magics: formats of batches that are of no producer. The last batch of a segment is of v2: a broker can't empty
+            others.
+        mtime_ms: of its first segment, a minute less than that of the next one; None leaves them as written.
     """
 
     seed: int = 0
@@ -57,6 +60,7 @@ class LogShape:
     start_ms: int = 1_700_000_000_000
     value_bytes: int = 20
     index_interval_bytes: int = 200
+    magics: Sequence[int] = (2,)
     mtime_ms: int | None = None
 
 
@@ -159,6 +163,8 @@ def _write_segment(log: CompactedLog, shape: LogShape, rng: random.Random, numbe
         batches.append(_batch(log, shape, rng))
     if number == shape.open_at:
         batches.append(_data(log, shape, rng, 99, is_transactional=True))
+    if shape.magics != (2,):
+        batches.append(_data(log, replace(shape, magics=(2,)), rng, -1))
     if is_last:
         batches += [_marker(log, shape, rng, producer) for producer in [*log.running] if producer != 99]
         batches.append(_data(log, shape, rng, -1))
@@ -174,7 +180,8 @@ def _write_segment(log: CompactedLog, shape: LogShape, rng: random.Random, numbe
     if entries := log.tracker.follow(scan, control_types(data, scan)):
         (log.directory / segment_file_name(base, TXNINDEX)).write_bytes(pack_transaction_entries(entries))
     if shape.mtime_ms is not None:
-        os.utime(path, ns=(shape.mtime_ms * 1_000_000, shape.mtime_ms * 1_000_000))
+        mtime_ns = (shape.mtime_ms + 60_000 * len(log.bases)) * 1_000_000
+        os.utime(path, ns=(mtime_ns, mtime_ns))
 
 
 def _batch(log: CompactedLog, shape: LogShape, rng: random.Random) -> bytes:
@@ -205,6 +212,9 @@ def _data(
     sequence = log.sequences.get(producer, 0)
     log.sequences[producer] = sequence + count
     append_ms = shape.start_ms + log.next_offset % 5000 if rng.random() < shape.append_time else None
+    magic = rng.choice(shape.magics) if producer < 0 else 2
+    if magic < 2:
+        return _legacy_data(log, records, magic, rng.choice([each for each in shape.codecs if each != "zstd"]))
     options = EncodeOptions(
         codec=rng.choice(shape.codecs),
         producer_id=producer,
@@ -218,6 +228,15 @@ def _data(
     log.written += [_Written(each, transaction) for each in read]
     log.next_offset += count
     return pack_batch(records, options)
+
+
+def _legacy_data(log: CompactedLog, records: Sequence[Record], magic: int, codec: str) -> bytes:
+    read = [replace(each, headers=(), timestamp=each.timestamp if magic else -1) for each in records]
+    log.written += [_Written(each, None) for each in read]
+    log.next_offset += len(records)
+    if codec == "none":
+        return b"".join(pack_entry(each, magic) for each in read)
+    return pack_wrapper(read, magic, codec)
 
 
 def _record(offset: int, shape: LogShape, rng: random.Random) -> Record:
