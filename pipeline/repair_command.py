@@ -24,6 +24,7 @@ from pipeline.store_view import LogView, StoreView, open_logs
 from pipeline.verify_command import VerifyResult, verify
 from sink.derived_files import DerivedFiles
 from sink.finish_pending import finish_pending
+from sink.finish_truncation import finish_truncations
 from sink.ledger import Ledger
 from sink.log_dirs import find_unreadable
 from sink.lost_ranges import LostRange
@@ -194,6 +195,8 @@ def _execute_in_store(
         for step in _cut_back(store, ledger, lock, untouched):
             result.steps.append(step)
             report(step)
+        if lock.follows_crash and not untouched:
+            finish_truncations(store, ledger, lock)
         if not untouched:
             flush_logs(ledger, store.log_path, lock.check)
             lock.sign_off()

@@ -295,7 +295,7 @@ class Ledger:
 
     def _commit(self, rows: LedgerRows, transaction: tuple[str, int] | None) -> None:
         transactions = [Transaction(*transaction)] if transaction else None
-        old_files = self._data_files()
+        old_files, known = self._data_files(), self.version
         try:
             write_deltalake(
                 self._table,
@@ -317,7 +317,7 @@ class Ledger:
                 f"another writer committed to the ledger: path={self._path} version={self.version}"
             ) from error
         except (DeltaError, OSError) as error:
-            self._raise_unless_absent(transaction, error)
+            self._raise_unless_absent(known, transaction, error)
         reach("commit.written")
         try:
             self._make_durable()
@@ -333,13 +333,16 @@ class Ledger:
         except (DeltaError, OSError) as error:
             logger.warning("The ledger was not tidied, a later commit will: path=%s (%s)", self._path, error)
 
-    def _raise_unless_absent(self, transaction: tuple[str, int] | None, error: Exception) -> None:
-        """The write failed: say for certain that it left no version, or that nobody knows."""
+    def _raise_unless_absent(self, known: int, transaction: tuple[str, int] | None, error: Exception) -> None:
+        """The write failed: say for certain that it left no version, or that nobody knows.
+
+        What this object's handle says does not count: it may have moved on before the write failed.
+        """
         try:
             newest = _open_table(self._path).version()
         except (DeltaError, OSError):
             newest = None
-        if newest == self.version:
+        if newest == known:
             raise StorageError(f"the ledger can't be written: path={self._path} ({one_line(error)})") from error
         query_id, batch_id = transaction or ("", -1)
         raise CommitStateUnknownError(f"the ledger did not answer: {one_line(error)}", query_id, batch_id) from error

@@ -190,7 +190,8 @@ class Placer:
             if state["max_timestamp"] > state["last_entry_timestamp"]:
                 touched.append(self._close_time_index(row, state))
         if touched:
-            sync_files(touched)
+            with storage_errors("log directories"):
+                sync_files(touched)
 
     def _close_time_index(self, row: int, state: np.void) -> Path:
         path = self._directories[row] / segment_file_name(int(state["segment_base"]), TIMEINDEX)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sink.finish_cleanings import finish_cleanings
+from sink.finish_truncation import finish_truncations
 from sink.ledger import Ledger
 from sink.open_log_dirs import open_log_dirs
 from sink.store import Store
@@ -73,6 +75,7 @@ def maintaining(root: Path) -> Iterator[MaintainedStore]:
         if lock.follows_crash:  # without a sink that runs, its last commit may be torn
             with maintained.try_writer():
                 pass
+            finish_cleanings(store, lock)
         yield maintained
         lock.sign_off()
 
@@ -92,7 +95,10 @@ def writing(root: Path) -> Iterator[WrittenStore]:
         _released(WriterLock.acquire(root / WRITER_LOCK)) as lock,
         _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)) as maintenance,
     ):
-        yield _take_over(store, lock, follows_crash=lock.follows_crash or maintenance.follows_crash)
+        written = _take_over(store, lock, follows_crash=lock.follows_crash or maintenance.follows_crash)
+        if maintenance.follows_crash:
+            finish_cleanings(store, maintenance)
+        yield written
         maintenance.sign_off()
         lock.sign_off()
 
@@ -102,6 +108,8 @@ def _take_over(store: Store, lock: WriterLock, *, follows_crash: bool) -> Writte
     log_dirs = open_log_dirs(store, ledger, lock, "look")
     check_unflushed(ledger, store.log_path, log_dirs.offline)
     cut_back_torn(log_dirs, ledger, lock)
+    if follows_crash:
+        finish_truncations(store, ledger, lock)
     flush_logs(ledger, store.log_path, lock.check, log_dirs.offline)
     return WrittenStore(store, ledger, lock)
 

@@ -3,23 +3,23 @@
 The order, and what each step leaves if it is the last one:
 - offsets that go with a batch which reaches across the cut are written down as lost, and losses behind the cut are
   forgotten, for other records will have those offsets: the next call does the same;
-- the ledger: the log ends at the offset (`truncate.committed`): what lies behind is cut by the next opening, as what a
-  crash left (`undo.deleted`, `undo.cut`);
+- the ledger: the log ends with its last whole batch (`truncate.committed`): what lies behind is cut by the next
+  opening, as what a crash left (`undo.deleted`, `undo.cut`);
 - the files;
-- where the log now ends in offsets without a batch, a batch without records that stands for them, and once more the
-  ledger: until then a broker would let the log end with its last batch, and a consumer wait in front of the gap.
+- where the log's last batch ends before the offset, a batch without records that stands for those between, and once
+  more the ledger: until then it ends with its last batch, and the next opening does this (`finish_truncation.py`).
 
 Source: Kafka UnifiedLog.truncateTo, UnifiedLog.truncateFullyAndStartAt, LogSegment.truncateTo.
 """
 
 import logging
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from sink.derived_files import DerivedFiles
+from sink.finish_truncation import fill_up_to
 from sink.ledger_rows import LogState
 from sink.lost_ranges import LostRange, LostRangeTable
 from sink.store_access import WrittenStore, writing
@@ -32,11 +32,9 @@ from storage_core.log.cut_back import cut_back
 from storage_core.log.deleted_files import drop_deleted, list_deleted, mark_deleted
 from storage_core.log.empty_segment import add_empty_segment
 from storage_core.log.largest_timestamp import largest_timestamp
-from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.log.segment_reader import SegmentReader
 from storage_core.log.segments import SegmentFiles, floor_segment, list_segments
-from storage_core.record.empty_batch import pack_empty_batch
-from storage_core.storage.local import replace_file, storage_errors, write_all
+from storage_core.storage.local import replace_file, storage_errors
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["truncate_fully_and_start_at", "truncate_to"]
@@ -97,9 +95,9 @@ def truncate_to(root: Path, log: TopicPartition, offset: int, clock: Clock) -> b
             written,
             log,
             clock,
-            log_start_offset=min(state.log_start_offset, offset),
-            log_end_offset=offset,
-            recovery_point=min(state.recovery_point, offset),
+            log_start_offset=min(state.log_start_offset, cut.next_offset),
+            log_end_offset=cut.next_offset,
+            recovery_point=min(state.recovery_point, cut.next_offset),
             active_base_offset=cut.segment.base_offset,
             active_size_bytes=cut.size_bytes,
             max_timestamp_ms=_largest_timestamp(segments[:number], cut),
@@ -110,7 +108,7 @@ def truncate_to(root: Path, log: TopicPartition, offset: int, clock: Clock) -> b
         if cut.size_bytes == 0:
             add_empty_segment(directory, cut.segment.base_offset, written.lock.token, written.lock.check)
         if cut.next_offset < offset:
-            _fill(written, log, cut, offset, clock)
+            fill_up_to(written.store, written.ledger, log, offset, written.lock)
         DerivedFiles(written.store, written.ledger).write(clock.now_ms())
     logger.info("Truncated log=%s offset=%d", log, offset)
     return True
@@ -190,22 +188,6 @@ def _commit(written: WrittenStore, log: TopicPartition, clock: Clock, **values: 
     changed = {**values, "updated_ms": clock.now_ms()}
     row = np.array([written.ledger.rows[log]], np.int64)
     written.ledger.correct(row, {name: np.array([value], np.int64) for name, value in changed.items()})
-
-
-def _fill(written: WrittenStore, log: TopicPartition, cut: _Cut, offset: int, clock: Clock) -> None:
-    """Let a batch without records stand for the offsets behind the last batch, up to the log's end."""
-    state = written.ledger.state(written.ledger.rows[log])
-    batch = pack_empty_batch(cut.next_offset, offset - 1, state.leader_epoch)
-    path = written.store.log_path(state) / segment_file_name(cut.segment.base_offset, LOG)
-    with storage_errors(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            written.lock.check()
-            write_all(descriptor, batch, cut.size_bytes)
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
-    _commit(written, log, clock, active_size_bytes=cut.size_bytes + len(batch))
 
 
 def _empty(written: WrittenStore, log: TopicPartition, offset: int, clock: Clock) -> None:

@@ -15,16 +15,17 @@ from typing import Any
 from pipeline.delete_records_command import planner
 from pipeline.delete_topic_command import execute_deletion
 from pipeline.move_log_command import execute_move
-from pipeline.retain_command import execute_retention, has_failures
+from pipeline.retain_command import execute_retention
 from pipeline.store_view import LogView, open_logs
 from pipeline.verify_command import verify
 from sink.ledger import Ledger
+from sink.ledger_rows import LogState
 from sink.retain_logs import plan_logs
 from sink.store import Store
 from sink.store_writer import StoreWriter
 from sink.truncate_log import truncate_fully_and_start_at, truncate_to
 from storage_core.clock import ManualClock
-from storage_core.errors import LogStorageError
+from storage_core.errors import LogStorageError, StorageError
 from storage_core.topic_partition import TopicPartition
 from tests.sink_store import in_process, open_store, rows
 
@@ -124,10 +125,11 @@ class RunningStore:
             truncate_to(self.root, log, operation.offset, clock)
         elif operation.kind == "empty":
             truncate_fully_and_start_at(self.root, log, operation.offset, clock)
-        elif operation.kind == "move" and self._log_dir(log) != operation.log_dir:
+        elif operation.kind == "move" and self._states()[log].log_dir != operation.log_dir:
             execute_move(self.root, log, operation.log_dir)
         elif operation.kind == "delete-topic":
-            execute_deletion(self.root, log.topic, clock, lambda *_: None, lambda _: None)
+            if log in self._states():  # otherwise it was killed behind the commit
+                execute_deletion(self.root, log.topic, clock, lambda *_: None, lambda _: None)
             self.open()  # makes it anew
 
     def open(self) -> StoreWriter:
@@ -144,11 +146,11 @@ class RunningStore:
 
     def _retain(self, plan: Any, clock: ManualClock) -> None:
         done = execute_retention(self.root, plan, clock, lambda *_: None, lambda _: None)
-        if has_failures(done):
-            raise AssertionError([each.failure for each in done])
+        if failures := [each.failure for each in done if each.failure is not None]:
+            raise StorageError("; ".join(failures))
 
-    def _log_dir(self, log: TopicPartition) -> str:
-        return Ledger.open(Store.find(self.root).ledger_path).states()[log].log_dir
+    def _states(self) -> dict[TopicPartition, LogState]:
+        return Ledger.open(Store.find(self.root).ledger_path).states()
 
 
 @dataclass(eq=False)
@@ -197,9 +199,12 @@ class Model:
 
     def problems_of(self, root: Path, log: TopicPartition) -> Iterator[str]:
         """Yield how one log differs from its list."""
-        (view,) = (each for each in open_logs(root).logs if each.log == log)
         try:
-            yield from self._differences(view)
+            found = [each for each in open_logs(root).logs if each.log == log]
+            if not found and self.logs[log].end:  # one of a deleted topic is made anew, and empty, by a sink
+                yield f"{log}: is gone"
+            for view in found:
+                yield from self._differences(view)
         except LogStorageError as error:
             yield f"{log}: {error}"
 

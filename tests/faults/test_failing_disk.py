@@ -2,6 +2,7 @@
 
 import errno
 import os
+import random
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -12,16 +13,18 @@ import pytest
 
 from storage_core.errors import CommitStateUnknownError, StorageError
 from tests.faults.fault_plan import Fault, FaultPlan
-from tests.faults.system_calls import watched
+from tests.faults.operations import OPERATIONS, operation_work
+from tests.faults.system_calls import KINDS, watched
 from tests.faults.works import AfterCrash, Append, Close, NewStore, Repair, Work
 
 _WORKS: dict[type[Work], tuple[str, ...]] = {
     Append: ("open", "create", "write", "copy", "fsync", "rename", "unlink", "rmdir", "mkdir", "ledger"),
-    Close: ("create", "write", "rename"),
+    Close: ("open", "create", "write", "fsync", "rename"),
     NewStore: ("open", "create", "write", "fsync", "rename", "mkdir", "ledger"),
     AfterCrash: ("open", "create", "write", "fsync", "rename", "unlink", "truncate"),
     Repair: ("open", "create", "write", "copy", "fsync", "rename", "unlink", "mkdir", "truncate", "ledger"),
 }
+_CHANGING = [kind for kind in KINDS if kind != "open"]
 _LONG = bool(os.environ.get("SPARKLOG_SOAK"))
 """Whether every call is refused in every way; otherwise each in one way, and of those that open a file every fourth."""
 
@@ -43,6 +46,10 @@ def _faults(calls: Counter[str], kind: str) -> Iterator[Fault]:
     ways = [Fault(kind, 1), Fault(kind, 1, lasts=True)]
     if kind in ("write", "copy"):
         ways.append(Fault(kind, 1, errno.ENOSPC, is_short=True))
+    if kind == "ledger":
+        ways = [Fault(kind, 1), Fault(kind, 1, is_made=True)]
+        yield from (replace(way, number=number) for way in ways for number in range(1, calls[kind] + 1))
+        return
     for number in range(1, calls[kind] + 1):
         mine = ways if _LONG else [ways[number % len(ways)]]
         if _LONG or kind != "open" or number % 4 == 1:
@@ -63,6 +70,27 @@ def _wrong_after(work: Work, fault: Fault) -> Iterator[str]:
     yield from work.finish()
 
 
+class _Copies:
+    """Prepares a work once, and gives copies of it."""
+
+    def __init__(self, work: type[Work], prepared: Path, place: Path) -> None:
+        self._work, self._prepared, self._place = work, prepared, place
+        work.prepare(prepared)
+
+    def take(self) -> Work:
+        """Return the work in a folder as it was prepared; the one before is gone."""
+        shutil.rmtree(self._place, ignore_errors=True)
+        return self._work(Path(shutil.copytree(self._prepared, self._place)))
+
+    def count(self) -> Counter[str]:
+        """Return how many calls of each kind it makes undisturbed."""
+        plan, work = FaultPlan(), self.take()
+        work.arrange()
+        assert _run(work, plan)[1] is None
+        assert work.finish() == []
+        return plan.counts
+
+
 @pytest.mark.parametrize(
     ("kind", "work"),
     [pytest.param(kind, work, id=f"{work.__name__}-{kind}") for work in _WORKS for kind in _WORKS[work]],
@@ -71,23 +99,24 @@ def test_work_when_a_call_fails_then_fails_as_a_whole_and_goes_on_later(
     tmp_path: Path, memory_path: Path, kind: str, work: type[Work]
 ) -> None:
     """Whichever call the disk refuses, nothing half done is visible, and nothing is lost or there twice afterwards."""
-    work.prepare(tmp_path)
-    calls = FaultPlan()
+    copies = _Copies(work, tmp_path, memory_path / "copy")
+    calls = copies.count()
 
-    def copied(name: str) -> Work:
-        shutil.rmtree(memory_path / name, ignore_errors=True)
-        return work(Path(shutil.copytree(tmp_path, memory_path / name)))
+    wrong = {str(fault): found for fault in _faults(calls, kind) if (found := list(_wrong_after(copies.take(), fault)))}
 
-    counted = copied("counted")
-    counted.arrange()
-    assert _run(counted, calls)[1] is None
-    assert counted.finish() == []
+    assert calls[kind]
+    assert wrong == {}
 
-    wrong = {
-        str(fault): found
-        for fault in _faults(calls.counts, kind)
-        if (found := list(_wrong_after(copied("faulty"), fault)))
-    }
 
-    assert calls.counts[kind]
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operation_when_a_call_fails_then_can_be_done_again(tmp_path: Path, memory_path: Path, name: str) -> None:
+    """Maintenance that a disk refuses leaves each log as it was, or as it was to be, and the next time it ends well."""
+    copies = _Copies(operation_work(name), tmp_path, memory_path / "copy")
+    calls = copies.count()
+    faults = [fault for kind in _CHANGING for fault in _faults(calls, kind)]
+    if not _LONG:
+        faults = random.Random(name).sample(faults, 5)
+
+    wrong = {str(fault): found for fault in faults if (found := list(_wrong_after(copies.take(), fault)))}
+
     assert wrong == {}

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.faults.operations import OPERATIONS, operation_work
 from tests.faults.shadow import Moment, Shadow, write_image
 from tests.faults.system_calls import watched
 from tests.faults.works import AfterCrash, NewStore, Repair, Stream, Work
 
-_EXAMPLES = 1500 if os.environ.get("SPARKLOG_SOAK") else 25
-_WORKS: tuple[type[Work], ...] = (Stream, NewStore, AfterCrash, Repair)
+_EXAMPLES = 400 if os.environ.get("SPARKLOG_SOAK") else 6
+_WORKS: tuple[type[Work], ...] = (Stream, NewStore, AfterCrash, Repair, *map(operation_work, OPERATIONS))
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,9 @@ def test_work_when_the_power_goes_anywhere_then_the_next_start_makes_it_whole(
     moment = recording.moments[int(place * len(recording.moments))]
     with tempfile.TemporaryDirectory(dir=recording.prepared.parent) as name:
         image = Path(name)
-        if (recording.prepared / "input").exists():
-            (image / "input").symlink_to(recording.prepared / "input")
+        for path in recording.prepared.iterdir():
+            if path.name != "store":
+                (image / path.name).symlink_to(path)
         write_image(moment, image / "store", random.Random(seed).randrange)
         work = recording.work(image)
 

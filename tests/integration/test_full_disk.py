@@ -1,7 +1,9 @@
 """Disks that fill up, may not grow, or can't be written at all."""
 
+import contextlib
 import os
 import resource
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,10 +13,9 @@ import pytest
 
 from sink.stage import StagePlan
 from sink.stage_reports import StageReport
-from storage_core.errors import (
-    LogStorageError,
-    StorageError,
-)
+from storage_core.errors import CommitStateUnknownError, LogStorageError, StorageError
+from tests.faults.operations import OPERATIONS, operation_work
+from tests.faults.works import Append
 from tests.retained_store import write_aged
 from tests.sink_store import (
     contents,
@@ -28,6 +29,10 @@ from tests.sink_store import (
     stored_numbers,
 )
 from tests.sparklog_command import Sparklog
+
+_IS_LONG = bool(os.environ.get("SPARKLOG_SOAK"))
+_ROOM = range(0, 60) if _IS_LONG else (0, 3, 12)
+"""Free pages: each write of a micro-batch, or of maintenance, is the first that finds none left."""
 
 
 @pytest.fixture
@@ -139,3 +144,67 @@ def test_retain_when_the_disk_is_full_then_done_or_nothing_changed(
     assert ("no space left on the disk" in ran.err) == (code == 1)
     assert (contents(store / "logs") == before) == (code == 1)
     assert sparklog("verify", store).code == 0
+
+
+_PAGE_BYTES = 4096
+
+
+def _leave_room(folder: Path, pages: int) -> None:
+    """Fill a disk but for so many pages."""
+    free = os.statvfs(folder)
+    (folder / "filler").write_bytes(bytes(max(free.f_bavail - pages, 0) * free.f_bsize))
+
+
+def test_append_when_the_disk_is_full_at_any_of_its_writes_then_fails_as_a_whole_and_goes_on_later(
+    small_disk: Path,
+) -> None:
+    """Whichever write meets the end of the disk: nothing of the micro-batch is visible, and it is there once later."""
+    work, place = Append, small_disk / "copy"
+    prepared = small_disk.parent / "prepared"
+    prepared.mkdir()
+    work.prepare(prepared)
+    refused: list[str] = []
+    for pages in range(400):
+        shutil.rmtree(place, ignore_errors=True)
+        job = work(Path(shutil.copytree(prepared, place)))
+        job.arrange()
+        _leave_room(small_disk, pages)
+        try:
+            for step in job.steps():
+                step()
+        except LogStorageError as error:
+            refused.append(f"{pages}: {error}")
+            found = [] if isinstance(error, CommitStateUnknownError) else job.problems_of_refused(0)
+        else:
+            found = None
+        (small_disk / "filler").unlink()
+
+        assert not found, (pages, refused[-1])
+        assert job.finish() == [], pages
+        if found is None:
+            break
+
+    assert found is None
+    assert len(refused) > 2
+    assert all("no space left" in each.lower() for each in refused)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operation_when_the_disk_is_full_then_can_be_done_again_once_there_is_room(small_disk: Path, name: str) -> None:
+    """Maintenance makes room, and does not need what it has not got: it is refused as a whole or ends well."""
+    work = operation_work(name)
+    prepared = small_disk.parent / "prepared"
+    prepared.mkdir()
+    work.prepare(prepared)
+    for pages in _ROOM:
+        shutil.rmtree(small_disk / "copy", ignore_errors=True)
+        job = work(Path(shutil.copytree(prepared, small_disk / "copy")))
+        job.arrange()
+        _leave_room(small_disk, pages)
+        with contextlib.suppress(LogStorageError):
+            for step in job.steps():
+                step()
+
+        (small_disk / "filler").unlink()
+
+        assert job.finish() == [], pages

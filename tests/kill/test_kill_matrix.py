@@ -38,7 +38,7 @@ _STEPS = [
     for point in getattr(fault_points, name)
     if point not in (*_OWN_TESTS, *_UNDO, *fault_points.LEDGER_FAULT_POINTS, "commit.quarantined")
 ]
-_SHORT = ("place.published:5", "checkpoint.replaced:9", "move.renamed", "retain.renamed:2")
+_SHORT = ("place.published:5", "checkpoint.replaced:9", "truncate.committed", "move.renamed", "retain.renamed:2")
 _ROUNDS, _KILLS = (25, 20) if _LONG else (1, 5)
 
 
