@@ -38,6 +38,7 @@ class LogShape:
         transactions: share of batches that are part of one.
         open_at: number of the segment in which a transaction begins that never ends.
         gaps: share of batches with offsets left out before them.
+        segment_gap_ms: by how much each segment is younger than the one before.
         magics: formats of batches that are of no producer. The last batch of a segment is of v2: a broker can't empty
             others.
         mtime_ms: of its first segment, a minute less than that of the next one; None leaves them as written.
@@ -60,6 +61,7 @@ class LogShape:
     start_ms: int = 1_700_000_000_000
     value_bytes: int = 20
     index_interval_bytes: int = 200
+    segment_gap_ms: int = 0
     magics: Sequence[int] = (2,)
     mtime_ms: int | None = None
 
@@ -158,6 +160,7 @@ def write_segments(directory: Path, shape: LogShape, log: CompactedLog | None = 
 def _write_segment(log: CompactedLog, shape: LogShape, rng: random.Random, number: int, is_last: bool) -> None:
     base = log.next_offset
     log.bases.append(base)
+    shape = replace(shape, start_ms=shape.start_ms + number * shape.segment_gap_ms)
     batches: list[bytes] = []
     for _ in range(shape.batches):
         batches.append(_batch(log, shape, rng))

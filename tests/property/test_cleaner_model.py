@@ -1,5 +1,6 @@
 """Cleaning whole logs against a dict: of each key the last record stays, and nothing else changes."""
 
+import os
 import random
 import tempfile
 from dataclasses import replace
@@ -25,6 +26,7 @@ _NOW_MS = _START_MS + 3_600_000
 _RETENTION_MS = 60_000
 _HASH_KEY = bytes(range(16))
 _LARGE_MAP = 24 * 4096
+_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def _config(seed: int) -> LogConfig:
@@ -39,13 +41,21 @@ def _config(seed: int) -> LogConfig:
     )
 
 
-def _clean(log: CompactedLog, config: LogConfig, *, dirty: int, map_bytes: int, now_ms: int = _NOW_MS) -> CleanedLog:
+def _clean(
+    log: CompactedLog,
+    config: LogConfig,
+    *,
+    dirty: int,
+    map_bytes: int,
+    now_ms: int = _NOW_MS,
+    uncleanable: int | None = None,
+) -> CleanedLog:
     what = LogToClean(
         directory=log.directory,
         end=log.end,
         log_start_offset=log.bases[0],
         first_dirty_offset=dirty,
-        first_uncleanable_offset=log.bases[-1],
+        first_uncleanable_offset=log.bases[-1] if uncleanable is None else uncleanable,
         config=config,
         now_ms=now_ms,
         map_bytes=map_bytes,
@@ -62,7 +72,15 @@ def _clean_all(log: CompactedLog, config: LogConfig, map_bytes: int, now_ms: int
         plan = plan_log(facts, config, now_ms)
         if not plan.is_due:
             return rounds
-        rounds.append(_clean(log, config, dirty=plan.first_dirty_offset, map_bytes=map_bytes, now_ms=now_ms))
+        cleaned = _clean(
+            log,
+            config,
+            dirty=plan.first_dirty_offset,
+            map_bytes=map_bytes,
+            now_ms=now_ms,
+            uncleanable=plan.first_uncleanable_offset,
+        )
+        rounds.append(cleaned)
         if checkpoint == rounds[-1].first_dirty_offset:
             return rounds
         checkpoint = rounds[-1].first_dirty_offset
@@ -114,11 +132,11 @@ def _is_sound(log: CompactedLog) -> list[str]:
     return [f"{each.file}: {each.what}" for each in report.findings]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), st.sampled_from([2, 5, 20, 4096]))
 def test_cleaning_when_compared_with_a_dict_then_the_last_of_each_key_stays(seed: int, keys_at_once: int) -> None:
     """Whatever the log, the codec and the memory: of the closed part the last record of each key stays, unchanged."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=_MEMORY) as folder:
         log = write_segments(Path(folder) / "t-0", replace(draw_shape(seed, _START_MS), open_at=None))
         active = (log.directory / f"{log.bases[-1]:020}{LOG}").read_bytes()
         rounds = _clean_all(log, _config(seed), 32 * keys_at_once)
@@ -129,11 +147,11 @@ def test_cleaning_when_compared_with_a_dict_then_the_last_of_each_key_stays(seed
         assert _is_sound(log) == []
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 def test_cleaning_when_done_twice_then_nothing_more_changes(seed: int) -> None:
     """A second cleaning from the start leaves every byte as it is, a later one drops expired tombstones, then none."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=_MEMORY) as folder:
         log = write_segments(Path(folder) / "t-0", replace(draw_shape(seed, _START_MS), open_at=None, transactions=0.0))
         config = replace(_config(seed), segment_bytes=1 << 20, segment_index_bytes=10_485_760)
         _clean(log, config, dirty=log.bases[0], map_bytes=_LARGE_MAP)
@@ -153,13 +171,35 @@ def test_cleaning_when_done_twice_then_nothing_more_changes(seed: int) -> None:
         assert _files(log) == before
 
 
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32), st.integers(0, 8))
+def test_cleaning_when_records_are_young_then_their_segments_wait(seed: int, segments_old: int) -> None:
+    """Nothing younger than `min.compaction.lag.ms` is touched; once it is old enough, the rest of it is cleaned."""
+    with tempfile.TemporaryDirectory(dir=_MEMORY) as folder:
+        gap_ms = 10_000
+        shape = replace(draw_shape(seed, _START_MS), open_at=None, segment_gap_ms=gap_ms)
+        log = write_segments(Path(folder) / "t-0", shape)
+        config = replace(_config(seed), min_compaction_lag_ms=1_000_000, delete_retention_ms=2**62)
+        for old in (segments_old, segments_old + 2):
+            now_ms = _START_MS + config.min_compaction_lag_ms + old * gap_ms - 1  # as many segments are old enough
+            limit = log.bases[min(old, len(log.bases) - 1)]
+            waiting = [path for path in log.directory.glob("*.log") if int(path.name[:20]) >= limit]
+            before = {path: path.read_bytes() for path in waiting}
+            rounds = _clean_all(log, config, _LARGE_MAP, now_ms)
+
+            assert [each.first_dirty_offset for each in rounds] in ([limit], [])  # [] where all of it is empty by now
+            assert rounds or old != segments_old or limit == log.bases[0]
+            assert {path: path.read_bytes() for path in waiting} == before
+            assert _read(log) == _expected(log, limit)
+
+
 @pytest.mark.parametrize("seed", [12, 18, 24, 30])
 def test_cleaning_when_a_transaction_is_open_then_stops_at_its_segment(seed: int, memory_path: Path) -> None:
     """What a transaction that never ends may still decide is not touched."""
     log = write_segments(memory_path / "t-0", replace(draw_shape(seed, _START_MS), segments=5, open_at=2))
     begins = log.bases[2]
     later = {path.name: path.read_bytes() for path in log.directory.glob("*.log") if int(path.name[:20]) >= begins}
-    (cleaned,) = _clean_all(log, replace(_config(seed), segment_bytes=1 << 20), _LARGE_MAP)[:1]
+    cleaned = _clean(log, replace(_config(seed), segment_bytes=1 << 20), dirty=log.bases[0], map_bytes=_LARGE_MAP)
 
     assert cleaned.first_dirty_offset <= begins
     assert "a transaction is open" in (cleaned.stopped or "")
