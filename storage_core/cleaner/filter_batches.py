@@ -22,6 +22,7 @@ import crc32c
 import numpy as np
 import numpy.typing as npt
 
+from storage_core.cleaner.cleaned_transactions import is_control
 from storage_core.cleaner.keyed_records import KeyedRecords
 from storage_core.cleaner.rebuild_kernels import MAX_GROWTH_BYTES, NO_HORIZON, write_survivors
 from storage_core.cleaner.survivors import BatchFates, RecordFates
@@ -64,7 +65,8 @@ class RebuildOptions:
 
     Attributes:
         delete_horizon_ms: of batches that need one and have none.
-        codec: of batches of data; None keeps each one's own.
+        codec: of batches of data; None keeps each one's own. A wrapper of v0 or v1 stays one, and keeps its own where
+            that is none, or one that its format does not know.
         level: of that codec; 0 is Kafka's default.
     """
 
@@ -229,8 +231,7 @@ def _codecs(scan: BatchScan, is_empty: npt.NDArray[np.bool_], options: RebuildOp
     """Return (b,) the number of each batch's codec; control batches are never compressed."""
     own = scan.attributes & CODEC_MASK
     codecs = own if options.codec is None else np.full(len(scan), CODECS.index(options.codec), np.int16)
-    is_control = (scan.attributes & 0x20) != 0
-    return np.where(is_empty, 0, np.where(is_control, own, codecs)).astype(np.int16)
+    return np.where(is_empty, 0, np.where(is_control(scan), own, codecs)).astype(np.int16)
 
 
 def _headers(scan: BatchScan, left: _Int64s, base_timestamps: _Int64s, max_timestamps: _Int64s) -> npt.NDArray[np.void]:

@@ -93,6 +93,34 @@ def _skip_headers(address: int, end: int) -> int:
     return address
 
 
+@inlined
+def _locate_record(address: int, section_end: int) -> tuple[int, int, int, int, int, int]:
+    """Return a failure or 0, a record's end, its offset delta, the size of its key, where that starts, and its value's.
+
+    Sizes are -1 for null.
+    """
+    length, address = read_varint(address, section_end)
+    if address < 0 or length < 1 or length > section_end - address:
+        return 1, 0, 0, 0, 0, 0
+    end = address + length
+    address = skip_varint(address + 1, end, _VARLONG_BITS)
+    delta = 0
+    if address >= 0:
+        delta, address = read_varint(address, end)
+    if address < 0:
+        return 2, 0, 0, 0, 0, 0
+    key_size, key = _read_field(address, end)
+    if key < 0:
+        return 3, 0, 0, 0, 0, 0
+    value_size, value = _read_field(key + max(key_size, 0), end)
+    if value < 0:
+        return 4, 0, 0, 0, 0, 0
+    address = _skip_headers(value + max(value_size, 0), end)
+    if address != end:
+        return 5 if address < 0 else 6, 0, 0, 0, 0, 0
+    return 0, end, delta, key_size, key, value_size
+
+
 @kernel(
     f"UniTuple(int64, 2)({BYTES}, int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
     " boolean[::1])"
@@ -124,44 +152,19 @@ def locate_records(
     place = 0
     for section in range(sections.shape[0]):
         address, section_end = start + sections[section, _START], start + sections[section, _END]
-        base_offset, previous, failure = sections[section, _BASE_OFFSET], -1, 0
+        previous = -1
         for _ in range(sections[section, _COUNT]):
             starts[place] = address - start
-            length, address = read_varint(address, section_end)
-            if address < 0 or length < 1 or length > section_end - address:
-                failure = 1
-                break
-            end = address + length
-            address = skip_varint(address + 1, end, _VARLONG_BITS)
-            if address < 0:
-                failure = 2
-                break
-            delta, address = read_varint(address, end)
-            if address < 0:
-                failure = 2
-                break
-            size, address = _read_field(address, end)
-            if address < 0:
-                failure = 3
-                break
-            key_starts[place], key_sizes[place] = (address - start if size >= 0 else -1), max(size, 0)
-            size, address = _read_field(address + max(size, 0), end)
-            if address < 0:
-                failure = 4
-                break
-            has_value[place] = size >= 0
-            address = _skip_headers(address + max(size, 0), end)
-            if address != end:
-                failure = 5 if address < 0 else 6
-                break
+            failure, address, delta, key_size, key, value_size = _locate_record(address, section_end)
+            if failure != 0:
+                return failure, section
             if delta <= previous:
-                failure = 8
-                break
-            ends[place], offsets[place] = end - start, base_offset + delta
+                return 8, section
             previous = delta
+            offsets[place], ends[place] = sections[section, _BASE_OFFSET] + delta, address - start
+            key_starts[place], key_sizes[place] = (key - start if key_size >= 0 else -1), max(key_size, 0)
+            has_value[place] = value_size >= 0
             place += 1
-        if failure == 0 and address != section_end:
-            failure = 7
-        if failure != 0:
-            return failure, section
+        if address != section_end:
+            return 7, section
     return 0, 0

@@ -1,6 +1,6 @@
 """Cleaning by kernels and masks against the plain one, record by record and byte by byte."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,11 +80,12 @@ def _marker(offset: int, producer_id: int, control_type: ControlType, horizon: i
 
 
 @st.composite
-def _segments(draw: st.DrawFn) -> list[list[bytes]]:
-    segments: list[list[bytes]] = []
+def _segments(draw: st.DrawFn) -> dict[int, list[bytes]]:
+    """Draw the batches of some segments, by base offset; there may be none."""
+    segments: dict[int, list[bytes]] = {}
     offset = draw(st.integers(0, 5))
     for _ in range(draw(st.integers(1, 3))):
-        batches = []
+        batches = segments[offset] = list[bytes]()
         for _ in range(draw(st.integers(0, 7))):
             if draw(st.integers(0, 3)) == 0:
                 kind = draw(st.sampled_from(list(ControlType)[:3]))
@@ -93,7 +94,6 @@ def _segments(draw: st.DrawFn) -> list[list[bytes]]:
             else:
                 batches.append(draw(_data_batch(offset)))
             offset = unpack_header(batches[-1]).next_offset + draw(st.integers(0, 2))
-        segments.append(batches)
         offset += 1
     return segments
 
@@ -113,14 +113,10 @@ def _aborted(batches: Sequence[bytes]) -> list[AbortedTransaction]:
     return found
 
 
-def _write(segments: Sequence[Sequence[bytes]], directory: Path) -> list[SegmentFiles]:
-    files, base = [], 0
-    for batches in segments:
-        base = unpack_header(batches[0]).base_offset if batches else base + 1
-        path = directory / segment_file_name(base, LOG)
-        path.write_bytes(b"".join(batches))
-        files.append(SegmentFiles(base, path))
-        base = unpack_header(batches[-1]).last_offset if batches else base
+def _write(segments: Mapping[int, Sequence[bytes]], directory: Path) -> list[SegmentFiles]:
+    files = [SegmentFiles(base, directory / segment_file_name(base, LOG)) for base in segments]
+    for each in files:
+        each.log_path.write_bytes(b"".join(segments[each.base_offset]))
     return files
 
 
@@ -142,11 +138,11 @@ def test_digest_keys_agrees_with_the_plain_hash(keys: list[bytes], hash_key: byt
 def test_clean_segments_agrees_with_the_plain_cleaning(tmp_path_factory, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
     """What is left of any segments, their keys mapped in part or in whole, is what the plain cleaning leaves."""
     segments = data.draw(_segments())
-    batches = [batch for segment in segments for batch in segment]
-    end_offset = unpack_header(batches[-1]).next_offset if batches else 1
+    batches = [batch for segment in segments.values() for batch in segment]
+    end_offset = max(unpack_header(batches[-1]).next_offset if batches else 0, max(segments) + 1)
     files = _write(segments, tmp_path_factory.mktemp("log"))
     aborted = _aborted(batches)
-    first_dirty = data.draw(st.integers(files[0].base_offset, max(end_offset, files[0].base_offset)))
+    first_dirty = data.draw(st.integers(files[0].base_offset, end_offset))
     offset_map = OffsetMap(data.draw(st.sampled_from([48, 120, 1 << 20])), _HASH_KEY)
     dirty = DirtyRange(
         segments=files, first_dirty_offset=first_dirty, first_uncleanable_offset=end_offset, aborted=aborted
