@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from storage_core.errors import CommitStateUnknownError, StorageError
+from tests.faults.cleaning import Clean
 from tests.faults.fault_plan import Fault, FaultPlan
 from tests.faults.operations import OPERATIONS, operation_work
 from tests.faults.system_calls import KINDS, watched
@@ -23,6 +24,7 @@ _WORKS: dict[type[Work], tuple[str, ...]] = {
     NewStore: ("open", "create", "write", "fsync", "rename", "mkdir", "ledger"),
     AfterCrash: ("open", "create", "write", "fsync", "rename", "unlink", "truncate"),
     Repair: ("open", "create", "write", "copy", "fsync", "rename", "unlink", "mkdir", "truncate", "ledger"),
+    Clean: ("open", "create", "write", "fsync", "rename", "unlink"),
 }
 _CHANGING = [kind for kind in KINDS if kind != "open"]
 _LONG = bool(os.environ.get("SPARKLOG_SOAK"))

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.faults.cleaning import Clean
 from tests.faults.operations import OPERATIONS, operation_work
 from tests.faults.shadow import Moment, Shadow, write_image
 from tests.faults.system_calls import watched
 from tests.faults.works import AfterCrash, NewStore, Repair, Stream, Work
 
 _EXAMPLES = 400 if os.environ.get("SPARKLOG_SOAK") else 6
-_WORKS: tuple[type[Work], ...] = (Stream, NewStore, AfterCrash, Repair, *map(operation_work, OPERATIONS))
+_WORKS: tuple[type[Work], ...] = (Stream, NewStore, AfterCrash, Repair, Clean, *map(operation_work, OPERATIONS))
 
 
 @dataclass(frozen=True)
