@@ -99,6 +99,8 @@ class CleanedLog:
 def clean_log(log: LogToClean, check_owner: Callable[[], None]) -> CleanedLog:
     """Clean a log.
 
+    Where the disk lacks room for a group the round ends: whether a marker in a later one may go depends on its batches.
+
     Args:
         log: what to clean, and how.
         check_owner: raises once somebody else owns the log; asked before each step that can't be undone.
