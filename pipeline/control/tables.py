@@ -37,10 +37,15 @@ _CONFLICT: Final = re.compile(
 )
 _UPSERT: Final = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 _SESSION_CONF: Final = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.databricks.delta.merge.materializeSource": "none",
     "spark.sql.session.timeZone": "UTC",
+    # Tables of a few thousand rows: compiling and splitting a query costs many times its work.
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.stats.collect": "false",
+    "spark.databricks.delta.merge.materializeSource": "none",
 }
 _PROPERTIES: Final = {
     VERSION_PROPERTY: str(SCHEMA_VERSION),
