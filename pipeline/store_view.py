@@ -14,6 +14,7 @@ from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.ledger_versions import AsOf, open_ledger_at
 from sink.store import Store
+from sink.topic_configs import read_topic_configs
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.errors import CorruptFileError, InvalidConfigError, LogDirOfflineError, UnknownTopicError
 from storage_core.inspect.findings import ExpectedLog
@@ -166,11 +167,12 @@ def _open_store(root: Path, as_of: AsOf | None) -> StoreView:
     ledger = Ledger.open(store.ledger_path) if as_of is None else open_ledger_at(store.ledger_path, as_of)
     states = ledger.states()
     placed = place_logs(store, states, states if as_of is None else Ledger.open(store.ledger_path).states())
+    compacted = _compacted_topics(store)
     logs = [
         LogView(
             log=log,
             directory=placed.directories[log],
-            expected=_expected(state),
+            expected=_expected(state, has_gaps=True if log.topic in compacted else None),
             offline=placed.offline.get(log),
         )
         for log, state in states.items()
@@ -184,7 +186,17 @@ def _open_store(root: Path, as_of: AsOf | None) -> StoreView:
     )
 
 
-def _expected(state: LogState) -> ExpectedLog:
+def _compacted_topics(store: Store) -> set[str]:
+    """Return the topics in whose logs any offset may be missing; none where their settings are damaged."""
+    try:
+        configs = read_topic_configs(store)
+    except CorruptFileError as error:
+        logger.warning("The logs are taken for ones that are not compacted: %s", error)
+        return set()
+    return {topic for topic, config in configs.items() if config.is_compacted}
+
+
+def _expected(state: LogState, has_gaps: bool | None) -> ExpectedLog:
     return ExpectedLog(
         log_start_offset=state.log_start_offset,
         log_end_offset=state.log_end_offset,
@@ -193,6 +205,7 @@ def _expected(state: LogState) -> ExpectedLog:
         topic_id=state.topic_id,
         leader_epoch=state.leader_epoch,
         recovery_point=state.recovery_point,
+        has_gaps=has_gaps,
     )
 
 

@@ -6,6 +6,7 @@ a running writer is adding it, or a killed one left it for the next start to cut
 
 import contextlib
 import os
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,6 +30,12 @@ __all__ = ["VerifyResult", "progress_bar", "verify"]
 
 _AHEAD = 2
 """Segments that each thread may be ahead of the one whose results are taken in."""
+_TRIES = 10
+"""Checks of a log that is being cleaned, until one of them meets it between two changes."""
+_OF_A_SWAP = frozenset({"swap", "segment", "unreadable", "orphan-index", "offset-index", "time-index", "txn-index"})
+"""Rules that a log may seem to break while a new segment takes the place of others."""
+_SWAP_S = 0.5
+"""How long a cleaner may take to give a new segment its names."""
 
 
 @dataclass(slots=True)
@@ -147,13 +154,16 @@ def _verify_logs(
             )
             if each.offline is not None:
                 return _offline_report(each)
+            tries_left = _TRIES
             while True:
+                before_ns = _changed_ns(each.directory)
                 found = verify_directory(each.directory, each.expected, options)
                 is_missing = any(finding.kind == "missing" for finding in found.findings)
                 later = _with_later_start(view, each) if is_missing else None
-                if later is None:
+                tries_left -= 1
+                if later is None and (not tries_left or not _changes(each, found, before_ns)):
                     return found
-                each = later
+                each = later or each
 
         yield from log_threads.map(check, view.logs)
 
@@ -166,6 +176,27 @@ def _with_later_start(view: StoreView, each: LogView) -> LogView | None:
     if state is None or state.log_start_offset <= each.expected.log_start_offset:
         return None
     return next((now for now in open_logs(view.root).logs if now.log == each.log), None)
+
+
+def _changes(each: LogView, found: LogReport, before_ns: int) -> bool:
+    """Whether what was found may come of a cleaning that replaced segments meanwhile, or is about to finish that."""
+    rules = {finding.rule for finding in found.findings}
+    if each.expected is None or not rules & _OF_A_SWAP:
+        return False
+    deadline = time.monotonic() + (_SWAP_S if "swap" in rules else 0)
+    while _changed_ns(each.directory) == before_ns:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_SWAP_S / 20)
+    return True
+
+
+def _changed_ns(directory: Path) -> int:
+    """Return when names in a directory were changed last; 0 where it can't be read, of which the check tells."""
+    try:
+        return directory.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _offline_report(each: LogView) -> LogReport:
