@@ -1,0 +1,76 @@
+"""Control tables without Spark: made, merged and changed by deltalake, with the rules that leases ask of SQL."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from pipeline.control.read_tables import has_table, read_rows, table_path
+from pipeline.control.schemas import SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
+
+__all__ = ["DeltaLeaseTable", "put_rows", "set_version"]
+
+
+def put_rows(store: Path, table: ControlTable, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add rows to a table, which is made if it is not there."""
+    columns = pa.Table.from_pylist([dict(row) for row in rows], schema=table.schema)
+    uri = table_path(store, table).as_uri()
+    if not has_table(store, table):
+        table_path(store, table).mkdir(parents=True, exist_ok=True)
+        properties = {VERSION_PROPERTY: str(SCHEMA_VERSION)}
+        DeltaTable.create(uri, table.schema, configuration=properties, raise_if_key_not_exists=False)
+    if rows:
+        write_deltalake(uri, columns, mode="append")
+
+
+def set_version(store: Path, table: ControlTable, version: int) -> None:
+    """Let a table say that another release wrote it."""
+    opened = DeltaTable(table_path(store, table).as_uri())
+    opened.alter.set_table_properties({VERSION_PROPERTY: str(version)}, raise_if_not_exists=False)
+
+
+class DeltaLeaseTable:
+    """The table of leases of a store, with the conditions of its MERGE spelled out; Spark's is held to the same."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+
+    def try_merge(self, table: ControlTable, rows: list[dict[str, Any]], clauses: str) -> bool:  # noqa: ARG002
+        """Lease; the clauses are those below."""
+        if not has_table(self._store, table):
+            put_rows(self._store, table, [])
+        columns = pa.Table.from_pylist(rows, schema=table.schema)
+        taken = {name: f"s.{name}" for name in ("owner", "machine", "acquired_ms", "expires_ms")}
+        merge = (
+            self._open(table)
+            .merge(columns, "t.topic = s.topic AND t.partition = s.partition", source_alias="s", target_alias="t")
+            .when_matched_update({"expires_ms": "s.expires_ms"}, "t.owner = s.owner")
+            .when_matched_update(
+                {**taken, "epoch": "t.epoch + 1"}, "t.expires_ms <= s.acquired_ms OR t.machine = s.machine"
+            )
+            .when_not_matched_insert_all()
+        )
+        try:
+            merge.execute()
+        except DeltaError:
+            return False
+        return True
+
+    def try_update(self, table: ControlTable, assignments: str, condition: str) -> bool:
+        """Change rows; one assignment."""
+        name, _, value = assignments.partition(" = ")
+        try:
+            self._open(table).update(predicate=condition, updates={name: value})
+        except DeltaError:
+            return False
+        return True
+
+    def rows(self, table: ControlTable) -> list[dict[str, Any]]:
+        """Return the rows."""
+        return read_rows(self._store, table)
+
+    def _open(self, table: ControlTable) -> DeltaTable:
+        return DeltaTable(table_path(self._store, table).as_uri())
