@@ -79,7 +79,7 @@ def _finish_deletion(
         if check_root(store, name) is not None:
             left.append((partition, name))
         else:
-            deleted += _set_aside_old(log, deletion.topic_id, store.log_dir(name), check_owner)
+            deleted += _set_aside_old(store, ledger, (log, deletion.topic_id), name, check_owner)
             reach("delete-topic.renamed")
     return replace(deletion, logs=tuple(left)) if left else None
 
@@ -104,7 +104,7 @@ def _finish_move(
             deleted.append(set_aside(move.log, future, check_owner))
     if home is None or (store.log_dir(home) / move.log.directory_name).is_dir():
         for name in (each for each in (move.source, move.target) if each != home and not is_offline[each]):
-            deleted += _set_aside_old(move.log, move.topic_id, store.log_dir(name), check_owner)
+            deleted += _set_aside_old(store, ledger, (move.log, move.topic_id), name, check_owner)
             reach("move.renamed")
     return move if any(is_offline.values()) else None
 
@@ -121,10 +121,21 @@ def _take_name(log: TopicPartition, future: Path, check_owner: Callable[[], None
     return True
 
 
-def _set_aside_old(log: TopicPartition, topic_id: str, root: Path, check_owner: Callable[[], None]) -> Iterator[Path]:
-    """Set the log's directory in a root aside, if it is of that topic: a later one of the same name stays."""
-    directory = root / log.directory_name
-    if directory.is_dir() and stored_topic_id(directory) == topic_id:
+def _set_aside_old(
+    store: Store, ledger: Ledger, log_of_topic: tuple[TopicPartition, str], root: str, check_owner: Callable[[], None]
+) -> Iterator[Path]:
+    """Set the log's directory in a root aside, if it is of that topic: a later one of the same name stays.
+
+    One that does not say whose it is can only be what is looked for, unless the ledger names it.
+    """
+    log, topic_id = log_of_topic
+    directory = store.log_dir(root) / log.directory_name
+    if not directory.is_dir():
+        return
+    row = ledger.rows.get(log)
+    is_named = row is not None and store.log_path(ledger.state(row)) == directory
+    found = stored_topic_id(directory)
+    if found == topic_id or (found is None and not is_named):
         yield set_aside(log, directory, check_owner)
 
 

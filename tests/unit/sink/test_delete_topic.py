@@ -18,7 +18,7 @@ from sink.topic_configs import read_topic_configs
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.errors import CorruptFileError, StoreLockedError, UnknownTopicError
 from storage_core.topic_partition import TopicPartition, parse_set_aside_name
-from tests.sink_store import contents, in_process, open_store, read_store, rows
+from tests.sink_store import contents, in_process, log_directories, open_store, read_store, rows
 
 _TOPICS = {"a": {"partitions": 2, "segment.bytes": 600}, "b": {}}
 _LOST = LostRange(topic="a", partition=0, first_offset=3, last_offset=4, file="f", reason="crc", found_ms=1)
@@ -116,6 +116,20 @@ def test_open_when_a_power_cut_tore_the_list_of_lost_ranges_then_the_deletion_is
 
     assert table.read() == []
     assert read_pending(found) == PendingWork()
+
+
+@pytest.mark.parametrize("metadata", [b"", b"version: 0\ntopic_"])
+def test_delete_topic_when_a_directory_does_not_say_whose_it_is_then_it_goes_too(store: Path, metadata: bytes) -> None:
+    """Its records would stay for ever, and a stream could not make the topic again."""
+    for name in ("a-0", "a-1"):
+        (log_directories(store)[name] / "partition.metadata").write_bytes(metadata)
+    ids = {state.topic_id for log, state in _states(store).items() if log.topic == "a"}
+
+    deleted = _delete(store, "a")
+
+    assert len(deleted) == 2
+    assert set(read_store(store)) == {"b-0"}
+    _delete_again_starts_anew(store, ids)
 
 
 def test_delete_topic_when_the_last_one_then_the_store_is_empty_and_can_be_used(store: Path) -> None:
