@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SETUP  := $(VENV)/.complete
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check unit kafka-test kill-test fuzz bench clean
+.PHONY: help setup run test check unit kafka-test kill-test soak fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,10 @@ kafka-test: $(SETUP) ## let Kafka's own tools, broker and clients judge what we 
 
 kill-test: $(SETUP) ## kill the job at every named step and at 50 random moments (long form)
 	SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q -m kill tests/kill
+
+soak: $(SETUP) ## 500 kills of a job that does everything, and every fault of a disk (hours); SPARKLOG_SEED repeats one
+	SPARKLOG_SOAK=1 SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q tests/kill tests/faults \
+		tests/integration/test_full_disk.py tests/property/test_store_state_machine.py
 
 fuzz: $(SETUP) ## feed a million damaged inputs to every decoder; FUZZ="--seed N" repeats a run (long form)
 	$(BIN)/python -m tests.fuzz $(FUZZ)

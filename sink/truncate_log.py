@@ -19,22 +19,19 @@ from pathlib import Path
 import numpy as np
 
 from sink.derived_files import DerivedFiles
-from sink.finish_truncation import fill_up_to
+from sink.finish_truncation import begin_anew, fill_up_to
 from sink.ledger_rows import LogState
 from sink.lost_ranges import LostRange, LostRangeTable
 from sink.store_access import WrittenStore, writing
 from sink.undo import committed_end
-from storage_core.checkpoint.leader_epochs import render_leader_epochs
 from storage_core.clock import Clock
 from storage_core.errors import OffsetOutOfRangeError, UnknownTopicError
 from storage_core.fault_points import reach
 from storage_core.log.cut_back import cut_back
-from storage_core.log.deleted_files import drop_deleted, list_deleted, mark_deleted
 from storage_core.log.empty_segment import add_empty_segment
 from storage_core.log.largest_timestamp import largest_timestamp
 from storage_core.log.segment_reader import SegmentReader
 from storage_core.log.segments import SegmentFiles, floor_segment, list_segments
-from storage_core.storage.local import replace_file, storage_errors
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["truncate_fully_and_start_at", "truncate_to"]
@@ -208,9 +205,5 @@ def _empty(written: WrittenStore, log: TopicPartition, offset: int, clock: Clock
         max_timestamp_ms=-1,
     )
     reach("truncate.committed")
-    mark_deleted(directory, lambda _base: True, written.lock.check)
-    drop_deleted(directory, [each.name for each in list_deleted(directory)])
-    add_empty_segment(directory, offset, written.lock.token, written.lock.check)
-    with storage_errors(directory):
-        replace_file(directory / "leader-epoch-checkpoint", render_leader_epochs([(state.leader_epoch, offset)]))
+    begin_anew(directory, written.ledger.state(written.ledger.rows[log]), written.lock)
     DerivedFiles(written.store, written.ledger).write(clock.now_ms())
