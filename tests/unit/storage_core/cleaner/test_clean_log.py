@@ -1,6 +1,7 @@
 """One round over one log: its order, what stops it, and who may carry it out."""
 
 import itertools
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from storage_core.log.log_files import DELETED, LOG, SNAPSHOT, segment_file_name
 from storage_core.log.log_reader import LogReader
 from storage_core.log_config import LogConfig
 from tests.compacted_logs import CompactedLog, LogShape, write_segments
+from tests.loaded_log import execute_load
 
 _NOW_MS = 1_700_003_600_000
 _CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=1 << 20, min_cleanable_dirty_ratio=0.0)
@@ -131,6 +133,10 @@ def test_clean_when_the_owner_is_lost_at_any_check_then_whole_and_the_next_owner
             _clean(log, check_owner)
         except WriterFencedError:
             assert set(_expected(log)) <= set(_offsets(log))
+            loaded = replace(log, directory=Path(shutil.copytree(log.directory, memory_path / f"loaded-{limit}")))
+            execute_load(loaded.directory)
+            assert set(_expected(log)) <= set(_offsets(loaded))
+            assert not has_swaps(loaded.directory, 2**62)
             _clean(log)
             assert _offsets(log) == _expected(log)
             assert not has_swaps(log.directory, log.bases[-1])
