@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.forget_verb import forget
 from pipeline.maintenance_verbs import MAINTENANCE_VERBS
 from pipeline.operation_verbs import OPERATION_VERBS
 from pipeline.verb_options import DONE, FAILED, JSON, PLACE, WRONG_USE
@@ -257,7 +258,7 @@ def dump_log(files: tuple[str, ...], **options: Any) -> int:
     return DONE if dump_log(paths, DumpOptions(**given), sys.stdout, sys.stderr) else FAILED
 
 
-for _verb in (*OPERATION_VERBS, *MAINTENANCE_VERBS):
+for _verb in (*OPERATION_VERBS, *MAINTENANCE_VERBS, forget):
     cli.add_command(_verb)
 
 

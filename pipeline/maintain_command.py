@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,8 @@ from pipeline.maintenance_settings import MaintenanceSettings, maintenance_optio
 from pipeline.maintenance_survey import Survey, survey_store
 from pipeline.settings import load_settings
 from sink.clean_logs import CleanerBudget
+from sink.forget_keys import RequestState, prepare_erasure, settle_requests
+from sink.forgotten_keys import ForgetRequest, erased_keys, read_requests
 from sink.retain_logs import PendingRemoval, RetentionRun, remove_deleted
 from sink.store import Store
 from sink.store_access import MaintainedStore, maintaining
@@ -56,12 +58,14 @@ class MaintenanceRun:
         plan: that it carried out, without what others have leased.
         results: in the order in which works were done.
         unremoved: files that should have gone, and why they did not, by log.
+        erasures: requests to forget keys, and which of their records are left.
     """
 
     run_id: str
     plan: MaintenancePlan
     results: Sequence[WorkResult] = ()
     unremoved: Mapping[TopicPartition, str] = field(default_factory=dict)
+    erasures: Sequence[RequestState] = ()
 
     @property
     def has_failures(self) -> bool:
@@ -114,7 +118,8 @@ def plan_maintenance_of(place: MaintainedPlace, clock: Clock) -> MaintenancePlan
         CorruptFileError: one is damaged, or the topics' settings are.
         LedgerDamagedError: the ledger can't be read.
     """
-    return survey_store(Store.find(place.root), _bounds(place.settings), clock).plan
+    store = Store.find(place.root)
+    return survey_store(store, _bounds(place.settings), clock, erased_keys(read_requests(store))).plan
 
 
 def execute_maintenance(
@@ -139,13 +144,15 @@ def execute_maintenance(
         KeyboardInterrupt: while files waited to be removed; the next run removes them.
     """
     with maintaining(place.root) as maintained:
-        survey = survey_store(maintained.store, _bounds(place.settings), clock)
+        requests = prepare_erasure(maintained, clock)
+        survey = survey_store(maintained.store, _bounds(place.settings), clock, erased_keys(requests))
         telling.plan(survey.plan)
-        run, pending = _carry_out(maintained, survey, place.settings, spark(), clock)
+        run, pending = _carry_out(maintained, (survey, requests), place.settings, spark(), clock)
+        erasures = settle_requests(maintained.store, requests, clock)
     if pending and pending[-1].due_ms > clock.now_ms():
         telling.waits(sum(len(each.names) for each in pending), pending[-1].due_ms)
     unremoved = remove_deleted(RetentionRun([], pending), clock, telling.sleep)
-    return MaintenanceRun(run_id=run.run_id, plan=run.plan, results=run.results, unremoved=unremoved)
+    return replace(run, unremoved=unremoved, erasures=erasures)
 
 
 def _bounds(settings: MaintenanceSettings) -> Bounds:
@@ -153,14 +160,19 @@ def _bounds(settings: MaintenanceSettings) -> Bounds:
 
 
 def _carry_out(
-    maintained: MaintainedStore, survey: Survey, settings: MaintenanceSettings, spark: SparkSession, clock: Clock
+    maintained: MaintainedStore,
+    surveyed: tuple[Survey, Sequence[ForgetRequest]],
+    settings: MaintenanceSettings,
+    spark: SparkSession,
+    clock: Clock,
 ) -> tuple[MaintenanceRun, list[PendingRemoval]]:
     """Lease, work, and tell it in the control tables."""
     from pipeline.control.leases import acquire_leases, holding_leases
     from pipeline.control.record_run import record_run
     from pipeline.control.tables import ControlTables
-    from pipeline.maintain_in_process import run_in_process
+    from pipeline.maintenance_job import run_plan
 
+    survey, requests = surveyed
     run_id, started_ms = f"{clock.now_ms()}-{uuid.uuid4().hex[:8]}", clock.now_ms()
     tables = ControlTables(spark, maintained.store.root)
     leases = acquire_leases(tables, {each.log for each in survey.plan.due}, run_id, clock)
@@ -168,10 +180,12 @@ def _carry_out(
         log, holder = min(leases.refused.items())
         raise StoreLockedError(f"another maintenance run has leased all {len(leases.refused)} logs: log={log} {holder}")
     plan = survey.plan.with_leases(leases.refused)
-    budget = CleanerBudget(map_bytes=settings.memory_bytes, hash_key=secrets.token_bytes(16))
+    budget = CleanerBudget(
+        map_bytes=settings.memory_bytes, hash_key=secrets.token_bytes(16), erased_keys=erased_keys(requests)
+    )
     check_owner = OwnerCheck.of(maintained.store.root)
     with holding_leases(tables, leases, clock, maintained.lock.sign_off):
-        results, pending = run_in_process(maintained, plan, budget, clock, check_owner)
+        results, pending = run_plan(spark, maintained, plan, budget, clock, check_owner)
         leases.check()
         run = RunOfWork(
             run_id=run_id, started_ms=started_ms, duration_ms=clock.now_ms() - started_ms, epochs=leases.epochs

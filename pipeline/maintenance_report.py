@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from pipeline import forget_command
 from pipeline.control.runs import WorkResult
 from pipeline.maintain_command import MaintenanceRun
 from pipeline.maintenance_plan import MaintenancePlan, PlannedWork
@@ -93,6 +94,7 @@ def run_as_dict(run: MaintenanceRun) -> dict[str, Any]:
         "run_id": run.run_id,
         "results": results,
         "unremoved": {str(log): why for log, why in run.unremoved.items()},
+        "forgotten": forget_command.as_dict(run.erasures),
     }
 
 

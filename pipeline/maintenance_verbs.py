@@ -60,7 +60,7 @@ def maintain(
 
 def _maintain(place: "MaintainedPlace", as_json: bool, with_kept: bool) -> int:
     """Carry a run of maintenance out; what is waited for goes to stderr."""
-    from pipeline import maintain_command, maintenance_report, retain_command, tools
+    from pipeline import forget_command, maintain_command, maintenance_report, retain_command, tools
     from pipeline.maintenance_session import lazy_session
     from storage_core.clock import SystemClock
 
@@ -77,7 +77,8 @@ def _maintain(place: "MaintainedPlace", as_json: bool, with_kept: bool) -> int:
     if as_json:
         click.echo(tools.to_json(maintenance_report.run_as_dict(run)))
     else:
-        for line in (*map(maintenance_report.result_line, run.results), maintenance_report.run_verdict(run)):
+        told = [line for each in run.erasures for line in forget_command.lines(each)]
+        for line in (*map(maintenance_report.result_line, run.results), *told, maintenance_report.run_verdict(run)):
             click.echo(line)
     return FAILED if run.has_failures else DONE
 

@@ -1,0 +1,121 @@
+"""The verb `forget`: keys go on the list of what a store forgets, and what is left of them is told.
+
+Keys are never printed: an error names the line of the file.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sink.forget_keys import RequestState, search_requests
+from sink.forgotten_keys import add_request, read_requests
+from sink.ledger import Ledger
+from sink.store import Store
+from sink.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
+from storage_core.clock import Clock
+from storage_core.errors import InvalidConfigError, UnknownTopicError
+from storage_core.storage.local import storage_errors
+
+__all__ = ["as_dict", "forget_keys", "lines", "read_key_file", "search_forgotten", "verdict"]
+
+
+def read_key_file(path: Path, *, is_base64: bool) -> pa.Array:
+    """Return the keys of a file, one a line; empty lines count for nothing.
+
+    Raises:
+        InvalidConfigError: there are none, or a line is no base64.
+        StorageError: the file can't be read.
+    """
+    with storage_errors(path):
+        found = [(number, line.rstrip(b"\r")) for number, line in enumerate(path.read_bytes().split(b"\n"), 1)]
+    keys = [_decoded(path, number, line) if is_base64 else line for number, line in found if line]
+    if not keys:
+        raise InvalidConfigError(f"the file has no key: path={path}")
+    return pa.array(keys, pa.binary())
+
+
+def forget_keys(root: Path, topic: str, keys: pa.Array, clock: Clock) -> RequestState:
+    """Put keys on the list, durably; return the request, and where their records lie now.
+
+    Raises:
+        InvalidConfigError: no store is there, or the topic is not compacted: nothing would ever clean it.
+        UnknownTopicError: the store has no such topic.
+    """
+    store = Store.find(root)
+    states = Ledger.open(store.ledger_path).states()
+    if all(log.topic != topic for log in states):
+        raise UnknownTopicError(f"no topic {topic!r} in this store: {root}")
+    config = read_topic_configs(store).get(topic)
+    if config is None:
+        raise InvalidConfigError(f"{UNKNOWN_SETTINGS}: topic={topic}")
+    if not config.is_compacted:
+        what = f"records of a key can be erased in compacted topics only: topic={topic}"
+        raise InvalidConfigError(f"{what} cleanup.policy={config.cleanup_policy}")
+    request = add_request(store, topic, keys, states, clock.now_ms())
+    return search_requests(store, [request])[0]
+
+
+def search_forgotten(root: Path, topic: str | None) -> list[RequestState]:
+    """Return all requests, or those of a topic, and what is left of each.
+
+    Raises:
+        InvalidConfigError: no store is there.
+        CorruptFileError: a request can't be read.
+    """
+    store = Store.find(root)
+    return search_requests(store, [each for each in read_requests(store) if topic in (None, each.topic)])
+
+
+def lines(state: RequestState) -> Iterator[str]:
+    """Yield a line for the request and one for each segment, for people."""
+    request = state.request
+    keys = "1 key" if request.count == 1 else f"{request.count:,} keys"
+    done = "waits for maintenance" if request.completed_ms is None else f"done at {request.completed_ms}"
+    yield f"{request.request_id}: {keys} of topic {request.topic}: {done}, {state.records_count:,} records left"
+    for each in state.found:
+        if each.failure is not None:
+            yield f"  {each.log}: can't be searched: {each.failure}"
+            continue
+        active = ", the active one" if each.is_active else ""
+        yield f"  {each.log} segment {each.base_offset}{active}: {each.records_count:,} records"
+
+
+def verdict(states: Sequence[RequestState]) -> str:
+    """Return the last line."""
+    count, left = len(states), sum(each.records_count for each in states)
+    failed = sum(found.failure is not None for each in states for found in each.found)
+    if failed:
+        return f"unknown: {failed} logs can't be searched; {left:,} records are left in the others"
+    if left:
+        return f"left: {left:,} records; sparklog maintain --execute erases them once their segments are closed"
+    return f"none left: {count:,} requests" if count else "nothing was ever to be forgotten"
+
+
+def as_dict(states: Sequence[RequestState]) -> dict[str, Any]:
+    """Return requests for JSON."""
+    requests = [
+        {
+            "request_id": each.request.request_id,
+            "topic": each.request.topic,
+            "keys": each.request.count,
+            "requested_ms": each.request.requested_ms,
+            "completed_ms": each.request.completed_ms,
+            "records_left": each.records_count,
+            "segments": [found.as_dict() for found in each.found],
+        }
+        for each in states
+    ]
+    return {"requests": requests, "none_left": not any(each.found for each in states)}
+
+
+def _decoded(path: Path, number: int, line: bytes) -> bytes:
+    try:
+        return base64.b64decode(line.strip(), validate=True)
+    except binascii.Error:
+        raise InvalidConfigError(f"a line is no base64: path={path} line={number}") from None

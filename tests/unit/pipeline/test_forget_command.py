@@ -1,0 +1,75 @@
+"""`sparklog forget`: keys on the list, and what is left of them."""
+
+import base64
+import json
+from pathlib import Path
+
+from tests.compacted_store import LOG, write_keyed
+from tests.sparklog_command import Sparklog
+
+
+def _file(folder: Path, content: bytes) -> Path:
+    path = folder / "keys.txt"
+    path.write_bytes(content)
+    return path
+
+
+def test_forget_when_keys_are_given_then_their_segments_are_told(sparklog: Sparklog, tmp_path: Path) -> None:
+    """Nothing is erased yet; the verification says so with its exit code."""
+    store = write_keyed(tmp_path / "store")
+
+    ran = sparklog("forget", store, LOG.topic, "--keys", _file(tmp_path, b"k3\nk5\r\n\n"))
+
+    assert ran.code == 0
+    assert "2 keys of topic keyed: waits for maintenance" in ran.out
+    assert "keyed-0 segment 0: " in ran.out
+    assert ", the active one: " in ran.out
+    assert "k3" not in ran.out
+    assert sparklog("forget", store, "--verify").code == 1
+
+
+def test_forget_when_keys_are_base64_then_they_are_any_bytes(sparklog: Sparklog, tmp_path: Path) -> None:
+    """A key may hold line ends."""
+    store = write_keyed(tmp_path / "store")
+    encoded = base64.b64encode(b"k3") + b"\n" + base64.b64encode(b"\n\0")
+
+    ran = sparklog("forget", store, LOG.topic, "--base64", "--json", "--keys", _file(tmp_path, encoded))
+
+    (request,) = json.loads(ran.out)["requests"]
+    assert request["keys"] == 2
+    assert request["records_left"] == 29
+
+
+def test_forget_when_a_line_is_no_base64_then_its_number_is_told(sparklog: Sparklog, tmp_path: Path) -> None:
+    """The line itself is a key, and is not shown."""
+    store = write_keyed(tmp_path / "store", count=20)
+
+    ran = sparklog("forget", store, LOG.topic, "--base64", "--keys", _file(tmp_path, b"azM=\nsecret!\n"))
+
+    assert ran.code == 2
+    assert "line=2" in ran.err
+    assert "secret" not in ran.err
+
+
+def test_forget_when_a_topic_is_not_compacted_then_it_is_refused(sparklog: Sparklog, tmp_path: Path) -> None:
+    """Nothing would ever clean it."""
+    store = write_keyed(tmp_path / "store", {"cleanup.policy": "delete"}, count=20)
+
+    ran = sparklog("forget", store, LOG.topic, "--keys", _file(tmp_path, b"k3\n"))
+
+    assert ran.code == 2
+    assert "cleanup.policy=delete" in ran.err
+
+
+def test_forget_when_the_topic_is_unknown_then_it_is_refused(sparklog: Sparklog, tmp_path: Path) -> None:
+    """A mistyped topic has nothing to forget."""
+    store = write_keyed(tmp_path / "store", count=20)
+
+    assert "no topic 'keydd'" in sparklog("forget", store, "keydd", "--keys", _file(tmp_path, b"k3\n")).err
+
+
+def test_forget_when_nothing_was_asked_for_then_verify_says_so(sparklog: Sparklog, tmp_path: Path) -> None:
+    """No request is no failure."""
+    ran = sparklog("forget", write_keyed(tmp_path / "store", count=20), "--verify")
+
+    assert (ran.code, ran.out) == (0, "nothing was ever to be forgotten\n")
