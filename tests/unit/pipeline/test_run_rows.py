@@ -1,0 +1,86 @@
+"""Rows that tell of a run, and what they tell the next one."""
+
+import json
+
+from pipeline.control.record_run import changed_checkpoints
+from pipeline.control.runs import RunOfWork, WorkResult, former_runs, result_of_cleaning, rows_of_run
+from pipeline.control.schemas import RUNS
+from pipeline.maintenance_plan import plan_maintenance
+from sink.clean_logs import LogCleaningRow
+from storage_core.cleaner.clean_log import CleanedLog
+from storage_core.topic_partition import TopicPartition
+from tests.maintained_logs import NOW_MS, checkpoint, log_state, surveyed
+
+_A, _B = TopicPartition("a", 0), TopicPartition("b", 0)
+_RUN = RunOfWork(run_id="r", started_ms=NOW_MS, duration_ms=77, epochs={_A: 3})
+
+
+def _cleaned(log: TopicPartition, **values: object) -> WorkResult:
+    usual: dict[str, object] = {"outcome": "done", "reason": "dirty", "first_dirty_offset": 50}
+    usual |= {"bytes_before": 1000, "bytes_after": 250, "duration_ms": 100}
+    return WorkResult(
+        log=log,
+        state=log_state(log.topic),
+        action="compact",
+        log_start_offset=0,
+        **{**usual, **values},  # type: ignore[arg-type]
+    )
+
+
+def test_rows_when_a_run_is_told_then_one_of_its_own_and_one_per_work() -> None:
+    """Every column has its name; a work that was not done says why, a log that keeps all has no row."""
+    logs = [surveyed("a", "dirty", cleanable_bytes=1000), surveyed("b", "not-dirty"), surveyed("c", failure="gone")]
+    run, work, failed = rows_of_run(_RUN, plan_maintenance(logs, NOW_MS), [_cleaned(_A)])
+
+    assert [set(row) for row in (run, work, failed)] == [set(RUNS.schema.names)] * 3
+    assert (run["topic"], run["bytes_before"], run["bytes_after"], run["outcome"]) == (None, 1000, 250, "failed")
+    assert json.loads(run["plan"])["logs_checked"] == 3
+    assert (work["topic"], work["lease_epoch"], work["outcome"], work["error"]) == ("a", 3, "done", None)
+    assert json.loads(work["plan"])["read_bytes"] == 1000
+    assert (failed["topic"], failed["outcome"], failed["error"]) == ("c", "failed", "gone")
+
+
+def test_former_runs_when_there_are_rows_then_speed_and_the_last_yield() -> None:
+    """Bytes read per second over all cleanings; of each log what its last one kept."""
+    plan = plan_maintenance([surveyed("a", "dirty", cleanable_bytes=1000)], NOW_MS)
+    later = RunOfWork(run_id="s", started_ms=NOW_MS + 1, duration_ms=1, epochs={})
+    rows = [
+        *rows_of_run(later, plan, [_cleaned(_A, bytes_after=500, duration_ms=300)]),
+        *rows_of_run(_RUN, plan, [_cleaned(_A)]),
+    ]
+
+    former = former_runs(rows)
+    assert former.bytes_per_s == 5000
+    assert former.kept_shares == {_A: 0.5}
+    assert former_runs([]).bytes_per_s is None
+
+
+def test_result_when_a_log_is_uncleanable_then_its_dirty_part_stays() -> None:
+    """Only a round moves the first dirty offset."""
+    (work,) = plan_maintenance([surveyed("a", "dirty", cleanable_bytes=1)], NOW_MS).due
+    reason = "wrong CRC file=/x.log position=9"
+    row = LogCleaningRow(log=_A, outcome="uncleanable", reason=reason, first_dirty_offset=0, duration_ms=5)
+    result = result_of_cleaning(work, row, log_start_offset=0)
+
+    known = changed_checkpoints({_A: checkpoint("a", first_dirty_offset=20)}, [result], "r", NOW_MS)
+    assert (known[_A].first_dirty_offset, known[_A].uncleanable_position) == (20, 9)
+    assert result.is_failure
+
+
+def test_result_when_a_map_was_full_then_the_next_round_begins_there() -> None:
+    """A part of a round counts, but the log is not yet clean."""
+    (work,) = plan_maintenance([surveyed("a", "dirty", cleanable_bytes=1)], NOW_MS).due
+    row = LogCleaningRow(
+        log=_A,
+        outcome="stopped",
+        reason="the map was full at offset 30",
+        first_dirty_offset=30,
+        duration_ms=5,
+        cleaned=CleanedLog(first_dirty_offset=30, bytes_before=100, bytes_after=40),
+    )
+    result = result_of_cleaning(work, row, log_start_offset=0)
+
+    known = changed_checkpoints({}, [result, _cleaned(_B)], "r", NOW_MS)
+    assert (known[_A].first_dirty_offset, known[_A].last_cleaned_ms) == (30, None)
+    assert (known[_B].first_dirty_offset, known[_B].last_cleaned_ms) == (50, NOW_MS)
+    assert (result.bytes_before, result.bytes_after) == (100, 40)
