@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +20,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from sink.ledger_damage import one_line
-from sink.torn_ledger import TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_entry
+from sink.torn_ledger import ROW_COUNT, TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_entry
 from storage_core.errors import LedgerDamagedError
 from storage_core.storage.local import make_directory, storage_errors, sync_directory, sync_files, write_all
 
@@ -99,15 +99,7 @@ class LostRangeTable:
         new = [each.as_dict() for each in ranges if each.place not in known]
         if not new:
             return
-        with storage_errors(self._path):
-            make_directory(self._path)
-            write_deltalake(
-                self._path.absolute().as_uri(),
-                pa.Table.from_pylist(new, schema=LOST_RANGES_SCHEMA),
-                mode="append",
-                commit_properties=CommitProperties(custom_metadata={TRANSACTION_COUNT: "0"}),
-            )
-            self._make_durable()
+        self._write(new, "append")
 
     def forget(self, topic: str) -> None:
         """Drop what is written down of a topic that is deleted, durably: a later one of that name has lost nothing."""
@@ -135,13 +127,17 @@ class LostRangeTable:
         """Replace the table's content, in one commit."""
         if list(ranges) == self.read():
             return
+        self._write([each.as_dict() for each in ranges], "overwrite")
+
+    def _write(self, rows: list[dict[str, Any]], mode: Literal["append", "overwrite"]) -> None:
+        """Commit rows, durably; the entry says how many, so that one that empties the table is not taken for torn."""
         with storage_errors(self._path):
             make_directory(self._path)
             write_deltalake(
                 self._path.absolute().as_uri(),
-                pa.Table.from_pylist([each.as_dict() for each in ranges], schema=LOST_RANGES_SCHEMA),
-                mode="overwrite",
-                commit_properties=CommitProperties(custom_metadata={TRANSACTION_COUNT: "0"}),
+                pa.Table.from_pylist(rows, schema=LOST_RANGES_SCHEMA),
+                mode=mode,
+                commit_properties=CommitProperties(custom_metadata={TRANSACTION_COUNT: "0", ROW_COUNT: str(len(rows))}),
             )
             self._make_durable()
 

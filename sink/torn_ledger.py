@@ -18,12 +18,15 @@ from sink.ledger_crc import ROWS_CRC, rows_crc
 from storage_core.errors import LedgerDamagedError
 from storage_core.storage.local import storage_errors, sync_directory
 
-__all__ = ["TRANSACTION_COUNT", "drop_torn_checkpoint", "drop_torn_entry"]
+__all__ = ["ROW_COUNT", "TRANSACTION_COUNT", "drop_torn_checkpoint", "drop_torn_entry"]
 
 logger = logging.getLogger(__name__)
 
 TRANSACTION_COUNT = "sparklog.transactions"
 """Key in an entry's first line: how many transactions its last lines name."""
+
+ROW_COUNT = "sparklog.rows"
+"""Key in an entry's first line, where it has no CRC of its rows: how many rows it writes."""
 
 _NO_ROWS_CRC = rows_crc({}, {})
 
@@ -66,8 +69,8 @@ def _has_all_actions(actions: list[dict[str, Any]]) -> bool:
 
 
 def _has_rows(kinds: list[str], info: dict[str, Any]) -> bool:
-    """Whether an entry names a data file, or none because no log is left: it then takes the last file away."""
-    if info.get(ROWS_CRC) != _NO_ROWS_CRC:
+    """Whether an entry names a data file, or none because no row is left: it then takes the last file away."""
+    if info.get(ROWS_CRC) != _NO_ROWS_CRC and info.get(ROW_COUNT) != "0":
         return "add" in kinds
     return kinds.count("remove") >= int(info.get("operationMetrics", {}).get("num_removed_files", 0))
 

@@ -70,6 +70,34 @@ def test_lost_range_table_when_its_first_entry_is_torn_then_made_again(tmp_path:
     assert table.read() == [_LOST]
 
 
+def test_lost_range_table_when_emptied_then_dropping_what_is_torn_leaves_it_empty(tmp_path: Path) -> None:
+    """An entry that takes the last row away names no file, and is whole all the same: what was forgotten stays so."""
+    table = LostRangeTable(tmp_path / "lost")
+    table.add([_LOST])
+    table.forget("t")
+
+    table.drop_torn()
+    assert table.read() == []
+
+    table.add([_LOST])
+    table.truncate("t", 1, 0, None)
+    table.drop_torn()
+    assert table.read() == []
+
+
+def test_lost_range_table_when_its_emptying_is_torn_then_dropped(tmp_path: Path) -> None:
+    """Without the line that takes the file away the entry is torn, and what it was to forget is still there."""
+    table = LostRangeTable(tmp_path / "lost")
+    table.add([_LOST])
+    table.forget("t")
+    newest = sorted((tmp_path / "lost" / "_delta_log").glob("*.json"))[-1]
+    newest.write_text("".join(line for line in newest.read_text().splitlines(True) if "commitInfo" in line))
+
+    table.drop_torn()
+
+    assert table.read() == [_LOST]
+
+
 def test_lost_range_file_when_last_line_is_torn_then_replaced(tmp_path: Path) -> None:
     """A torn last line was never confirmed."""
     path = tmp_path / "lost"
