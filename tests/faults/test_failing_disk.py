@@ -26,9 +26,10 @@ _WORKS: dict[type[Work], tuple[str, ...]] = {
     Repair: ("open", "create", "write", "copy", "fsync", "rename", "unlink", "mkdir", "truncate", "ledger"),
     Clean: ("open", "create", "write", "fsync", "rename", "unlink"),
 }
+_EVERY = ("write", "copy", "fsync", "rename")
 _CHANGING = [kind for kind in KINDS if kind != "open"]
 _LONG = bool(os.environ.get("SPARKLOG_SOAK"))
-"""Whether every call is refused in every way; otherwise each in one way, and of those that open a file every fourth."""
+"""Whether every call is refused in every way; otherwise each of `_EVERY` in one way, every fourth of the others."""
 
 
 def _run(work: Work, plan: FaultPlan) -> tuple[int, Exception | None]:
@@ -54,7 +55,7 @@ def _faults(calls: Counter[str], kind: str) -> Iterator[Fault]:
         return
     for number in range(1, calls[kind] + 1):
         mine = ways if _LONG else [ways[number % len(ways)]]
-        if _LONG or kind != "open" or number % 4 == 1:
+        if _LONG or kind in _EVERY or number % 4 == 1:
             yield from (replace(way, number=number) for way in mine)
 
 
