@@ -1,0 +1,52 @@
+"""`sparklog maintain --execute` with Spark and Delta, in processes of their own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.jars import obtain_jars
+from storage_core.errors import InvalidConfigError
+from tests.maintained_store import PARTITIONS, TOPIC, live_values, write_keys
+
+pytestmark = pytest.mark.spark
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jars() -> None:
+    """The jars are in the cache; without them nothing here can be judged."""
+    try:
+        obtain_jars()
+    except InvalidConfigError as error:
+        pytest.skip(f"MAINTENANCE WITH CONTROL TABLES WAS NOT TESTED: {error}")
+
+
+def _sparklog(*arguments: object) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "pipeline", *map(str, arguments)]
+    ran = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=600, check=False)
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def test_maintain_when_logs_are_dirty_and_keys_forgotten_then_one_run_does_both_and_tells_it(tmp_path: Path) -> None:
+    """What is left is the last value of every key that is not forgotten; the tables and `forget --verify` say so."""
+    store = write_keys(tmp_path / "store")
+    live = live_values(store)
+    del live[f"{TOPIC}-1"][b"k1-3"]
+    keys = tmp_path / "keys.txt"
+    keys.write_text("k1-3\n")
+    assert _sparklog("forget", store, TOPIC, "--keys", keys)[0] == 0
+
+    code, said, errors = _sparklog("maintain", store, "--execute", "--json")
+
+    assert code == 0, errors
+    told = json.loads(said)
+    assert {(each["topic"], each["outcome"]) for each in told["results"]} == {(TOPIC, "done")}
+    assert len(told["results"]) == PARTITIONS
+    assert told["forgotten"]["none_left"]
+    assert live_values(store) == live
+    assert _sparklog("forget", store, "--verify")[0] == 0
+    assert _sparklog("verify", store)[0] == 0
