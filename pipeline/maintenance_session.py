@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -17,6 +18,11 @@ from storage_core.errors import LogStorageError
 __all__ = ["lazy_session"]
 
 logger = logging.getLogger(__name__)
+
+_LOCAL_CONF: Final = {
+    # A run asks Spark for seconds of work, most of them spent on compiling: half as many with the first compiler alone.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 
 
 @contextmanager
@@ -45,8 +51,9 @@ def lazy_session(configured: Mapping[str, str]) -> Iterator[Callable[[], SparkSe
 def _start(configured: Mapping[str, str]) -> SparkSession:
     submitted = submitted_conf()
     wants_jars = submitted is None and not names_jars(configured)
+    usual = _LOCAL_CONF if submitted is None and configured.get("spark.master", "local").startswith("local") else {}
     try:
-        return build_session(configured, submitted, obtain_jars() if wants_jars else ())
+        return build_session({**usual, **configured}, submitted, obtain_jars() if wants_jars else ())
     except SPARK_ERRORS as error:
         raise LogStorageError(f"Spark can't start: {explain(error)}") from error
 

@@ -1,0 +1,108 @@
+"""Maintenance on Spark: what its MERGEs do, and a run from plan to control tables; each in a JVM that has Delta."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipeline.control.read_tables import read_rows, table_path
+from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
+from pipeline.jars import obtain_jars
+from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
+from storage_core.errors import InvalidConfigError
+from tests.compacted_store import LOG, SETTINGS, expected_offsets, offsets, write_keyed
+from tests.control_tables import set_version
+from tests.maintained_spark import SPARK
+from tests.retained_store import state_of
+
+pytestmark = pytest.mark.spark
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jars() -> None:
+    """The jars are in the cache; without them nothing here can be judged."""
+    try:
+        obtain_jars()
+    except InvalidConfigError as error:
+        pytest.skip(f"MAINTENANCE ON SPARK WAS NOT TESTED: {error}")
+
+
+def test_control_tables_when_written_by_spark_then_as_the_rules_say(tmp_path: Path) -> None:
+    """Leases go by owner, machine and term; rows of a key are replaced, nulls in keys too; tidying loses nothing."""
+    store = tmp_path / "a store"
+    store.mkdir()
+    done = _python("tests.maintained_spark", store)
+    assert done.returncode == 0, done.stderr[-4000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+
+    assert seen["epochs"] == {
+        "first": {"t-0": 1, "t-1": 1},
+        "second": {"t-2": 1},
+        "again": {"t-0": 2},
+        "late": {"t-2": 2},
+    }
+    assert (seen["refused"], seen["given_back"]) == (["t-1"], 0)
+    assert seen["checkpoints"] == [[0, 0], [1, 1], [2, 99]]
+    assert seen["runs"] == [[None, "done"]]
+    assert len(read_rows(store, LEASES)) == 3
+
+
+def test_maintain_when_executed_then_cleaned_told_and_not_done_again(tmp_path: Path) -> None:
+    """Run and works are rows, the next plan begins behind it, and brokers find where; a rebuild forgets that."""
+    store = write_keyed(tmp_path / "store")
+    end = state_of(store, LOG).active_base_offset
+    done = _maintain(tmp_path, "--execute", "--json")
+    assert done.returncode == 0, done.stderr[-4000:]
+    (result,) = json.loads(done.stdout.splitlines()[-1])["results"]
+
+    assert (result["outcome"], result["first_dirty_offset"]) == ("done", end)
+    assert offsets(store) == expected_offsets(end, state_of(store, LOG).log_end_offset)
+    (known,) = read_rows(store, CLEANER_CHECKPOINTS)
+    assert (known["first_dirty_offset"], known["failure_count"]) == (end, 0)
+    rows = {row["topic"]: row for row in read_rows(store, RUNS)}
+    assert rows[None]["outcome"] == rows["keyed"]["outcome"] == "done"
+    assert (rows["keyed"]["lease_epoch"], rows["keyed"]["bytes_after"]) == (1, result["bytes_after"])
+    assert [row["expires_ms"] for row in read_rows(store, LEASES)] == [0]
+    cleaned = parse_offset_checkpoint((store / "logs" / "cleaner-offset-checkpoint").read_bytes())
+    assert cleaned == {LOG: end}
+
+    set_version(store, CLEANER_CHECKPOINTS, 9)
+    (store / "control" / "runs" / "_delta_log" / f"{0:020}.json").write_text("{")
+    assert _maintain(tmp_path, "--execute").returncode == 1
+    rebuilt = _maintain(tmp_path, "--rebuild-control", "--execute")
+    assert rebuilt.returncode == 0, rebuilt.stderr[-4000:]
+    assert {row["first_dirty_offset"] for row in read_rows(store, CLEANER_CHECKPOINTS)} == {0}
+    assert read_rows(store, RUNS) == []
+    assert len([*table_path(store, RUNS).parent.glob("*.replaced-*")]) == 2
+
+
+def _maintain(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    settings = {
+        "store": str(folder / "store"),
+        "checkpoint": str(folder / "checkpoint"),
+        "source": {"format": "rate"},
+        "records": {"topic": "'keyed'", "key": "value", "value": "value"},
+        "topics": {"keyed": dict(SETTINGS)},
+        "spark": SPARK,
+    }
+    (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
+    return _python("pipeline", "maintain", "--config", folder / "settings.yaml", *arguments)
+
+
+def _python(module: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
