@@ -130,6 +130,7 @@ def clean_log(log: LogToClean, check_owner: Callable[[], None]) -> CleanedLog:
     round_ = _Round(log, offset_map, CleanedTransactions(surveyed.aborted), _request(log, closed, surveyed, end_offset))
     written: list[tuple[Sequence[ListedSegment], CleanedSegment]] = []
     for group in group_segments_by_size(sized, log.config, end_offset):
+        check_owner()  # whoever took the log may have replaced these, and a file that is gone would say less
         if problem := _lacks_room(log.directory, group):
             return _result(written, first_dirty, built, problem)
         written.append((group, round_.clean(group, check_owner)))

@@ -2,7 +2,7 @@
 
 import os
 import traceback
-from multiprocessing.context import ForkServerContext
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 from sink.clean_logs import clean_logs, plan_cleanings
@@ -11,14 +11,19 @@ from storage_core.clock import ManualClock
 from tests.compacted_store import BUDGET, NOW_MS
 from tests.kill.harness import exit_code
 
-__all__ = ["finish_cleaning"]
+__all__ = ["finish_cleaning", "start_cleaning"]
+
+
+def start_cleaning(context: ForkServerContext, store: Path, **environment: str) -> ForkServerProcess:
+    """Clean a store's logs in a process of its own."""
+    process = context.Process(target=_run, args=(store, environment))
+    process.start()
+    return process
 
 
 def finish_cleaning(context: ForkServerContext, store: Path, **environment: str) -> int:
-    """Clean a store's logs in a process of its own; return its exit code: 0 done, 1 failed, negative for a signal."""
-    process = context.Process(target=_run, args=(store, environment))
-    process.start()
-    return exit_code(process)
+    """Do that to its end; return its exit code: 0 done, 1 failed, 3 refused, negative for a signal."""
+    return exit_code(start_cleaning(context, store, **environment))
 
 
 def _run(store: Path, environment: dict[str, str]) -> None:

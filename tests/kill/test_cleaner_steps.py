@@ -7,12 +7,28 @@ from pathlib import Path
 
 import pytest
 
+from sink.clean_logs import clean_logs, plan_cleanings
+from sink.store import Store
+from sink.store_access import MAINTENANCE_LOCK, MaintainedStore
+from sink.writer_lock import WriterLock
+from storage_core.clock import ManualClock
 from storage_core.fault_points import CLEANER_FAULT_POINTS
 from storage_core.log.log_reader import LogReader
-from tests.compacted_store import LOG, SETTINGS, clean, expected_offsets, keyed_rows, offsets, write_keyed
-from tests.kill.cleaner_job import finish_cleaning
+from tests.compacted_store import (
+    BUDGET,
+    LOG,
+    NOW_MS,
+    SETTINGS,
+    clean,
+    expected_offsets,
+    keyed_rows,
+    offsets,
+    write_keyed,
+)
+from tests.kill.cleaner_job import finish_cleaning, start_cleaning
+from tests.kill.harness import exit_code, wait_until_stopped, wake
 from tests.retained_store import state_of
-from tests.sink_store import in_process, open_store
+from tests.sink_store import contents, in_process, open_store
 from tests.sparklog_command import Sparklog
 
 pytestmark = pytest.mark.kill
@@ -99,6 +115,30 @@ def test_reader_when_it_reads_what_a_killed_cleaning_left_then_each_record_at_mo
     for found in (read, offsets(store)):
         assert found == sorted(set(found))
         assert set(expected_offsets(_cleaned_below(store), 300)) <= set(found)
+
+
+@pytest.mark.parametrize("step", ["clean.cleaned", "clean.swap", "clean.deleted", "clean.renamed"])
+def test_cleaner_when_it_was_suspended_and_lost_the_store_then_swaps_nothing_any_more(
+    context: ForkServerContext, memory_path: Path, sparklog: Sparklog, step: str
+) -> None:
+    """Another one takes the lock by force and cleans; the first wakes up, sees that, and leaves every name alone."""
+    store = _write(memory_path / "store")
+    process = start_cleaning(context, store, SPARKLOG_FAULT_POINT=step, SPARKLOG_FAULT_SIGNAL="STOP")
+    wait_until_stopped(process)
+    lock = WriterLock.take_by_force(store / MAINTENANCE_LOCK)
+    clock, maintained = ManualClock(NOW_MS), MaintainedStore(Store.find(store), lock)
+    rows = list(clean_logs(maintained, plan_cleanings(maintained.store, {}, clock), BUDGET, clock))
+    before = contents(store / "logs")
+    wake(process)
+
+    assert exit_code(process) == 3
+    assert "by force" in store.with_name(f"{store.name}-error.txt").read_text()
+    assert [row.outcome for row in rows] == ["cleaned"]
+    assert contents(store / "logs") == before
+    assert offsets(store) == expected_offsets(_cleaned_below(store), 300)
+    lock.sign_off()
+    lock.release()
+    assert sparklog("verify", store).code == 0
 
 
 def _write(store: Path) -> Path:
