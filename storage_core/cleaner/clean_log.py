@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
@@ -26,13 +27,17 @@ from storage_core.cleaner.listed_segments import ListedSegment, list_cleanable_s
 from storage_core.cleaner.offset_map import KeySet, OffsetMap
 from storage_core.cleaner.survey_log import SurveyedLog, survey_transactions
 from storage_core.cleaner.swap import drop_cleaned, finish_swaps, swap_in
+from storage_core.errors import InvalidConfigError
 from storage_core.fault_points import reach
 from storage_core.log.append_state import CommittedEnd
 from storage_core.log.log_walk import SegmentList
-from storage_core.log_config import LogConfig
+from storage_core.log_config import INT32_MAX, LogConfig
 from storage_core.storage.local import storage_errors
 
 __all__ = ["CleanedLog", "LogToClean", "clean_log"]
+
+_LARGEST_BYTES: Final = INT32_MAX
+"""A position in an index entry has 31 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +113,7 @@ def clean_log(log: LogToClean, check_owner: Callable[[], None]) -> CleanedLog:
     Raises:
         CorruptBatchError, CorruptFileError: the log is damaged; names file and position.
         InvalidRecordError: a record of format v2 has no key.
+        InvalidConfigError: a segment would grow too large by `compression.type`.
         OffsetOutOfRangeError: a segment has offsets that no index can hold; it has to be split first.
         StorageError: the disk refused.
 
@@ -154,6 +160,12 @@ class _Round:
         files = [each.files(directory) for each in group]
         cleaned = clean_segments(files, self.offset_map, self.transactions, self.request, check_owner)
         reach("clean.cleaned")
+        if cleaned.size_bytes > _LARGEST_BYTES:
+            drop_cleaned(cleaned)
+            raise InvalidConfigError(
+                f"a segment of {cleaned.size_bytes} bytes is too large for an index: file={files[0].log_path}"
+                f" compression.type={self.log.config.compression_type}; batches that are built again grow with it"
+            )
         if cleaned.is_unchanged:
             drop_cleaned(cleaned)
         else:

@@ -11,7 +11,7 @@ import pytest
 from storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
 from storage_core.cleaner.plan_log import LogFacts, plan_log
 from storage_core.cleaner.swap import has_swaps
-from storage_core.errors import CorruptBatchError, StorageError, WriterFencedError
+from storage_core.errors import CorruptBatchError, InvalidConfigError, StorageError, WriterFencedError
 from storage_core.log.log_files import DELETED, LOG, SNAPSHOT, segment_file_name
 from storage_core.log.log_reader import LogReader
 from storage_core.log_config import LogConfig
@@ -154,6 +154,19 @@ def test_clean_when_a_batch_is_damaged_then_named_and_nothing_changed(memory_pat
     path.write_bytes(data)
     before = {each.name: each.read_bytes() for each in log.directory.iterdir()}
     with pytest.raises(CorruptBatchError, match=path.name):
+        _clean(log)
+
+    assert {each.name: each.read_bytes() for each in log.directory.iterdir()} == before
+
+
+def test_clean_when_a_segment_grows_too_large_for_an_index_then_refused(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches that are built without a codec may take any room; nothing of that is swapped in."""
+    log = _log(memory_path)
+    before = {each.name: each.read_bytes() for each in log.directory.iterdir()}
+    monkeypatch.setattr("storage_core.cleaner.clean_log._LARGEST_BYTES", 10)
+    with pytest.raises(InvalidConfigError, match="too large for an index"):
         _clean(log)
 
     assert {each.name: each.read_bytes() for each in log.directory.iterdir()} == before
