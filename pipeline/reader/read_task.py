@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pipeline.reader.columns import ROWS_PER_BATCH, RowMaker
 from pipeline.reader.plan import LogSplit, ReadTask
-from pipeline.reader.skip_damage import SoundBatch, check_place, skip_batch, skip_to_index
+from pipeline.reader.skip_damage import SoundBatch, check_place, is_outage, skip_batch, skip_to_index
 from storage_core.errors import CorruptBatchError, InvalidRecordError, LogStorageError
 from storage_core.log.log_reader import LogReader
 from storage_core.record.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
@@ -36,6 +36,7 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
 
     Raises:
         LogStorageError: something can't be read and data loss is to fail; the message names file and position.
+        StorageError: the disk refuses, whatever data loss is to do: what lies there may be whole.
     """
     loss = _Loss()
     for split in task.splits:
@@ -96,6 +97,8 @@ def _records(split: LogSplit, task: ReadTask, loss: _Loss) -> Iterator[pa.Record
         except LogStorageError as error:
             if task.fail_on_data_loss:
                 error.add_note(_ADVICE)
+                raise
+            if is_outage(error):
                 raise
             if chunk_bytes == _CHUNK_BYTES:
                 chunk_bytes = _CHUNK_BYTES_AMID_DAMAGE

@@ -5,6 +5,8 @@ batch behind it. Otherwise the rest of its segment is lost.
 
 Reading from an offset starts at the index entry in front of it, which is amid the damage. So the sound batch that the
 index leads to is handed out as it is, and reading goes on behind it.
+
+An outage is no damage: where the disk refuses, nothing is skipped, for what is there now may be whole.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,15 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
-from storage_core.errors import CorruptBatchError, LogStorageError
+from storage_core.errors import CorruptBatchError, LogStorageError, StorageError
 from storage_core.index.offset_index import OffsetIndex
+from storage_core.log.log_walk import is_gone
 from storage_core.log.segment_reader import BatchChunk, SegmentReader, announced_size, scan_up_to_damage
 from storage_core.log.segments import floor_segment, list_readable_segments
 from storage_core.record.batch_header import LOG_OVERHEAD_BYTES, MAGIC_V2
 from storage_core.record.batch_scan import BatchScan, check_crcs
 from storage_core.storage.local import storage_errors
 
-__all__ = ["Resumption", "SoundBatch", "check_place", "skip_batch", "skip_to_index"]
+__all__ = ["Resumption", "SoundBatch", "check_place", "is_outage", "skip_batch", "skip_to_index"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,11 @@ _Finder = Callable[[SegmentReader, int, int], Resumption | None]
 _UP_TO_MAGIC_BYTES = 17
 
 
+def is_outage(error: LogStorageError) -> bool:
+    """Whether the disk refused; a file that is gone is a loss, as long as the log's directory can be listed."""
+    return isinstance(error, StorageError) and not is_gone(error)
+
+
 def skip_batch(directory: Path, offset: int, end_offset: int) -> Resumption:
     """Return to go on behind the batch that holds `offset`, as far as its header can be believed.
 
@@ -70,6 +78,9 @@ def skip_batch(directory: Path, offset: int, end_offset: int) -> Resumption:
 
     Returns:
         an offset above `offset`, `end_offset` at most; a batch that ends in front of it, and above `offset`.
+
+    Raises:
+        StorageError: the log's directory can't be listed, or the disk refuses the segment.
     """
     return _find(directory, offset, end_offset, [_behind_batch, _behind_indexed_batch])
 
@@ -77,7 +88,7 @@ def skip_batch(directory: Path, offset: int, end_offset: int) -> Resumption:
 def skip_to_index(directory: Path, offset: int, end_offset: int) -> Resumption:
     """Return to go on behind the next sound batch that the offset index leads to, or with the next segment.
 
-    A reader that starts there does not meet what lies in front. Arguments and result as of `skip_batch`.
+    A reader that starts there does not meet what lies in front. Arguments, result and errors as of `skip_batch`.
     """
     return _find(directory, offset, end_offset, [_behind_indexed_batch])
 
@@ -125,10 +136,7 @@ def _check_follower(reader: SegmentReader, offsets: tuple[int, int], next_segmen
 
 
 def _find(directory: Path, offset: int, end_offset: int, finders: Sequence[_Finder]) -> Resumption:
-    try:
-        segments = list_readable_segments(directory)
-    except LogStorageError:
-        return Resumption(end_offset)
+    segments = list_readable_segments(directory)
     following = next((each.base_offset for each in segments if each.base_offset > offset), end_offset)
     limit = min(following, end_offset)
     number = floor_segment(segments, offset)
@@ -138,7 +146,9 @@ def _find(directory: Path, offset: int, end_offset: int, finders: Sequence[_Find
         with SegmentReader(segments[number]) as reader:
             found = (find(reader, offset, limit) for find in finders)
             return next((each for each in found if each is not None), Resumption(limit))
-    except LogStorageError:
+    except LogStorageError as error:
+        if is_outage(error):
+            raise
         return Resumption(limit)
 
 

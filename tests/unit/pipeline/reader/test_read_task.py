@@ -220,7 +220,7 @@ def test_read_task_when_there_is_no_index_then_the_rest_of_the_segment_is_missin
 
 
 def test_read_task_when_a_segment_is_gone_then_its_records_are_missing(tmp_path: Path) -> None:
-    """A segment that was removed after planning, or can't be read, is passed over."""
+    """A segment that was removed after planning is passed over, as long as its directory can be listed."""
     log = _log(tmp_path)
     parsed = parse_options({"path": str(tmp_path), "failOnDataLoss": "false"}, "batch")
     bounds = find_bounds(open_logs(tmp_path).logs, parsed)
@@ -231,14 +231,15 @@ def test_read_task_when_a_segment_is_gone_then_its_records_are_missing(tmp_path:
 
 
 def test_read_task_when_a_segment_can_not_be_read_then_the_error_names_it(tmp_path: Path) -> None:
-    """A disk that refuses is an error with the file, or a loss that is reported."""
+    """A disk that refuses is an error with the file, whatever data loss is to do: what lies there may be whole."""
     path = _log(tmp_path).batches[54][0]
     path.unlink()
     os.mknod(path, stat.S_IFSOCK | 0o600)  # a file that the system refuses to open, whoever asks
 
     with pytest.raises(StorageError, match=f"path={path}"):
         _read(tmp_path)
-    assert _lossy(tmp_path) == [*range(400), *range(800, 1200)]
+    with pytest.raises(StorageError, match=f"path={path}"):
+        _lossy(tmp_path)
 
 
 @pytest.mark.parametrize("size", [0, 5, 61, 100, 1000])
