@@ -71,7 +71,8 @@ def find_bounds(views: Sequence[LogView], options: ReaderOptions) -> dict[TopicP
 
     Raises:
         LogStorageError: a log can't be read, or its end can't be found, and data loss is to fail; otherwise a log
-            whose end is damaged ends in front of the damage, and one that can't be read at all is empty.
+            whose end is damaged ends in front of the damage, one that can't be read at all is empty, and of an offline
+            one the ledger knows start and end: nothing can be read of it, but a query can begin there.
     """
     return {each.log: _bounds(each, options) for each in views}
 
@@ -91,9 +92,7 @@ def extend_bounds(
     found = dict(bounds)
     for log, offset in seen.items():
         each = bounds.get(log)
-        if options.fail_on_data_loss or each is None or offset <= each.end_offset:
-            continue
-        if each.view.expected is not None and each.view.offline is None:
+        if options.fail_on_data_loss or each is None or offset <= each.end_offset or each.view.expected is not None:
             continue
         if not each.is_certain or not _ends_with_a_batch(each.view):
             logger.warning("the end of a log is not certain: log=%s seen=%d now=%d", log, offset, each.end_offset)
@@ -118,6 +117,7 @@ def resolve_starts(bounds: Mapping[TopicPartition, LogBounds], options: ReaderOp
     Raises:
         InvalidConfigError: the options name other logs than those that are read, or a time that no record reaches.
         OffsetOutOfRangeError: an offset is outside its log, and data loss is to fail.
+        LogDirOfflineError: a time has to be looked up in an offline log.
     """
     _check_names(options.starting, bounds, "starting")
     return {log: _start(options.starting, each, options) for log, each in bounds.items()}
@@ -129,6 +129,7 @@ def resolve_ends(bounds: Mapping[TopicPartition, LogBounds], options: ReaderOpti
     Raises:
         InvalidConfigError: the options name other logs than those that are read.
         OffsetOutOfRangeError: an offset is outside its log, and data loss is to fail.
+        LogDirOfflineError: a time has to be looked up in an offline log.
     """
     _check_names(options.ending, bounds, "ending")
     return {log: _end(options.ending, each, options) for log, each in bounds.items()}
@@ -155,6 +156,7 @@ def _start(limit: OffsetLimit, bounds: LogBounds, options: ReaderOptions) -> int
     value = _value(limit, bounds.log)
     if not limit.is_time:
         return _explicit(value, bounds, options, "startingOffsets")
+    bounds.view.require_online()
     found = bounds.reader().offset_for_time(value)
     if found is not None and found[0] < bounds.end_offset:
         return found[0]
@@ -170,6 +172,7 @@ def _end(limit: OffsetLimit, bounds: LogBounds, options: ReaderOptions) -> int:
     value = _value(limit, bounds.log)
     if not limit.is_time:
         return _explicit(value, bounds, options, "endingOffsets")
+    bounds.view.require_online()
     found = bounds.reader().offset_for_time(value)
     return bounds.end_offset if found is None else min(found[0], bounds.end_offset)
 
@@ -194,7 +197,7 @@ def _explicit(value: int, bounds: LogBounds, options: ReaderOptions, name: str) 
 
 def _bounds(view: LogView, options: ReaderOptions) -> LogBounds:
     if view.offline is not None:
-        return _offline_bounds(view, options)
+        _pass_over_offline(view, options)
     if view.expected is not None:
         start, end = view.expected.log_start_offset, view.expected.log_end_offset
         return LogBounds(
@@ -210,8 +213,8 @@ def _bounds(view: LogView, options: ReaderOptions) -> LogBounds:
         return _bounds_in_front_of_damage(view, options)
 
 
-def _offline_bounds(view: LogView, options: ReaderOptions) -> LogBounds:
-    """Read nothing of a log whose disk is gone, and lose nothing: a stream goes on there once it is back.
+def _pass_over_offline(view: LogView, options: ReaderOptions) -> None:
+    """Say that nothing is read of a log whose disk is gone; a stream goes on there once it is back.
 
     Raises:
         LogDirOfflineError: data loss is to fail.
@@ -219,15 +222,6 @@ def _offline_bounds(view: LogView, options: ReaderOptions) -> LogBounds:
     if options.fail_on_data_loss:
         view.require_online()
     logger.warning("a log directory is offline, nothing is read there: log=%s (%s)", view.directory, view.offline)
-    start = view.expected.log_start_offset if view.expected else 0
-    return LogBounds(
-        view=view,
-        start_offset=start,
-        end_offset=start,
-        log_end_offset=start,
-        isolation="read_uncommitted",
-        is_certain=False,
-    )
 
 
 def _bounds_in_front_of_damage(view: LogView, options: ReaderOptions) -> LogBounds:

@@ -73,7 +73,8 @@ def plan_tasks(
     """Return the tasks that together read what is wanted.
 
     Args:
-        wanted: first offset and end of each log; logs without anything to read may be among them.
+        wanted: first offset and end of each log; logs without anything to read may be among them, and offline ones, of
+            which nothing can be.
         bounds: of these logs.
         options: of the query.
 
@@ -83,7 +84,8 @@ def plan_tasks(
     Raises:
         StorageError: a directory or an index can't be read, and data loss is to fail.
     """
-    splits, task_bytes = _plan_splits({log: each for log, each in wanted.items() if each[0] < each[1]}, bounds, options)
+    there = {log: each for log, each in wanted.items() if each[0] < each[1] and bounds[log].view.offline is None}
+    splits, task_bytes = _plan_splits(there, bounds, options)
     is_packed = options.min_partitions is None and options.max_records_per_partition is None
     groups: list[list[LogSplit]] = []
     room = 0

@@ -80,14 +80,16 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Note where the logs end now: the query ends there."""
-        self._target = _ends(self._bounds())
+        bounds = self._bounds()
+        self._target = _ends(bounds, {log: each.start_offset for log, each in bounds.items()})
 
     def latestOffset(self, start: _Json, limit: ReadLimit) -> _Json:  # noqa: N802
         """Return where the next micro-batch ends; its start where there is nothing to do yet."""
         is_first, self._was_asked = not self._was_asked, True
-        bounds = extend_bounds(self._bounds(), _from_json(start), self._options)
-        begin = _starts(_from_json(start), bounds)
-        self._latest = _ends(bounds) if self._target is None else _ends_at(self._target, bounds, begin)
+        seen = _from_json(start)
+        bounds = extend_bounds(self._bounds(), seen, self._options)
+        begin, ends = _starts(seen, bounds), _ends(bounds, seen)
+        self._latest = ends if self._target is None else _ends_at(self._target, ends, begin)
         if is_first and not self._was_replayed and start == self._movable_start:
             return start
         if isinstance(limit, ReadAllAvailable):
@@ -106,6 +108,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             OffsetOutOfRangeError: records that were to be read are gone, and data loss is to fail.
+            LogDirOfflineError: some of them lie in an offline log directory, whatever data loss is to do: they are not
+                gone, and no later micro-batch would come back for them.
         """
         if start == end:
             return []
@@ -158,6 +162,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if bounds is None:
             self._report(f"a log is gone: log={log} offset={end}")
             return None
+        if (begin or 0) < end:
+            bounds.view.require_online()
         if begin is not None and end < begin:
             self._report(f"a log ends in front of what was read of it: log={log} read={begin} end={end}")
         if end > bounds.end_offset:
@@ -173,13 +179,15 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return max(start, bounds.start_offset), min(end, bounds.end_offset)
 
 
-def _ends(bounds: Mapping[TopicPartition, LogBounds]) -> _Offsets:
-    return {log: each.end_offset for log, each in bounds.items()}
+def _ends(bounds: Mapping[TopicPartition, LogBounds], seen: _Offsets) -> _Offsets:
+    """Return up to where each log can be read; an offline one stays where it was read to, or is not found yet."""
+    ends = {log: each.end_offset if each.view.offline is None else seen.get(log) for log, each in bounds.items()}
+    return {log: end for log, end in ends.items() if end is not None}
 
 
-def _ends_at(target: _Offsets, bounds: Mapping[TopicPartition, LogBounds], begin: _Offsets) -> _Offsets:
+def _ends_at(target: _Offsets, ends: _Offsets, begin: _Offsets) -> _Offsets:
     """Return where the logs ended when the target was set; a query that began behind it ends where it began."""
-    return {log: min(each.end_offset, max(target[log], begin[log])) for log, each in bounds.items() if log in target}
+    return {log: min(end, max(target[log], begin[log])) for log, end in ends.items() if log in target}
 
 
 def _starts(begin: _Offsets, bounds: Mapping[TopicPartition, LogBounds]) -> _Offsets:
