@@ -207,7 +207,10 @@ def _plan_log(
         plan = decide(facts, config) if decide else plan_retention(facts, config, now_ms)
     except LogStorageError as error:
         return replace(found, failure=str(error))
-    return replace(found, plan=plan, listed=listed)
+    found = replace(found, plan=plan, listed=listed)
+    if plan.undecided is None or found.is_due:
+        return found
+    return replace(found, failure=f"its age can't be told, so it stays: {plan.undecided}; repair the store")
 
 
 def _try_writer(maintained: MaintainedStore, held: contextlib.ExitStack) -> WrittenStore | None:

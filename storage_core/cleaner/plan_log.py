@@ -14,7 +14,7 @@ from storage_core.cleaner.cleanable import CleanableLog, CleaningPlan, plan_clea
 from storage_core.cleaner.listed_segments import ListedSegment, list_cleanable_segments
 from storage_core.errors import CorruptBatchError
 from storage_core.log.append_state import CommittedEnd
-from storage_core.log.largest_timestamp import largest_timestamp
+from storage_core.log.largest_timestamp import proven_largest_timestamp
 from storage_core.log.log_files import SNAPSHOT, TXNINDEX
 from storage_core.log.log_walk import SegmentList
 from storage_core.log.segment_reader import SEEK_BYTES, SegmentReader
@@ -44,7 +44,7 @@ def plan_log(log: LogFacts, config: LogConfig, now_ms: int) -> CleaningPlan:
 
     Raises:
         CorruptFileError: the active segment is missing, or the files end before the log does.
-        CorruptBatchError: a marker is damaged, or a batch can't be where it is.
+        CorruptBatchError: a marker is damaged, a batch can't be where it is, or a segment's age can't be told.
         StorageError: the disk refused.
     """
     if not config.is_compacted:
@@ -84,7 +84,7 @@ def _last_stable_offset(log: LogFacts, first_dirty_offset: int) -> int:
 
 def _largest_timestamp(directory: Path, segment: ListedSegment) -> int:
     with SegmentReader(segment.files(directory)) as reader:
-        latest = largest_timestamp(reader, segment.next_offset)
+        latest = proven_largest_timestamp(reader, segment.next_offset)
     return latest if latest >= 0 else segment.modified_ms
 
 

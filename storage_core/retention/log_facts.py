@@ -13,7 +13,7 @@ from pathlib import Path
 from storage_core.errors import CorruptFileError
 from storage_core.log.append_state import CommittedEnd
 from storage_core.log.deleted_files import DeletedFile, deleted_file, is_segment_file
-from storage_core.log.largest_timestamp import largest_timestamp
+from storage_core.log.largest_timestamp import proven_largest_timestamp
 from storage_core.log.log_files import LOG, parse_base_offset, segment_file_name
 from storage_core.log.segment_reader import SegmentReader, find_time
 from storage_core.log.segments import SegmentFiles
@@ -104,14 +104,19 @@ def _timestamp(directory: Path, segment: SegmentFacts, is_young: Callable[[int],
     """Return a segment's largest timestamp; the file's time where no record has one.
 
     The time index alone may say less than there is, if nobody closed it: enough to keep a segment, not to delete it.
+
+    Raises:
+        CorruptBatchError: its batches do not tell.
     """
     files = SegmentFiles(segment.base_offset, directory / segment_file_name(segment.base_offset, LOG))
     indexed, _ = find_time(files, INT64_MAX)
     if is_young(indexed):
         return indexed
     with SegmentReader(files) as reader:
-        reader.size_bytes = min(reader.size_bytes, segment.size_bytes)
-        latest = largest_timestamp(reader, segment.next_offset)
+        if reader.size_bytes < segment.size_bytes:
+            raise reader.corrupt_batch(f"committed bytes are missing: size={segment.size_bytes}", reader.size_bytes)
+        reader.size_bytes = segment.size_bytes
+        latest = proven_largest_timestamp(reader, segment.next_offset)
     if latest >= 0:
         return latest
     with storage_errors(files.log_path):

@@ -6,7 +6,8 @@ Each rule looks at the segments from the oldest on and stops at the first one th
 |--------------|---------------------------------------------------------------------------------------------|
 | start-offset | the segment behind it starts at or below the log start offset                               |
 | size         | the log keeps at least `retention.bytes` without it                                         |
-| time         | its largest timestamp is more than `retention.ms` ago, by the file's time where it has none |
+| time         | its largest timestamp is more than `retention.ms` ago, by the file's time where it has none; |
+|              | one that is damaged has an age that nobody knows, and stays                                 |
 
 None of them takes a segment that reaches above the high watermark, nor an empty last one. If all go, the active segment
 is rolled first: an empty one at the log's end keeps that end. A log without `delete` among its policies has the first
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from storage_core.errors import CorruptBatchError
 from storage_core.log_config import LogConfig
 
 __all__ = [
@@ -59,7 +61,7 @@ class LogFacts:
         segments: in order; the last one is active.
         timestamp_of: the largest timestamp of the segment with a number, or the time its file was changed if no record
             has one. Asked for the oldest first, and only as far as age decides. It may say less where that is young
-            enough already.
+            enough already. A segment that is damaged raises `CorruptBatchError`.
     """
 
     segments: Sequence[SegmentFacts]
@@ -95,11 +97,13 @@ class RetentionPlan:
         deletions: oldest first.
         log_start_offset: once they are gone.
         held_back: the active segment, due, but not to be rolled by who carries the plan out.
+        undecided: the damage that keeps a segment, and all behind it, from the third rule.
     """
 
     deletions: tuple[SegmentDeletion, ...]
     log_start_offset: int
     held_back: SegmentDeletion | None = None
+    undecided: str | None = None
 
     @property
     def rolls(self) -> bool:
@@ -115,14 +119,18 @@ def plan_retention(log: LogFacts, config: LogConfig, now_ms: int) -> RetentionPl
         config: of its topic.
         now_ms: to measure age by.
     """
-    found = list(_below_start(log))
+    found, undecided = list(_below_start(log)), None
     if "delete" in config.cleanup_policies:
         found += _above_size(log, config.retention_bytes, len(found))
-        found += _too_old(log, config.retention_ms, now_ms, len(found))
+        try:
+            for each in _too_old(log, config.retention_ms, now_ms, len(found)):
+                found.append(each)  # one by one: those in front of damage are too old all the same
+        except CorruptBatchError as error:
+            undecided = str(error)
     if found and len(found) == len(log.segments):
         found[-1] = replace(found[-1], is_active=True)
     start = max(log.log_start_offset, found[-1].next_offset) if found else log.log_start_offset
-    return RetentionPlan(deletions=tuple(found), log_start_offset=start)
+    return RetentionPlan(deletions=tuple(found), log_start_offset=start, undecided=undecided)
 
 
 def plan_record_deletion(log: LogFacts, offset: int) -> RetentionPlan:
@@ -147,7 +155,7 @@ def without_roll(plan: RetentionPlan, log_start_offset: int) -> RetentionPlan:
         return plan
     active = plan.deletions[-1]
     start = max(log_start_offset, active.base_offset)
-    return RetentionPlan(deletions=plan.deletions[:-1], log_start_offset=start, held_back=active)
+    return replace(plan, deletions=plan.deletions[:-1], log_start_offset=start, held_back=active)
 
 
 def _below_start(log: LogFacts) -> Iterator[SegmentDeletion]:

@@ -1,6 +1,7 @@
 """Retention of a store's logs: what goes, in which order, and what is left of it at each step."""
 
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -186,6 +187,23 @@ def test_retain_when_one_log_fails_then_the_others_are_done(memory_path: Path) -
     plans = plan_logs(Store.find(store), ManualClock(START_MS))
 
     assert [each.failure is None for each in plans] == [True, True, False]
+
+
+def test_retain_when_a_young_segment_is_damaged_then_it_stays_and_is_named(memory_path: Path) -> None:
+    """Its records may be young whatever its file's time is, as behind a restore that kept times of old."""
+    store = write_aged(memory_path / "store", {"retention.ms": 60 * _MINUTE_MS})
+    directory = store / "logs" / LOG.directory_name
+    for path in sorted(directory.glob("*.log"))[:3]:
+        data = bytearray(path.read_bytes())
+        data[8:12] = bytes(3) + b"\1"
+        path.write_bytes(data)
+        path.with_suffix(".timeindex").write_bytes(b"")
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    before = names(store)
+    plans, _ = retain(store, ManualClock(START_MS + 5 * _MINUTE_MS))
+
+    assert re.search(rf"age can't be told.*{before[0]}.*repair", plans[0].failure or "")
+    assert names(store) == before
 
 
 def test_retain_when_the_active_segment_is_missing_then_an_error(memory_path: Path) -> None:

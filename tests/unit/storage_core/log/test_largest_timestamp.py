@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.log.largest_timestamp import largest_timestamp
+from storage_core.errors import CorruptBatchError
+from storage_core.log.largest_timestamp import largest_timestamp, proven_largest_timestamp
 from storage_core.log.segment_reader import SegmentReader
 from storage_core.log.segments import list_segments
 from tests.written_log import Batch, write_log
@@ -10,7 +11,9 @@ from tests.written_log import Batch, write_log
 
 def _largest(directory: Path, number: int, next_offset: int) -> int:
     with SegmentReader(list_segments(directory)[number]) as reader:
-        return largest_timestamp(reader, next_offset)
+        shown = largest_timestamp(reader, next_offset)
+        assert proven_largest_timestamp(reader, next_offset) == shown
+        return shown
 
 
 def _log(tmp_path: Path) -> Path:
@@ -44,3 +47,25 @@ def test_largest_timestamp_when_no_record_has_one_then_minus_one(tmp_path: Path)
     directory = write_log(tmp_path / "t-0", [[Batch([-1, -1])]]).directory
 
     assert _largest(directory, 0, 2) == -1
+
+
+@pytest.mark.parametrize("at", ["length", "crc", "tail"])
+def test_largest_timestamp_when_a_batch_is_damaged_then_shown_but_not_proven(tmp_path: Path, at: str) -> None:
+    """What can't be read may have been younger than all the rest."""
+    directory = _log(tmp_path)
+    for path in directory.glob("*index"):
+        path.unlink()
+    segment = directory / f"{0:020d}.log"
+    data = bytearray(segment.read_bytes())
+    second = 12 + int.from_bytes(data[8:12], "big")
+    if at == "length":
+        data[second + 8 : second + 12] = bytes(3) + b"\1"
+    elif at == "crc":
+        data[-1] ^= 1
+    segment.write_bytes(data[:-1] if at == "tail" else data)
+
+    with SegmentReader(list_segments(directory)[0]) as reader:
+        assert largest_timestamp(reader, 3) == 90
+        with pytest.raises(CorruptBatchError, match=segment.name) as raised:
+            proven_largest_timestamp(reader, 3)
+    assert raised.value.position == second

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.errors import CorruptFileError, StorageError
+from storage_core.errors import CorruptBatchError, CorruptFileError, StorageError
 from storage_core.log.append_state import CommittedEnd
 from storage_core.retention.log_facts import list_log, read_log_facts
 from storage_core.retention.plan_retention import SegmentFacts
@@ -72,6 +72,23 @@ def test_timestamps_when_the_index_tells_a_young_one_then_nothing_more_is_read(t
         20,
         40,
     ]
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_timestamps_when_a_segment_is_damaged_or_short_then_an_error(tmp_path: Path, number: int) -> None:
+    """The time of its file says nothing of its records."""
+    log, end = _log(tmp_path)
+    listed = list_log(log.directory, end)
+    path = log.directory / f"{listed.segments[number].base_offset:020}.log"
+    path.with_suffix(".timeindex").write_bytes(b"")
+    path.write_bytes(path.read_bytes()[:-10])
+
+    with pytest.raises(CorruptBatchError, match=f"committed bytes are missing.*{path.name}"):
+        read_log_facts(log.directory, listed, 0, lambda _: False).timestamp_of(number)
+    with pytest.raises(CorruptBatchError, match=f"no whole batch.*{path.name}"):
+        read_log_facts(
+            log.directory, list_log(log.directory, CommittedEnd(3, path.stat().st_size, 6)), 0, lambda _: False
+        ).timestamp_of(number)
 
 
 def test_facts_when_read_then_the_end_is_the_high_watermark(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from storage_core.errors import CorruptBatchError
 from storage_core.log_config import LogConfig
 from storage_core.retention.plan_retention import LogFacts, RetentionPlan, SegmentFacts, plan_retention, without_roll
 
@@ -94,6 +95,23 @@ def test_time_when_a_segment_is_young_then_no_later_one_is_asked_for() -> None:
     plan_retention(log, LogConfig(), _NOW)
 
     assert asked == [0]
+
+
+@pytest.mark.parametrize(("limit", "gone"), [(-1, ["time"]), (15, ["size", "size"])])
+def test_time_when_a_segment_is_damaged_then_it_stays_and_the_other_rules_go_on(limit: int, gone: list[str]) -> None:
+    """Nobody knows how old its records are; how large it is, and where the log starts, is known."""
+
+    def timestamp_of(number: int) -> int:
+        if number:
+            raise CorruptBatchError("wrong CRC", 7)
+        return 1
+
+    segments = [SegmentFacts(0, 5, 10), SegmentFacts(5, 7, 10), SegmentFacts(7, 9, 15)]
+    log = LogFacts(segments=segments, log_start_offset=0, log_end_offset=9, high_watermark=9, timestamp_of=timestamp_of)
+    plan = plan_retention(log, LogConfig(retention_ms=100, retention_bytes=limit), _NOW)
+
+    assert [each.rule for each in plan.deletions] == gone
+    assert plan.undecided == "wrong CRC position=7"
 
 
 def test_start_offset_when_inside_a_segment_then_only_those_wholly_below_go() -> None:
