@@ -28,6 +28,8 @@ from pipeline.control.runs import WorkResult, result_of_cleaning, result_of_rete
 from pipeline.maintenance_plan import MaintenancePlan
 from pipeline.slots import slots_of
 from pipeline.spark_errors import SPARK_ERRORS, explain
+from pipeline.stop_file import StopFile
+from pipeline.task_progress import task_progress
 from sink.clean_logs import (
     CleanerBudget,
     LogCleaning,
@@ -67,6 +69,16 @@ class _LogTask:
     state: LogState
 
 
+@dataclass(frozen=True, slots=True)
+class _SharedWork:
+    """What travels to every task."""
+
+    budget: CleanerBudget
+    clock: Clock
+    check_owner: Check
+    stop: StopFile
+
+
 def run_plan(
     spark: SparkSession,
     maintained: MaintainedStore,
@@ -84,28 +96,48 @@ def run_plan(
         maintained: the store.
         plan: to carry out.
         budget: of each task.
-        clock: tells the time, travels to tasks.
+        clock: tells the time, travels to tasks; between two logs they look whether the run is to stop (`StopFile`).
         check_owner: travels to tasks.
 
     Raises:
         WriterFencedError: another run owns the store.
         LedgerDamagedError: the ledger can't be read.
     """
+    stop = StopFile.of(maintained.store.root)
+    stop.clear()  # of a run that was killed
     results, removals = _delete(maintained, plan, clock)
     due = [each for each in plan.due if each.cleaning is not None]
     cleanings = [each.cleaning for each in due if each.cleaning is not None]
     states = Ledger.open(maintained.store.ledger_path).states()
-    rows = _clean_on_spark(spark, _tasks(cleanings, states), budget, clock, check_owner)
-    for work, cleaning in zip(due, cleanings, strict=True):
-        row = rows.get(work.log) or failed_cleaning(cleaning, "the log is not in the ledger any more")
-        logger.info("Cleaned log=%s outcome=%s duration_ms=%d %s", row.log, row.outcome, row.duration_ms, row.reason)
-        state = states.get(work.log, cleaning.state)
-        results.append(result_of_cleaning(work, row, state.log_start_offset))
+    shared = _SharedWork(budget, clock, check_owner, stop)
+    rows = _clean_on_spark(spark, _tasks(cleanings, states), shared)
+    for planned, cleaning in zip(due, cleanings, strict=True):
+        row = rows.get(planned.log) or failed_cleaning(cleaning, "the log is not in the ledger any more")
+        _tell(row)
+        state = states.get(planned.log, cleaning.state)
+        results.append(result_of_cleaning(planned, row, state.log_start_offset))
     idle = [each.cleaning for each in plan.works if each.cleaning is not None and each.decision == "keep"]
     for row in clean_logs(maintained, idle, replace(budget, erased_keys=None), clock):
         raise ValueError(f"a log that is not due was cleaned: log={row.log}")
     removals += pending_removals(cleanings, clock)
     return results, sorted(removals, key=lambda each: each.due_ms)
+
+
+def _tell(row: LogCleaningRow) -> None:
+    """Say in one line what became of a log, as a broker's cleaner does."""
+    cleaned = row.cleaned
+    if cleaned is None or not cleaned.bytes_before:
+        logger.info("Cleaned log=%s outcome=%s duration_ms=%d: %s", row.log, row.outcome, row.duration_ms, row.reason)
+        return
+    megabytes = cleaned.bytes_before / 1e6
+    logger.info(
+        "Cleaned log=%s outcome=%s bytes=%d->%d (%.1f %% less) records=%d->%d segments=%d->%d first_dirty_offset=%d"
+        " duration_ms=%d (%.1f MB/s): %s",
+        *(row.log, row.outcome, cleaned.bytes_before, cleaned.bytes_after),
+        100 * (1 - cleaned.bytes_after / cleaned.bytes_before),
+        *(cleaned.records_before, cleaned.records_after, cleaned.segments_before, cleaned.segments_after),
+        *(row.first_dirty_offset, row.duration_ms, megabytes / max(row.duration_ms, 1) * 1000, row.reason),
+    )
 
 
 def _delete(
@@ -132,23 +164,24 @@ def _bytes_of(each: LogCleaning) -> int:
 
 
 def _clean_on_spark(
-    spark: SparkSession, tasks: Sequence[_LogTask], budget: CleanerBudget, clock: Clock, check_owner: Check
+    spark: SparkSession, tasks: Sequence[_LogTask], shared: _SharedWork
 ) -> dict[TopicPartition, LogCleaningRow]:
     """Return a row for each log; if Spark itself fails, the logs failed whose rows it did not give."""
     if not tasks:
         return {}
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _run_task(batches, budget, clock, check_owner)
+        return _run_task(batches, shared)
 
     sizes = [_bytes_of(each.cleaning) for each in tasks]
     count = min(len(tasks), _TASKS_PER_SLOT * spark.sparkContext.defaultParallelism)
     columns = [pa.array(slots_of(sizes, count), pa.int32()), pa.array([pickle.dumps(each) for each in tasks])]
     try:
         frame: Any = spark.createDataFrame(pa.Table.from_arrays(columns, schema=_WORK_SCHEMA))
-        found = frame.repartitionById(count, F.col("slot")).mapInArrow(run, _ROW_DDL).collect()
+        with task_progress(spark, "cleaning", count):
+            found = frame.repartitionById(count, F.col("slot")).mapInArrow(run, _ROW_DDL).collect()
     except SPARK_ERRORS as error:
-        check_owner()
+        shared.check_owner()
         return {each.cleaning.log: failed_cleaning(each.cleaning, explain(error)) for each in tasks}
     rows: list[LogCleaningRow | WriterFencedError] = [pickle.loads(each["row"]) for each in found]
     for row in rows:
@@ -157,15 +190,16 @@ def _clean_on_spark(
     return {row.log: row for row in rows if isinstance(row, LogCleaningRow)}
 
 
-def _run_task(
-    batches: Iterator[pa.RecordBatch], budget: CleanerBudget, clock: Clock, check_owner: Check
-) -> Iterator[pa.RecordBatch]:
+def _run_task(batches: Iterator[pa.RecordBatch], shared: _SharedWork) -> Iterator[pa.RecordBatch]:
     """Clean the logs of one task, the largest first; the input is drained before anything is done."""
     tasks: list[_LogTask] = [pickle.loads(work) for batch in batches for work in batch.column("work").to_pylist()]
     for task in sorted(tasks, key=lambda each: each.rank):
         row: LogCleaningRow | WriterFencedError
         try:
-            row = clean_one_log(task.cleaning, task.state, budget, clock, check_owner)
+            if shared.stop.is_asked():
+                row = replace(failed_cleaning(task.cleaning, "the run was asked to stop"), outcome="skipped")
+            else:
+                row = clean_one_log(task.cleaning, task.state, shared.budget, shared.clock, shared.check_owner)
         except WriterFencedError as error:
             row = error
         except Exception as error:  # whatever it is, it is this log's

@@ -1,7 +1,9 @@
 """The verbs of the command `sparklog` that are scheduled: `maintain`."""
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,10 +12,20 @@ import click
 from pipeline.verb_options import DONE, EXECUTE, FAILED, JSON, PLACE
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from pipeline.maintain_command import MaintainedPlace
     from pipeline.maintenance_plan import MaintenancePlan
 
 __all__ = ["MAINTENANCE_VERBS"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """How a run is shown."""
+
+    as_json: bool
+    with_kept: bool
 
 
 @click.command()
@@ -23,6 +35,8 @@ __all__ = ["MAINTENANCE_VERBS"]
 @click.option("--max-bytes", metavar="SIZE", help="What the cleanings of a run may read, such as 10GiB.")
 @click.option("--max-time", metavar="TIME", help="How long a run may be expected to take, such as 30m.")
 @click.option("--memory", metavar="SIZE", help="What the offset map of a task may take; 128MiB if not given.")
+@click.option("--every", metavar="TIME", help="With --execute: again and again, such as 15m, until SIGTERM.")
+@click.option("--metrics-file", metavar="FILE", help="With --execute: figures of the run, for Prometheus.")
 @click.option("--all", "with_kept", is_flag=True, help="Show what is not due, too.")
 @click.option("--rebuild-control", is_flag=True, help="Make the control tables anew from the logs.")
 @JSON
@@ -59,22 +73,64 @@ def maintain(
 
 
 def _maintain(place: "MaintainedPlace", as_json: bool, with_kept: bool) -> int:
-    """Carry a run of maintenance out; what is waited for goes to stderr."""
-    from pipeline import forget_command, maintain_command, maintenance_report, retain_command, tools
+    """Carry out one run of maintenance, or one every so often; the first signal ends it between two logs."""
+    from pipeline.maintenance_loop import run_every
     from pipeline.maintenance_session import lazy_session
+    from pipeline.stop_file import StopFile
+    from pipeline.stop_request import StopRequest
     from storage_core.clock import SystemClock
 
+    stop_file, shown = StopFile.of(place.root), _Shown(as_json=as_json, with_kept=with_kept)
+
+    def asked(line: str) -> None:
+        stop_file.ask()
+        os.write(2, f"{line.replace('micro-batch', 'logs')}\n".encode())
+
+    with StopRequest(asked) as stop, lazy_session(place.spark) as start_spark:
+
+        def spark() -> "SparkSession":
+            session = start_spark()
+            stop.install()  # starting Spark has replaced the handlers
+            return session
+
+        def sleep(seconds: float) -> None:
+            if stop.requested:
+                raise KeyboardInterrupt
+            time.sleep(seconds)
+
+        def run_once() -> int:
+            return _maintain_once(place, spark, sleep, shown)
+
+        try:
+            return run_every(run_once, place.settings.every_ms, lambda: stop.requested, SystemClock(), time.sleep)
+        finally:
+            if stop.requested:
+                stop_file.clear()
+
+
+def _maintain_once(
+    place: "MaintainedPlace", spark: "Callable[[], SparkSession]", sleep: Callable[[float], None], shown: _Shown
+) -> int:
+    """Carry a run of maintenance out; what is waited for goes to stderr."""
+    from pipeline import forget_command, maintain_command, maintenance_report, retain_command, tools
+    from pipeline.metrics_file import write_metrics
+    from storage_core.clock import SystemClock
+
+    clock = SystemClock()
+    began_ms = clock.now_ms()
+
     def planned(plan: "MaintenancePlan") -> None:
-        if not as_json:
-            maintenance_report.print_plan(plan, with_kept=with_kept)
+        if not shown.as_json:
+            maintenance_report.print_plan(plan, with_kept=shown.with_kept)
 
     def waits(files: int, until_ms: int) -> None:
         click.echo(retain_command.waiting_line(files, until_ms), err=True)
 
-    telling = maintain_command.Telling(plan=planned, waits=waits, sleep=time.sleep)
-    with lazy_session(place.spark) as spark:
-        run = maintain_command.execute_maintenance(place, spark, SystemClock(), telling)
-    if as_json:
+    telling = maintain_command.Telling(plan=planned, waits=waits, sleep=sleep)
+    run = maintain_command.execute_maintenance(place, spark, clock, telling)
+    if place.settings.metrics_file is not None:
+        write_metrics(Path(place.settings.metrics_file), run, began_ms, clock.now_ms())
+    if shown.as_json:
         click.echo(tools.to_json(maintenance_report.run_as_dict(run)))
     else:
         told = [line for each in run.erasures for line in forget_command.lines(each)]

@@ -1,0 +1,75 @@
+"""The figures of a maintenance run as a Prometheus text file, replaced as a whole by each run.
+
+Prometheus' node exporter reads such files (`--collector.textfile.directory`); `sparklog_maintenance_success` and the
+time of the run are what to alert on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from pipeline.maintain_command import MaintenanceRun
+from storage_core.storage.local import make_directory, replace_file, storage_errors
+
+__all__ = ["metrics_text", "write_metrics"]
+
+_PREFIX: Final = "sparklog_maintenance"
+
+Samples = Iterable[tuple[Mapping[str, str], float]]
+
+
+def write_metrics(path: Path, run: MaintenanceRun, began_ms: int, ended_ms: int) -> None:
+    """Replace the file, atomically and durably.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    with storage_errors(path):
+        make_directory(path.absolute().parent)
+        replace_file(path, metrics_text(run, began_ms, ended_ms).encode())
+
+
+def metrics_text(run: MaintenanceRun, began_ms: int, ended_ms: int) -> str:
+    """Return a run's figures in Prometheus' text format."""
+    return "".join(_lines(run, began_ms, ended_ms))
+
+
+def _lines(run: MaintenanceRun, began_ms: int, ended_ms: int) -> Iterator[str]:
+    results = run.results
+    decisions = Counter[tuple[str, str]]((each.action, each.decision) for each in run.plan.works)
+    outcomes = Counter[tuple[str, str]]((each.action, each.outcome) for each in results)
+    before, after = (sum(getattr(each, f"bytes_{when}") or 0 for each in results) for when in ("before", "after"))
+    read, kept = (sum(getattr(each, f"records_{when}") or 0 for each in results) for when in ("before", "after"))
+    dirtiest = max((_dirty_ratio(each.cleaning) for each in run.plan.works if each.cleaning), default=0.0)
+    left = sum(each.records_count for each in run.erasures)
+    yield from _gauge("success", "1 if nothing failed", [({}, float(not run.has_failures))])
+    yield from _gauge("run_timestamp_seconds", "when the last run ended", [({}, ended_ms / 1000)])
+    yield from _gauge("run_duration_seconds", "how long it took", [({}, (ended_ms - began_ms) / 1000)])
+    yield from _gauge("logs_checked", "logs that it looked at", [({}, run.plan.logs_checked)])
+    yield from _gauge("works", "works by decision", _pairs(decisions, "decision"))
+    yield from _gauge("results", "works done by outcome", _pairs(outcomes, "outcome"))
+    yield from _gauge("read_bytes", "bytes of what it worked on", [({}, before)])
+    yield from _gauge("freed_bytes", "bytes that are gone", [({}, before - after)])
+    yield from _gauge("read_records", "records that cleanings read", [({}, read)])
+    yield from _gauge("removed_records", "records that are gone", [({}, read - kept)])
+    yield from _gauge("dirtiest_ratio", "largest dirty ratio before the run", [({}, dirtiest)])
+    yield from _gauge("forgotten_records_left", "records of forgotten keys that are left", [({}, left)])
+
+
+def _dirty_ratio(cleaning: object) -> float:
+    plan = getattr(cleaning, "plan", None)
+    return 0.0 if plan is None else float(plan.dirty_ratio)
+
+
+def _pairs(counts: Counter[tuple[str, str]], name: str) -> Samples:
+    return [({"action": action, name: value}, count) for (action, value), count in sorted(counts.items())]
+
+
+def _gauge(name: str, words: str, samples: Samples) -> Iterator[str]:
+    yield f"# HELP {_PREFIX}_{name} {words}\n# TYPE {_PREFIX}_{name} gauge\n"
+    for labels, value in samples:
+        inside = ",".join(f'{key}="{text}"' for key, text in labels.items())
+        yield f"{_PREFIX}_{name}{'{' + inside + '}' if inside else ''} {value:.15g}\n"

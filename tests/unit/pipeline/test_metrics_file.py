@@ -1,0 +1,54 @@
+"""The figures of a run for Prometheus."""
+
+from pathlib import Path
+
+from pipeline.control.runs import WorkResult
+from pipeline.maintain_command import MaintenanceRun
+from pipeline.metrics_file import metrics_text, write_metrics
+from storage_core.clock import ManualClock
+from storage_core.topic_partition import TopicPartition
+from tests.compacted_store import NOW_MS
+from tests.maintained_store import TOPIC, plan_of, write_keys
+
+
+def _run(store: Path) -> MaintenanceRun:
+    plan = plan_of(write_keys(store), ManualClock(NOW_MS))
+    work = plan.due[0]
+    assert work.cleaning is not None
+    result = WorkResult(
+        log=TopicPartition(TOPIC, 0),
+        state=work.cleaning.state,
+        action="compact",
+        outcome="done",
+        reason="",
+        log_start_offset=0,
+        bytes_before=1000,
+        bytes_after=100,
+        records_before=50,
+        records_after=7,
+    )
+    return MaintenanceRun(run_id="r", plan=plan, results=[result])
+
+
+def test_metrics_text_when_a_run_ended_then_each_figure_is_a_sample(tmp_path: Path) -> None:
+    """Each has its type, labels are quoted, large numbers are whole."""
+    text = metrics_text(_run(tmp_path / "store"), NOW_MS, NOW_MS + 2500)
+
+    assert "# TYPE sparklog_maintenance_success gauge\nsparklog_maintenance_success 1\n" in text
+    assert "sparklog_maintenance_run_duration_seconds 2.5\n" in text
+    assert 'sparklog_maintenance_works{action="compact",decision="do"} 4\n' in text
+    assert 'sparklog_maintenance_results{action="compact",outcome="done"} 1\n' in text
+    assert "sparklog_maintenance_freed_bytes 900\n" in text
+    assert "sparklog_maintenance_removed_records 43\n" in text
+    assert f"sparklog_maintenance_run_timestamp_seconds {(NOW_MS + 2500) / 1000:.15g}\n" in text
+
+
+def test_write_metrics_when_a_file_is_there_then_it_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    """Nobody sees half of it, and its folder is made."""
+    path, run = tmp_path / "metrics" / "sparklog.prom", _run(tmp_path / "store")
+    write_metrics(path, run, NOW_MS, NOW_MS)
+    before = path.stat().st_ino
+    write_metrics(path, run, NOW_MS, NOW_MS + 1)
+
+    assert path.stat().st_ino != before
+    assert [each.name for each in path.parent.iterdir()] == ["sparklog.prom"]
