@@ -82,12 +82,15 @@ def describe(store: Path, topic: str | None, keep_in: Path | None, as_json: bool
     repair wrote down as lost are shown, too.
     """
     from pipeline import tools
+    from pipeline.cleaner_view import describe_cleaner
     from pipeline.lost_view import lost_of
+    from storage_core.clock import SystemClock
 
     view, logs = _open(store, topic)
     described = tools.describe(view, logs, with_offsets=topic is not None) | {
         "lost_ranges": lost_of(view, logs, keep_in)
     }
+    described |= describe_cleaner(view, logs, SystemClock())
     if as_json:
         click.echo(tools.to_json(described))
     else:

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from pipeline.cleaner_view import cleaner_lines
 from pipeline.tools import iso_time
 
 __all__ = ["print_description"]
@@ -34,6 +35,8 @@ def print_description(described: Mapping[str, Any], *, with_segments: bool) -> N
         console.print(f"offline: {log['directory']}: {log['offline']}", highlight=False, soft_wrap=True)
     for path in described.get("set_aside", ()):
         console.print(f"set aside: {path}", highlight=False, soft_wrap=True)
+    for line in cleaner_lines(described):
+        console.print(line, highlight=False, soft_wrap=True)
     for lost in described.get("lost_ranges", ()):
         console.print(_lost_line(lost), highlight=False, soft_wrap=True)
     console.print(_totals(described), highlight=False)

@@ -33,6 +33,8 @@ Decision = Literal["do", "defer", "wait", "keep", "fail"]
 _DEFAULT_BYTES_PER_S: Final = 50_000_000
 _DELETION_MS: Final = 2
 """Of one segment: some renames."""
+_CLEANING_MS: Final = 10
+"""Of one log, however small: files are opened, synced and renamed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +211,7 @@ def _cleaning(each: SurveyedLog, now_ms: int, former: FormerRuns, is_erased: boo
         reason=plan.reason,
         read_bytes=read,
         freed_bytes=None if share is None else round(plan.cleanable_bytes * (1 - share)),
-        expected_ms=round(1000 * read / speed),
+        expected_ms=_CLEANING_MS + round(1000 * read / speed),
     )
     if not plan.is_due and not is_erased:
         return replace(work, freed_bytes=0)

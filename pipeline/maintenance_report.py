@@ -15,6 +15,8 @@ from pipeline.maintenance_plan import MaintenancePlan, PlannedWork
 __all__ = ["plan_as_dict", "plan_verdict", "print_plan", "result_line", "run_as_dict", "run_verdict"]
 
 _WIDE = 200
+_MOST_ROWS = 200
+"""Of a table, unless all are asked for."""
 
 
 def print_plan(plan: MaintenancePlan, *, with_kept: bool) -> None:
@@ -36,9 +38,12 @@ def print_plan(plan: MaintenancePlan, *, with_kept: bool) -> None:
     for heading in ("reads", "frees", "takes"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("why")
-    for each in works:
+    shown = works if with_kept else works[:_MOST_ROWS]
+    for each in shown:
         table.add_row(str(each.log), each.action, each.decision, *_figures(each), each.reason)
     console.print(table, highlight=False)
+    if len(shown) < len(works):
+        console.print(f"and {len(works) - len(shown):,} more: --all and --json show them", highlight=False)
 
 
 def plan_verdict(plan: MaintenancePlan) -> str:

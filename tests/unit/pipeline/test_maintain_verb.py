@@ -3,6 +3,7 @@
 import os
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,31 @@ def test_plan_when_a_sink_runs_then_it_is_made_all_the_same(sparklog: Sparklog, 
         assert "keyed-0  compact  do" in sparklog("maintain", store).out
     assert TopicPartition("keyed", 0) == LOG
     assert Store.find(store).root == store
+
+
+def test_describe_when_a_log_is_compacted_then_what_a_cleaner_makes_of_it(sparklog: Sparklog, store: Path) -> None:
+    """Dirty ratio, first dirty offset, and why a former run could not clean it."""
+    state = state_of(store, LOG)
+    known = checkpoint(LOG.topic, topic_id=state.topic_id, first_dirty_offset=20, failure_count=2, retry_at_ms=5)
+    known = replace(known, uncleanable_reason="damaged: position=7", uncleanable_position=7)
+    put_rows(store, CLEANER_CHECKPOINTS, [known.as_dict()])
+    (described,) = sparklog("describe", store, "--json").objects
+
+    first, second = described["cleaner"]
+    assert (first["first_dirty_offset"], first["uncleanable_position"], first["failure_count"]) == (20, 7, 2)
+    assert 0 < first["dirty_ratio"] < 1
+    assert second["decision"] == "nothing-cleanable"
+    line = "cleaner: keyed-0 first dirty offset 20, dirty ratio"
+    assert line in sparklog("describe", store).out
+    assert "failed 2 times: damaged: position=7" in sparklog("describe", store, "keyed").out
+
+
+def test_describe_when_a_control_table_can_not_be_used_then_the_rest_is_shown(sparklog: Sparklog, store: Path) -> None:
+    """A store is described all the same, with the remedy."""
+    put_rows(store, CLEANER_CHECKPOINTS, [])
+    set_version(store, CLEANER_CHECKPOINTS, 9)
+    ran = sparklog("describe", store)
+
+    assert ran.code == 0
+    assert "cleaner: the control table has sparklog.schema.version=9" in ran.out
+    assert "2 logs" in ran.out

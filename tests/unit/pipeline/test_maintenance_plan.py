@@ -57,7 +57,7 @@ def test_plan_when_time_is_bounded_then_former_speed_counts() -> None:
     logs = [surveyed(name, "dirty", cleanable_bytes=1000) for name in ("a", "b", "c")]
     plan = plan_maintenance(logs, NOW_MS, Bounds(max_time_ms=2500), FormerRuns(bytes_per_s=1000.0))
 
-    assert [each.expected_ms for each in plan.due] == [1000, 1000]
+    assert [each.expected_ms for each in plan.due] == [1010, 1010]
     assert len(plan_maintenance(logs, NOW_MS, Bounds(max_time_ms=2500)).due) == 3
 
 
