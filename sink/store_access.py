@@ -105,7 +105,9 @@ def writing(root: Path) -> Iterator[WrittenStore]:
 
 def _take_over(store: Store, lock: WriterLock, *, follows_crash: bool) -> WrittenStore:
     ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=follows_crash)
-    log_dirs = open_log_dirs(store, ledger, lock, "look")
+    if lock.owes_renewal:
+        ledger.fence()  # from here on the writer that lost the store can't commit
+    log_dirs = open_log_dirs(store, ledger, lock, "renew" if lock.owes_renewal else "look")
     check_unflushed(ledger, store.log_path, log_dirs.offline)
     cut_back_torn(log_dirs, ledger, lock)
     if follows_crash:

@@ -31,7 +31,7 @@ from sink.store_access import MAINTENANCE_LOCK, WRITER_LOCK
 from sink.topic_configs import keep_topic_configs
 from sink.topic_settings import log_limits, number_logs, with_append_time
 from sink.topics import create_topics
-from sink.undo import committed_end, find_torn_online, renew_returned, settle_cuts
+from sink.undo import find_torn_online, renew, renew_returned, settle_cuts
 from sink.unflushed import check_unflushed, distrust_cache, flush_logs
 from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
@@ -45,7 +45,6 @@ from storage_core.errors import (
     WriterFencedError,
 )
 from storage_core.fault_points import reach
-from storage_core.log.cut_back import renew_active_segment
 from storage_core.log.roll import BackwardOffsetError
 from storage_core.storage.local import make_directory, storage_errors
 
@@ -79,7 +78,7 @@ class StoreWriter:
         acquire = WriterLock.take_by_force if take_lock_by_force else WriterLock.acquire
         self._lock: WriterLock | None = acquire(config.store / WRITER_LOCK)
         try:
-            self._open(self._lock, take_lock_by_force)
+            self._open(self._lock)
         except BaseException:
             self._lock.release()
             raise
@@ -147,8 +146,8 @@ class StoreWriter:
             finally:
                 self._abandon()
 
-    def _open(self, lock: WriterLock, by_force: bool) -> None:
-        config = self._config
+    def _open(self, lock: WriterLock) -> None:
+        config, by_force = self._config, lock.owes_renewal  # of this writer, or of one that died behind it
         self._store = Store.find_or_create(config.store, config.log_dirs, lock.check)
         follows_crash = lock.follows_crash or WriterLock.was_left(config.store / MAINTENANCE_LOCK)
         self._ledger = Ledger.open_for_writing(self._store.ledger_path, follows_crash=follows_crash)
@@ -167,8 +166,7 @@ class StoreWriter:
         limits = log_limits(config, self._ledger)
         self._placer = Placer(self._ledger, lock, self._clock, directories, limits, config.offsets == "preserved")
         if by_force:
-            for state in self._log_dirs.online(states).values():
-                renew_active_segment(self._store.log_path(state), committed_end(state), lock.token, lock.check)
+            renew(self._log_dirs, states, lock)
         else:
             self._placer.undo(np.array([self._ledger.rows[log] for log in torn], np.int64))
         if lock.follows_crash:

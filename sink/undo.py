@@ -14,7 +14,7 @@ from storage_core.log.cut_back import cut_back_logs, has_leftovers, needs_cut_ba
 from storage_core.storage.local import storage_errors, sync_filesystems
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["committed_end", "cut_back_torn", "find_torn", "find_torn_online", "renew_returned", "settle_cuts"]
+__all__ = ["committed_end", "cut_back_torn", "find_torn", "find_torn_online", "renew", "renew_returned", "settle_cuts"]
 
 _CHUNK = 256
 """Logs that a thread looks at in one go."""
@@ -68,6 +68,16 @@ def settle_cuts(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState]) ->
         sync_filesystems(roots)
 
 
+def renew(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: WriterLock) -> None:
+    """Give every log that is not offline new inodes: who had the store before it was taken by force writes past them.
+
+    Until the last one has them the lock goes on saying that they are owed.
+    """
+    for state in log_dirs.online(states).values():
+        renew_active_segment(log_dirs.store.log_path(state), committed_end(state), lock.token, lock.check)
+    lock.note_renewed()
+
+
 def renew_returned(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: WriterLock) -> None:
     """Give logs that are back new inodes where the store was taken by force meanwhile; what was offline is settled."""
     for log in log_dirs.with_remedy(states, "renew"):
@@ -87,5 +97,7 @@ def cut_back_torn(log_dirs: LogDirs, ledger: Ledger, lock: WriterLock) -> None:
     cut_back_logs([(log_dirs.store.log_path(states[log]), committed_end(states[log])) for log in torn], lock.check)
     if lock.follows_crash:
         settle_cuts(log_dirs, states)
+    if lock.owes_renewal:
+        renew(log_dirs, states, lock)
     renew_returned(log_dirs, states, lock)
     log_dirs.store.sweep_staging()

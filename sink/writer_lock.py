@@ -5,7 +5,8 @@ by force replaces the file; the earlier owner still holds a lock, but on a file 
 its next check.
 
 The file holds its owner's signature, which an owner that ends well takes out again: one that is found there says that
-the owner died, and that the logs need a close look.
+the owner died, and that the logs need a close look. Taking by force is written into it, too, and handed on from owner
+to owner until one has given the logs new inodes: an earlier owner that wakes up must not find a file that counts.
 """
 
 import fcntl
@@ -30,13 +31,16 @@ class WriterLock:
     Attributes:
         token: 8 hex digits that no other owner has; names this writer's unpublished files.
         follows_crash: whether the owner before did not end well.
+        owes_renewal: whether the store was taken by force, by this owner or one before, and not all logs have got new
+            inodes since: somebody who can't be stopped may still write into the files they have.
     """
 
-    def __init__(self, path: Path, descriptor: int, token: str, follows_crash: bool) -> None:
+    def __init__(self, path: Path, descriptor: int, token: str, *, follows_crash: bool, owes_renewal: bool) -> None:
         self._path = path
         self._descriptor = descriptor
         self.token = token
         self.follows_crash = follows_crash
+        self.owes_renewal = owes_renewal
 
     @classmethod
     def acquire(cls, path: Path, holder: str = "another writer") -> "WriterLock":
@@ -55,7 +59,13 @@ class WriterLock:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     signature = os.pread(descriptor, _SIGNATURE_BYTES, 0)
-                    lock = cls(path, descriptor, uuid.uuid4().hex[:8], follows_crash=bool(signature))
+                    lock = cls(
+                        path,
+                        descriptor,
+                        uuid.uuid4().hex[:8],
+                        follows_crash=bool(signature),
+                        owes_renewal=_says_forced(signature),
+                    )
                     if lock._is_current():
                         lock._sign()
                         sync_directory(path.parent)  # nor must its file lose its name
@@ -96,7 +106,7 @@ class WriterLock:
             descriptor = os.open(mine, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                lock = cls(path, descriptor, token, follows_crash=True)
+                lock = cls(path, descriptor, token, follows_crash=True, owes_renewal=True)
                 lock._sign()
                 mine.replace(path)
                 sync_directory(path.parent)
@@ -117,10 +127,21 @@ class WriterLock:
         if not is_current:
             raise WriterFencedError(f"another writer took the store by force: lock={self._path}; this one has to stop")
 
+    def note_renewed(self) -> None:
+        """Write down that no file is left that an owner before the taking by force may have open.
+
+        Those on disks that are offline are on a list of their own.
+        """
+        if self.owes_renewal:
+            self.owes_renewal = False
+            with storage_errors(self._path):
+                self._sign()
+
     def sign_off(self) -> None:
-        """Take the signature out: this owner leaves nothing that the next one has to undo."""
-        with storage_errors(self._path):
-            os.ftruncate(self._descriptor, 0)
+        """Take the signature out, unless new inodes are still owed: this owner leaves nothing else to undo."""
+        if not self.owes_renewal:
+            with storage_errors(self._path):
+                os.ftruncate(self._descriptor, 0)
 
     def release(self) -> None:
         """Give the lock back."""
@@ -136,7 +157,18 @@ class WriterLock:
 
     def _sign(self) -> None:
         owner = {"host": socket.gethostname(), "pid": os.getpid(), "since_ms": time.time_ns() // 1_000_000}
+        owner |= {"forced": True} if self.owes_renewal else {}
         signature = json.dumps(owner).encode() + b"\n"
         write_all(self._descriptor, signature, 0)
         os.ftruncate(self._descriptor, len(signature))
         os.fsync(self._descriptor)  # a power cut must not make this owner look like one that ended well
+
+
+def _says_forced(signature: bytes) -> bool:
+    """Whether a signature says that new inodes are owed; one that can't be read may have said so."""
+    if not signature:
+        return False
+    try:
+        return bool(json.loads(signature.partition(b"\n")[0]).get("forced", False))
+    except (ValueError, AttributeError):
+        return True

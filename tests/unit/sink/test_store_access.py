@@ -1,7 +1,9 @@
 """Who may work on a store at the same time, and what an owner's death is known by."""
 
+import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
@@ -19,10 +21,12 @@ from storage_core.errors import (
     OffsetOutOfRangeError,
     StoreLockedError,
     UnknownTopicError,
+    WriterFencedError,
 )
+from storage_core.log import segment_writer
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.topic_partition import TopicPartition
-from tests.sink_store import in_process, log_directories, numbers, open_events, stored_numbers
+from tests.sink_store import in_process, log_directories, numbers, open_events, open_store, stored_numbers
 
 _LOG = TopicPartition("events", 0)
 
@@ -140,6 +144,74 @@ def test_writing_when_a_sink_died_then_its_uncommitted_bytes_are_cut_off_first(p
         assert active.stat().st_size == state.active_size_bytes
         assert find_torn(written.store, written.ledger.states(), follows_crash=True) == []
         assert committed_end(state).size_bytes == state.active_size_bytes
+
+
+def _inodes(path: Path) -> dict[str, int]:
+    """Return the inode of each log's active segment."""
+    store = Store.find(path)
+    states = Ledger.open(store.ledger_path).states()
+    segments = {log: segment_file_name(state.active_base_offset, LOG) for log, state in states.items()}
+    return {str(log): (store.log_path(states[log]) / name).stat().st_ino for log, name in segments.items()}
+
+
+def _open_sink(path: Path) -> None:
+    open_events(path).close()
+
+
+def _write(path: Path) -> None:
+    with writing(path):
+        pass
+
+
+def _maintain(path: Path) -> None:
+    with maintaining(path) as maintained, maintained.try_writer():
+        pass
+
+
+@pytest.mark.parametrize("access", [_open_sink, _write, _maintain])
+def test_access_when_a_taking_by_force_came_to_nothing_then_the_next_one_locks_the_old_writer_out(
+    path: Path, access: Callable[[Path], None]
+) -> None:
+    """It may sleep with a log's file open, so files and version are new; who comes then has nothing to copy."""
+    WriterLock.take_by_force(path / "writer.lock").release()
+    before, version = _inodes(path), Ledger.open(path / "ledger").version
+
+    access(path)
+
+    renewed = _inodes(path)
+    assert not set(renewed.values()) & set(before.values())
+    assert Ledger.open(path / "ledger").version > version
+    access(path)
+    assert _inodes(path) == renewed
+
+
+def test_append_when_a_taking_by_force_was_refused_and_the_store_taken_since_then_its_last_copy_goes_nowhere(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sleeps inside a copy, behind its last look at the lock: what counts then must be in other files."""
+    asleep, wake = threading.Event(), threading.Event()
+    copy = segment_writer.copy_range
+
+    def copy_late(*args: int) -> int:
+        monkeypatch.setattr(segment_writer, "copy_range", copy)
+        asleep.set()
+        wake.wait(60)
+        return copy(*args)
+
+    monkeypatch.setattr(segment_writer, "copy_range", copy_late)
+    old = open_events(path)
+    with ThreadPoolExecutor(1) as pool:
+        appended = pool.submit(old.append, "q", 1, in_process(numbers(1000, 1060)))
+        assert asleep.wait(60)
+        with pytest.raises(InvalidConfigError, match="can't shrink"):
+            open_store(path, {"events": {"partitions": 1}}, take_lock_by_force=True)
+        with closing(open_events(path)) as new:
+            new.append("q", 1, in_process(numbers(100, 120)))
+            wake.set()
+            with pytest.raises(WriterFencedError):
+                appended.result()
+
+    assert stored_numbers(path) == list(range(120))
 
 
 def test_raise_log_starts_when_lower_than_now_then_nothing_is_committed(path: Path) -> None:

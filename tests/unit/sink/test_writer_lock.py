@@ -72,6 +72,39 @@ def test_take_by_force_when_taken_twice_then_the_last_one_owns_it(tmp_path: Path
     second.release()
 
 
+def test_acquire_when_it_was_taken_by_force_before_then_new_inodes_are_owed_until_somebody_has_given_them(
+    tmp_path: Path,
+) -> None:
+    """Neither the end of the taker nor of those behind it makes that forgotten, nor a sign-off."""
+    WriterLock.take_by_force(tmp_path / "lock").release()
+    for _ in range(2):
+        lock = WriterLock.acquire(tmp_path / "lock")
+        assert lock.owes_renewal
+        lock.sign_off()
+        lock.release()
+
+    lock = WriterLock.acquire(tmp_path / "lock")
+    lock.note_renewed()
+    lock.release()
+
+    lock = WriterLock.acquire(tmp_path / "lock")
+    assert (lock.follows_crash, lock.owes_renewal) == (True, False)
+    lock.release()
+
+
+@pytest.mark.parametrize(("signature", "is_owed"), [(b"", False), (b"\0" * 9, True), (b"7\n", True)])
+def test_acquire_when_the_signature_cannot_be_read_then_new_inodes_are_owed(
+    tmp_path: Path, signature: bytes, is_owed: bool
+) -> None:
+    """It may have said that the store was taken by force."""
+    (tmp_path / "lock").write_bytes(signature)
+
+    lock = WriterLock.acquire(tmp_path / "lock")
+
+    assert lock.owes_renewal is is_owed
+    lock.release()
+
+
 def test_check_when_the_file_is_gone_then_fenced(tmp_path: Path) -> None:
     """Somebody removed the lock: nobody can tell who owns the store."""
     lock = WriterLock.acquire(tmp_path / "lock")
