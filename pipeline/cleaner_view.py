@@ -1,7 +1,7 @@
 """What `describe` says of compacted logs: where their dirty part begins, how large it is, why one can't be cleaned."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pipeline.maintenance_survey import read_checkpoints
 from pipeline.store_view import LogView, StoreView
@@ -12,6 +12,17 @@ from storage_core.clock import Clock
 from storage_core.errors import CorruptFileError, UnsupportedFormatError
 
 __all__ = ["cleaner_lines", "describe_cleaner"]
+
+
+_KNOWN: Final = (
+    "last_cleaned_ms",
+    "uncleanable_reason",
+    "uncleanable_file",
+    "uncleanable_position",
+    "uncleanable_offset",
+    "failure_count",
+    "retry_at_ms",
+)
 
 
 def describe_cleaner(view: StoreView, logs: Sequence[LogView], clock: Clock) -> dict[str, Any]:
@@ -38,9 +49,7 @@ def describe_cleaner(view: StoreView, logs: Sequence[LogView], clock: Clock) -> 
     found = []
     for each in plan_cleanings(store, dirty, clock, wanted):
         row = known[each.log].as_dict() if each.log in known else {}
-        names = ("last_cleaned_ms", "uncleanable_reason", "uncleanable_file", "uncleanable_position")
-        names += ("uncleanable_offset", "failure_count", "retry_at_ms")
-        found.append(_plan_of(each) | {name: row.get(name) for name in names})
+        found.append(_plan_of(each) | {name: row.get(name) for name in _KNOWN})
     return {"cleaner": found}
 
 
