@@ -1,7 +1,7 @@
 """The verb `repair`: plans by default, changes with `--execute` only.
 
 A round checks every log, plans, and carries the plan out; the next round sees what is left, until nothing is. So a
-repair that died half way is completed by the next one. A store is repaired under its writer lock, a broker's folder
+repair that died half way is completed by the next one. A store is repaired under both of its locks, a broker's folder
 under the broker's own.
 
 In a store the order is: lost offsets written down, files replaced, ledger corrected, uncommitted bytes cut back. The
@@ -28,8 +28,11 @@ from sink.finish_truncation import finish_truncations
 from sink.ledger import Ledger
 from sink.log_dirs import find_unreadable
 from sink.lost_ranges import LostRange
+from sink.open_log_dirs import LogDirs
 from sink.set_aside import remove_deleted
 from sink.store import Store
+from sink.store_access import both_locks
+from sink.undo import renew
 from sink.unflushed import flush_logs
 from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
@@ -151,7 +154,7 @@ def execute_repair(
         report: gets each step once it is done.
 
     Raises:
-        StoreLockedError: a writer or a broker holds the place.
+        StoreLockedError: a writer, a maintenance or a broker holds the place.
         StorageError: the disk refused; what was done is done.
     """
     if (root / "store.properties").exists():
@@ -173,10 +176,12 @@ def execute_repair(
 def _execute_in_store(
     root: Path, options: RepairOptions, clock: Clock, report: Callable[[RepairStep], None]
 ) -> RepairResult:
-    lock = WriterLock.acquire(root / "writer.lock")
-    try:
+    with both_locks(root) as (lock, maintenance):
         store = Store.find(root)
-        ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=lock.follows_crash)
+        follows_crash = lock.follows_crash or maintenance.follows_crash
+        ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=follows_crash)
+        if lock.owes_renewal:
+            ledger.fence()
         lost_table(root).drop_torn()
         remove_deleted(finish_pending(store, ledger, lock.check))
         result = RepairResult(cut_folder(open_logs(root)))
@@ -195,14 +200,15 @@ def _execute_in_store(
         for step in _cut_back(store, ledger, lock, untouched):
             result.steps.append(step)
             report(step)
+        if lock.owes_renewal and not untouched:
+            renew(LogDirs(store, {}, {}), ledger.states(), lock)
         if lock.follows_crash and not untouched:
             finish_truncations(store, ledger, lock)
         if not untouched:
             flush_logs(ledger, store.log_path, lock.check)
+            maintenance.sign_off()
             lock.sign_off()
         return result
-    finally:
-        lock.release()
 
 
 def _check(view: StoreView, options: RepairOptions) -> _Round:

@@ -20,7 +20,7 @@ from sink.unflushed import check_unflushed, flush_logs
 from sink.writer_lock import WriterLock
 from storage_core.errors import StoreLockedError
 
-__all__ = ["MAINTENANCE_LOCK", "WRITER_LOCK", "MaintainedStore", "WrittenStore", "maintaining", "writing"]
+__all__ = ["MAINTENANCE_LOCK", "WRITER_LOCK", "MaintainedStore", "WrittenStore", "both_locks", "maintaining", "writing"]
 
 WRITER_LOCK = "writer.lock"
 MAINTENANCE_LOCK = "maintenance.lock"
@@ -81,6 +81,20 @@ def maintaining(root: Path) -> Iterator[MaintainedStore]:
 
 
 @contextlib.contextmanager
+def both_locks(root: Path) -> Iterator[tuple[WriterLock, WriterLock]]:
+    """Hold the writer lock and the maintenance lock of a store; who is done well signs off from both.
+
+    Raises:
+        StoreLockedError: a sink or a maintenance runs; the message says who.
+    """
+    with (
+        _released(WriterLock.acquire(root / WRITER_LOCK)) as lock,
+        _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)) as maintenance,
+    ):
+        yield lock, maintenance
+
+
+@contextlib.contextmanager
 def writing(root: Path) -> Iterator[WrittenStore]:
     """Hold both locks of a store, its ledger opened for writing, what a crash left undone.
 
@@ -91,10 +105,7 @@ def writing(root: Path) -> Iterator[WrittenStore]:
         CorruptFileError, UnflushedRecordsLostError: committed bytes are gone.
     """
     store = Store.find(root)
-    with (
-        _released(WriterLock.acquire(root / WRITER_LOCK)) as lock,
-        _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)) as maintenance,
-    ):
+    with both_locks(root) as (lock, maintenance):
         written = _take_over(store, lock, follows_crash=lock.follows_crash or maintenance.follows_crash)
         if maintenance.follows_crash:
             finish_cleanings(store, maintenance)
