@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from storage_core.errors import StorageError
+from storage_core.errors import CorruptBatchError, StorageError
 from storage_core.inspect.epoch_check import EpochCheck
 from storage_core.inspect.findings import ExpectedLog, LogReport, OffsetRange, Rule
 from storage_core.inspect.offset_walk import OffsetFault, OffsetWalk
@@ -146,7 +146,9 @@ class _LogCheck:
         for each in beyond:
             what = f"segment behind the committed end {expected.log_end_offset}"
             self.report.add("uncommitted", "ledger-end", each.log_path.name, what)
-        kept = segments_from(segments[: len(segments) - len(beyond)], expected.log_start_offset)
+        covered = segments[: len(segments) - len(beyond)]
+        kept = segments_from(covered, expected.log_start_offset)
+        self._check_below(covered[: len(covered) - len(kept)], kept)
         has_active = bool(kept) and kept[-1].base_offset == expected.active_base_offset
         if expected.active_size_bytes and not has_active:
             name = segment_file_name(expected.active_base_offset, LOG)
@@ -158,6 +160,19 @@ class _LogCheck:
             name = kept[0].log_path.name if kept else self.report.log
             self._missing("segment", name, expected.log_start_offset, first - 1, "segments before it are missing")
         return kept
+
+    def _check_below(self, left_out: Sequence[SegmentFiles], kept: Sequence[SegmentFiles]) -> None:
+        """Report segments below the log's start that reach above it: whoever loads the log finds two of one offset."""
+        for each in left_out[-1:] if kept else ():
+            first = kept[0].base_offset
+            try:
+                with SegmentReader(each) as reader:
+                    ends = [int(chunk.scan.last_offset.max(initial=-1)) for chunk in reader.chunks_from(first)]
+            except (StorageError, CorruptBatchError):  # it is being removed; what is in it is nobody's any more
+                continue
+            if (last := max(ends, default=-1)) >= first:
+                what = f"reaches offset {last}, but the log goes on with another segment at {first}"
+                self.report.add("foreign", "name", each.log_path.name, what)
 
     def _check_segments(self, segments: list[SegmentFiles], checks: LogChecks) -> None:
         run = self.options.run or _one_by_one

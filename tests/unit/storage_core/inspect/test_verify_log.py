@@ -132,6 +132,18 @@ def test_verify_directory_when_segment_beyond_the_committed_end_then_uncommitted
     assert _found(log) == [("uncommitted", "00000000000000000045.log", None)]
 
 
+def test_verify_directory_when_a_segment_below_the_start_reaches_above_it_then_named(log: WrittenLog) -> None:
+    """One that ends below is on its way out; one that does not holds offsets a second time."""
+    segments = sorted(log.directory.glob("*.log"))
+    assert log.expected is not None
+    log.expected = replace(log.expected, log_start_offset=int(segments[1].stem))
+    assert _found(log) == []
+
+    segments[0].write_bytes(segments[0].read_bytes() + segments[1].read_bytes())
+
+    assert _found(log) == [("foreign", segments[0].name, None)]
+
+
 def test_verify_directory_when_committed_bytes_gone_then_missing(log: WrittenLog) -> None:
     """A log cut at a batch border has no damaged batch; the ledger tells, or at least its index."""
     path, start, _, base, last = log.batches[-1]
