@@ -202,9 +202,8 @@ def _execute_in_store(
             report(step)
         if lock.owes_renewal and not untouched:
             renew(LogDirs(store, {}, {}), ledger.states(), lock)
-        if lock.follows_crash and not untouched:
-            finish_truncations(store, ledger, lock)
         if not untouched:
+            finish_truncations(store, ledger, lock, ())
             flush_logs(ledger, store.log_path, lock.check)
             maintenance.sign_off()
             lock.sign_off()

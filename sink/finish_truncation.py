@@ -1,66 +1,114 @@
-"""Finishes truncations: a log ends where it was told to, though its last batch ends before, or begins anew.
+"""Carries truncations out behind their commit, and finishes those that a crash or an offline disk stopped.
 
 A truncation takes whole batches, so a log may end before the offset that it was truncated to. Until a batch stands for
 the offsets in between, the ledger lets it end with its last one: a log that ends in offsets without a batch can't be
-read to its end. What a crash left of that is told by the list of lost offsets, which names some at the log's end or
-above it from before the truncation is committed until the end is where it belongs.
+read to its end. Each step can be done again, so what is written down is carried out from its beginning.
 """
 
+import contextlib
 import logging
 import os
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
 
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
-from sink.lost_ranges import LostRangeTable
+from sink.lost_ranges import LostRange, LostRangeTable
+from sink.pending_truncations import PendingTruncation, read_truncations, write_truncations
 from sink.store import Store
+from sink.undo import committed_end
 from sink.writer_lock import WriterLock
 from storage_core.checkpoint.leader_epochs import render_leader_epochs
+from storage_core.fault_points import reach
+from storage_core.log.cut_back import cut_back
 from storage_core.log.deleted_files import drop_deleted, list_deleted, mark_deleted
 from storage_core.log.empty_segment import add_empty_segment
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.record.empty_batch import pack_empty_batch
 from storage_core.storage.local import replace_file, storage_errors, write_all
-from storage_core.topic_partition import TopicPartition
 
-__all__ = ["begin_anew", "fill_up_to", "finish_truncations"]
+__all__ = ["carry_out", "finish_truncations"]
 
 logger = logging.getLogger(__name__)
 
 
-def finish_truncations(store: Store, ledger: Ledger, lock: WriterLock) -> None:
-    """Finish what a crash left of truncations; the logs are cut back to the ledger.
+def finish_truncations(
+    store: Store,
+    ledger: Ledger,
+    lock: WriterLock,
+    offline: Collection[str],
+    keep_maintenance_out: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+) -> None:
+    """Finish what is written down and happened, drop what did not; the logs are cut back to the ledger.
+
+    Args:
+        store: open for writing.
+        ledger: open for writing.
+        lock: the writer lock.
+        offline: log directories whose logs have to wait.
+        keep_maintenance_out: is entered where there is anything to do: a truncation needs both locks.
 
     Raises:
-        LedgerDamagedError: the list of lost offsets can't be read.
+        CorruptFileError: the list can't be read.
+        StoreLockedError: a maintenance runs meanwhile.
+        StorageError: the disk refused; the next opening goes on.
     """
-    for log, state in ledger.states().items():
-        if _is_to_begin(store.log_path(state), state):
-            begin_anew(store.log_path(state), state, lock)
-            logger.info("Finished a truncation log=%s offset=%d", log, state.log_end_offset)
-    table = LostRangeTable(store.root / "control" / "lost_ranges")
-    table.drop_torn()
-    for each in table.read():
-        log = TopicPartition(each.topic, each.partition)
-        row = ledger.rows.get(log)
-        if row is None or each.last_offset is None or each.last_offset < ledger.state(row).log_end_offset:
-            continue
-        if store.log_path(ledger.state(row)).is_dir():  # otherwise its disk is offline
-            fill_up_to(store, ledger, log, each.last_offset + 1, lock)
-            logger.info("Finished a truncation log=%s offset=%d", log, each.last_offset + 1)
+    due = [each for each in read_truncations(store) if not _is_offline(each, ledger, offline)]
+    if not due:
+        return
+    with keep_maintenance_out():
+        for each in due:
+            row = ledger.rows.get(each.log)
+            if row is not None and each.is_committed(ledger.state(row)):
+                carry_out(store, ledger, lock, each)
+                logger.info("Finished a truncation log=%s offset=%d", each.log, each.offset)
+        lock.check()
+        write_truncations(store, [each for each in read_truncations(store) if each not in due])
 
 
-def fill_up_to(store: Store, ledger: Ledger, log: TopicPartition, offset: int, lock: WriterLock) -> None:
-    """Let a batch without records stand for the offsets from a log's end to an offset, its end from then on."""
-    row = ledger.rows[log]
+def carry_out(store: Store, ledger: Ledger, lock: WriterLock, truncation: PendingTruncation) -> None:
+    """Do what a truncation that the ledger shows takes: the list of losses, the files, its end, and its start."""
+    row = ledger.rows[truncation.log]
     state = ledger.state(row)
-    batch = pack_empty_batch(state.log_end_offset, offset - 1, state.leader_epoch)
-    path = store.log_path(state) / segment_file_name(state.active_base_offset, LOG)
+    directory = store.log_path(state)
+    lock.check()
+    _write_down_lost(store, truncation, directory)
+    if truncation.is_emptying:
+        _begin_anew(directory, state, lock)
+    else:
+        cut_back(directory, committed_end(state), lock.check)
+        if not truncation.size_bytes:
+            add_empty_segment(directory, truncation.segment_base, lock.token, lock.check)
+    if truncation.next_offset < truncation.offset:
+        _fill_up(ledger, row, directory, truncation, lock)
+    reach("truncate.finished")
+
+
+def _write_down_lost(store: Store, truncation: PendingTruncation, directory: Path) -> None:
+    """Write down what went with a batch that reached across the cut, and forget what is known of offsets behind it."""
+    first, offset = truncation.lost_from, truncation.offset
+    gap = LostRange(
+        topic=truncation.topic,
+        partition=truncation.partition,
+        first_offset=first,
+        last_offset=offset - 1,
+        file=directory.name,
+        reason=f"truncated to offset {offset}, with the batch that reaches across it",
+        found_ms=truncation.began_ms,
+    )
+    from_offset = 0 if truncation.is_emptying else offset
+    table = LostRangeTable(store.root / "control" / "lost_ranges")
+    table.truncate(truncation.topic, truncation.partition, from_offset, gap if first < offset else None)
+
+
+def _fill_up(ledger: Ledger, row: int, directory: Path, truncation: PendingTruncation, lock: WriterLock) -> None:
+    """Let a batch without records stand for the offsets from a log's end to where it has to end."""
+    state = ledger.state(row)
+    batch = pack_empty_batch(state.log_end_offset, truncation.offset - 1, state.leader_epoch)
+    path = directory / segment_file_name(state.active_base_offset, LOG)
     with storage_errors(path):
-        if not path.exists():
-            add_empty_segment(path.parent, state.active_base_offset, lock.token, lock.check)
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             lock.check()
@@ -68,27 +116,30 @@ def fill_up_to(store: Store, ledger: Ledger, log: TopicPartition, offset: int, l
             os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
-    values = {"log_end_offset": offset, "active_size_bytes": state.active_size_bytes + len(batch)}
-    if state.recovery_point == state.log_end_offset:
-        values["recovery_point"] = offset
+    start = max(state.log_start_offset, truncation.log_start_offset)
+    is_flushed = state.recovery_point == state.log_end_offset
+    values = {
+        "log_start_offset": start,
+        "log_end_offset": truncation.offset,
+        "recovery_point": truncation.offset if is_flushed else max(state.recovery_point, start),
+        "active_size_bytes": state.active_size_bytes + len(batch),
+    }
     ledger.correct(np.array([row]), {name: np.array([value], np.int64) for name, value in values.items()})
 
 
-def begin_anew(directory: Path, state: LogState, lock: WriterLock) -> None:
+def _begin_anew(directory: Path, state: LogState, lock: WriterLock) -> None:
     """Let an empty segment be all of a log, which starts and ends there under the leader epoch that it has."""
     mark_deleted(directory, lambda _base: True, lock.check)
+    lock.check()
     drop_deleted(directory, [each.name for each in list_deleted(directory)])
     add_empty_segment(directory, state.log_end_offset, lock.token, lock.check)
     with storage_errors(directory):
+        lock.check()
         replace_file(
             directory / "leader-epoch-checkpoint", render_leader_epochs([(state.leader_epoch, state.log_end_offset)])
         )
 
 
-def _is_to_begin(directory: Path, state: LogState) -> bool:
-    """Whether the ledger says that a log begins anew, and its directory holds only what it was before."""
-    if state.active_size_bytes or not state.log_start_offset == state.log_end_offset == state.active_base_offset:
-        return False
-    with storage_errors(directory):
-        is_there = (directory / segment_file_name(state.active_base_offset, LOG)).exists()
-        return not is_there and directory.is_dir() and any(directory.glob(f"*{LOG}"))
+def _is_offline(truncation: PendingTruncation, ledger: Ledger, offline: Collection[str]) -> bool:
+    row = ledger.rows.get(truncation.log)
+    return row is not None and ledger.state(row).log_dir in offline

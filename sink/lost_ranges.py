@@ -121,7 +121,7 @@ class LostRangeTable:
             elif each.first_offset < offset:
                 reaches_across = each.last_offset is None or each.last_offset >= offset
                 kept.append(replace(each, last_offset=offset - 1) if reaches_across else each)
-        self._keep([*kept, gap] if gap is not None else kept)
+        self._keep([*kept, gap] if gap is not None and gap not in kept else kept)
 
     def _keep(self, ranges: Sequence[LostRange]) -> None:
         """Replace the table's content, in one commit."""

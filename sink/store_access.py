@@ -13,6 +13,7 @@ from pathlib import Path
 from sink.finish_cleanings import finish_cleanings
 from sink.finish_truncation import finish_truncations
 from sink.ledger import Ledger
+from sink.lost_ranges import LostRangeTable
 from sink.open_log_dirs import open_log_dirs
 from sink.store import Store
 from sink.undo import cut_back_torn
@@ -20,7 +21,16 @@ from sink.unflushed import check_unflushed, flush_logs
 from sink.writer_lock import WriterLock
 from storage_core.errors import StoreLockedError
 
-__all__ = ["MAINTENANCE_LOCK", "WRITER_LOCK", "MaintainedStore", "WrittenStore", "both_locks", "maintaining", "writing"]
+__all__ = [
+    "MAINTENANCE_LOCK",
+    "WRITER_LOCK",
+    "MaintainedStore",
+    "WrittenStore",
+    "both_locks",
+    "keep_maintenance_out",
+    "maintaining",
+    "writing",
+]
 
 WRITER_LOCK = "writer.lock"
 MAINTENANCE_LOCK = "maintenance.lock"
@@ -114,6 +124,19 @@ def writing(root: Path) -> Iterator[WrittenStore]:
         lock.sign_off()
 
 
+@contextlib.contextmanager
+def keep_maintenance_out(root: Path) -> Iterator[None]:
+    """Hold the maintenance lock for what the writer alone can't do; what its last owner left is said on.
+
+    Raises:
+        StoreLockedError: a maintenance runs, or whoever has both locks; the message says who.
+    """
+    with _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)) as lock:
+        yield
+        if not lock.follows_crash:
+            lock.sign_off()
+
+
 def _take_over(store: Store, lock: WriterLock, *, follows_crash: bool) -> WrittenStore:
     ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=follows_crash)
     if lock.owes_renewal:
@@ -122,7 +145,8 @@ def _take_over(store: Store, lock: WriterLock, *, follows_crash: bool) -> Writte
     check_unflushed(ledger, store.log_path, log_dirs.offline)
     cut_back_torn(log_dirs, ledger, lock)
     if follows_crash:
-        finish_truncations(store, ledger, lock)
+        LostRangeTable(store.root / "control" / "lost_ranges").drop_torn()
+    finish_truncations(store, ledger, lock, log_dirs.offline)
     flush_logs(ledger, store.log_path, lock.check, log_dirs.offline)
     return WrittenStore(store, ledger, lock)
 

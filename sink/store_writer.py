@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from sink.derived_files import DerivedFiles
 from sink.finish_truncation import finish_truncations
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
+from sink.lost_ranges import LostRangeTable
 from sink.metrics import MicroBatchMetrics
 from sink.open_log_dirs import open_log_dirs
 from sink.place import Placement, Placer, StagedBatches
@@ -27,7 +29,7 @@ from sink.quarantine import publish_quarantine
 from sink.stage import StagePlan
 from sink.stage_reports import StageReport, check_reports, collect_batches, split_floors
 from sink.store import Store
-from sink.store_access import MAINTENANCE_LOCK, WRITER_LOCK
+from sink.store_access import MAINTENANCE_LOCK, WRITER_LOCK, keep_maintenance_out
 from sink.topic_configs import keep_topic_configs
 from sink.topic_settings import log_limits, number_logs, with_append_time
 from sink.topics import create_topics
@@ -174,7 +176,10 @@ class StoreWriter:
         renew_returned(self._log_dirs, states, lock)
         self._leave_offline()
         if follows_crash:
-            finish_truncations(self._store, self._ledger, lock)
+            LostRangeTable(config.store / "control" / "lost_ranges").drop_torn()
+        finish_truncations(
+            self._store, self._ledger, lock, self._log_dirs.offline, partial(keep_maintenance_out, config.store)
+        )
         flush_logs(self._ledger, self._store.log_path, lock.check, self._log_dirs.offline)
         self._derived = DerivedFiles(self._store, self._ledger, self._log_dirs.offline)
         self._write_derived()

@@ -1,13 +1,14 @@
 """Truncates a log of a store, as a follower whose leader lost records does: what lies behind an offset is gone.
 
 The order, and what each step leaves if it is the last one:
-- offsets that go with a batch which reaches across the cut are written down as lost, and losses behind the cut are
-  forgotten, for other records will have those offsets: the next call does the same;
-- the ledger: the log ends with its last whole batch (`truncate.committed`): what lies behind is cut by the next
-  opening, as what a crash left (`undo.deleted`, `undo.cut`);
-- the files;
+- a note in `control/pending-truncations.json` (`truncate.noted`): the next opening drops it, nothing has happened;
+- the ledger: the log ends with its last whole batch, or begins anew (`truncate.committed`): from here on the next
+  opening does the rest (`finish_truncation.py`);
+- losses behind the cut are forgotten, for other records will have those offsets, and those are written down that go
+  with a batch which reaches across it; what lies behind is cut (`undo.deleted`, `undo.cut`);
 - where the log's last batch ends before the offset, a batch without records that stands for those between, and once
-  more the ledger: until then it ends with its last batch, and the next opening does this (`finish_truncation.py`).
+  more the ledger, which lets the log end there (`truncate.finished`);
+- the note goes.
 
 Source: Kafka UnifiedLog.truncateTo, UnifiedLog.truncateFullyAndStartAt, LogSegment.truncateTo.
 """
@@ -19,16 +20,14 @@ from pathlib import Path
 import numpy as np
 
 from sink.derived_files import DerivedFiles
-from sink.finish_truncation import begin_anew, fill_up_to
+from sink.finish_truncation import carry_out
 from sink.ledger_rows import LogState
-from sink.lost_ranges import LostRange, LostRangeTable
+from sink.log_dirs import check_log_dirs, require_online
+from sink.pending_truncations import PendingTruncation, read_truncations, write_truncations
 from sink.store_access import WrittenStore, writing
-from sink.undo import committed_end
 from storage_core.clock import Clock
 from storage_core.errors import OffsetOutOfRangeError, UnknownTopicError
 from storage_core.fault_points import reach
-from storage_core.log.cut_back import cut_back
-from storage_core.log.empty_segment import add_empty_segment
 from storage_core.log.largest_timestamp import largest_timestamp
 from storage_core.log.segment_reader import SegmentReader
 from storage_core.log.segments import SegmentFiles, floor_segment, list_segments
@@ -73,6 +72,7 @@ def truncate_to(root: Path, log: TopicPartition, offset: int, clock: Clock) -> b
     Raises:
         OffsetOutOfRangeError: the offset is negative.
         UnknownTopicError: there is no such log.
+        LogDirOfflineError: the log's disk is; nothing was changed.
         StoreLockedError: a sink or a maintenance runs.
         CorruptBatchError: damage hides where the cut would be; nothing was changed.
     """
@@ -85,27 +85,9 @@ def truncate_to(root: Path, log: TopicPartition, offset: int, clock: Clock) -> b
         number = floor_segment(segments, offset)
         cut = _find_cut(segments[number], offset, state) if number is not None else None
         if number is None or cut is None or (number == 0 and cut.size_bytes == 0):
-            _empty(written, log, offset, clock)
-            return True
-        _note_lost(written, log, (cut.first_lost, offset), clock)
-        _commit(
-            written,
-            log,
-            clock,
-            log_start_offset=min(state.log_start_offset, cut.next_offset),
-            log_end_offset=cut.next_offset,
-            recovery_point=min(state.recovery_point, cut.next_offset),
-            active_base_offset=cut.segment.base_offset,
-            active_size_bytes=cut.size_bytes,
-            max_timestamp_ms=_largest_timestamp(segments[:number], cut),
-        )
-        reach("truncate.committed")
-        end = committed_end(written.ledger.state(written.ledger.rows[log]))
-        cut_back(directory, end, written.lock.check)
-        if cut.size_bytes == 0:
-            add_empty_segment(directory, cut.segment.base_offset, written.lock.token, written.lock.check)
-        if cut.next_offset < offset:
-            fill_up_to(written.store, written.ledger, log, offset, written.lock)
+            _truncate(written, _emptying(state, offset, clock), -1)
+        else:
+            _truncate(written, _cutting(state, offset, cut, clock), _largest_timestamp(segments[:number], cut))
         DerivedFiles(written.store, written.ledger).write(clock.now_ms())
     logger.info("Truncated log=%s offset=%d", log, offset)
     return True
@@ -118,8 +100,8 @@ def truncate_fully_and_start_at(root: Path, log: TopicPartition, offset: int, cl
         As `truncate_to`.
     """
     with writing(root) as written:
-        _state(written, log, offset)
-        _empty(written, log, offset, clock)
+        _truncate(written, _emptying(_state(written, log, offset), offset, clock), -1)
+        DerivedFiles(written.store, written.ledger).write(clock.now_ms())
     logger.info("Truncated fully log=%s log_start_offset=%d", log, offset)
 
 
@@ -128,7 +110,9 @@ def _state(written: WrittenStore, log: TopicPartition, offset: int) -> LogState:
         raise UnknownTopicError(f"no such log in the ledger: log={log}")
     if offset < 0:
         raise OffsetOutOfRangeError(f"can't truncate to a negative offset: log={log} offset={offset}")
-    return written.ledger.state(written.ledger.rows[log])
+    state = written.ledger.state(written.ledger.rows[log])
+    require_online(written.store, [state], check_log_dirs(written.store, [state]))
+    return state
 
 
 def _find_cut(segment: SegmentFiles, offset: int, state: LogState) -> _Cut:
@@ -165,45 +149,56 @@ def _largest_timestamp(segments: list[SegmentFiles], cut: _Cut) -> int:
         return max(latest, *(int(chunk.scan.max_timestamp.max(initial=-1)) for chunk in reader.chunks()), -1)
 
 
-def _note_lost(written: WrittenStore, log: TopicPartition, lost: tuple[int, int], clock: Clock) -> None:
-    """Write down offsets from the first to below the second, and forget what is known of those behind."""
-    first, offset = lost
-    gap = LostRange(
-        topic=log.topic,
-        partition=log.partition,
-        first_offset=first,
-        last_offset=offset - 1,
-        file=log.directory_name,
-        reason=f"truncated to offset {offset}, with the batch that reaches across it",
-        found_ms=clock.now_ms(),
-    )
-    table = LostRangeTable(written.store.root / "control" / "lost_ranges")
-    table.truncate(log.topic, log.partition, offset, gap if first < offset else None)
-
-
-def _commit(written: WrittenStore, log: TopicPartition, clock: Clock, **values: int) -> None:
-    changed = {**values, "updated_ms": clock.now_ms()}
-    row = np.array([written.ledger.rows[log]], np.int64)
-    written.ledger.correct(row, {name: np.array([value], np.int64) for name, value in changed.items()})
-
-
-def _empty(written: WrittenStore, log: TopicPartition, offset: int, clock: Clock) -> None:
-    """Drop every segment; the log goes on at an offset, under the leader epoch that it has."""
-    state = written.ledger.state(written.ledger.rows[log])
-    directory = written.store.log_path(state)
-    table = LostRangeTable(written.store.root / "control" / "lost_ranges")
-    table.truncate(log.topic, log.partition, 0, None)
-    _commit(
-        written,
-        log,
-        clock,
+def _emptying(state: LogState, offset: int, clock: Clock) -> PendingTruncation:
+    """Return what drops every segment: the log goes on at an offset."""
+    return PendingTruncation(
+        topic=state.topic,
+        partition=state.partition,
+        topic_id=state.topic_id,
+        offset=offset,
         log_start_offset=offset,
-        log_end_offset=offset,
-        recovery_point=offset,
-        active_base_offset=offset,
-        active_size_bytes=0,
-        max_timestamp_ms=-1,
+        next_offset=offset,
+        segment_base=offset,
+        size_bytes=0,
+        lost_from=offset,
+        began_ms=clock.now_ms(),
     )
+
+
+def _cutting(state: LogState, offset: int, cut: _Cut, clock: Clock) -> PendingTruncation:
+    """Return what keeps the batches before an offset; the log's start moves only if it lay behind that."""
+    start = min(state.log_start_offset, offset)
+    return PendingTruncation(
+        topic=state.topic,
+        partition=state.partition,
+        topic_id=state.topic_id,
+        offset=offset,
+        log_start_offset=start,
+        next_offset=cut.next_offset,
+        segment_base=cut.segment.base_offset,
+        size_bytes=cut.size_bytes,
+        lost_from=max(cut.first_lost, start),
+        began_ms=clock.now_ms(),
+    )
+
+
+def _truncate(written: WrittenStore, truncation: PendingTruncation, max_timestamp_ms: int) -> None:
+    """Write down what is about to happen, commit it, and carry it out."""
+    store, ledger, row = written.store, written.ledger, written.ledger.rows[truncation.log]
+    written.lock.check()
+    write_truncations(store, [*read_truncations(store), truncation])
+    reach("truncate.noted")
+    values = {
+        "log_start_offset": truncation.first_start,
+        "log_end_offset": truncation.next_offset,
+        "recovery_point": truncation.next_offset,  # whoever opens the store for writing has flushed every log
+        "active_base_offset": truncation.segment_base,
+        "active_size_bytes": truncation.size_bytes,
+        "max_timestamp_ms": max_timestamp_ms,
+        "updated_ms": truncation.began_ms,
+    }
+    ledger.correct(np.array([row]), {name: np.array([value], np.int64) for name, value in values.items()})
     reach("truncate.committed")
-    begin_anew(directory, written.ledger.state(written.ledger.rows[log]), written.lock)
-    DerivedFiles(written.store, written.ledger).write(clock.now_ms())
+    carry_out(store, ledger, written.lock, truncation)
+    written.lock.check()
+    write_truncations(store, [each for each in read_truncations(store) if each != truncation])

@@ -88,7 +88,7 @@ DIRECTORY_FAULT_POINTS = (
 CHECKPOINT_FAULT_POINTS = ("checkpoint.written", "checkpoint.replaced")
 """Steps of replacing a small file: it is written under another name; it has its name, and its folder is not synced."""
 
-TRUNCATE_FAULT_POINTS = ("truncate.committed",)
+TRUNCATE_FAULT_POINTS = ("truncate.noted", "truncate.committed", "truncate.finished")
 """Steps of truncating a log, apart from those of undoing."""
 
 RETENTION_FAULT_POINTS = ("retain.rolled", "retain.committed", "retain.renamed", "retain.deleted")

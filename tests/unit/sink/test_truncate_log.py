@@ -1,5 +1,6 @@
 """Truncation of a store's logs: what is left, and what reads as if the rest had never been."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from pipeline.store_view import open_logs
 from pipeline.verify_command import verify
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
+from sink.log_starts import raise_log_starts
 from sink.lost_ranges import LostRange, LostRangeTable
+from sink.store_access import maintaining
 from sink.truncate_log import truncate_fully_and_start_at, truncate_to
 from storage_core.clock import ManualClock
 from storage_core.errors import OffsetOutOfRangeError, StoreLockedError, UnknownTopicError
@@ -151,3 +154,26 @@ def test_truncate_to_when_it_does_not_fit_then_refused_and_nothing_changes(path:
         truncate_to(path, _LOG, 5, ManualClock())
     sink.close()
     assert len(_records(path)) == _COUNT
+
+
+@pytest.mark.parametrize(
+    ("start", "offset", "expected"),
+    [(100, 120, (100, [(100, 119)])), (130, 120, (120, [])), (20, 120, (20, [(40, 119)])), (100, 150, None)],
+)
+def test_truncate_to_when_the_log_starts_inside_then_it_starts_no_earlier(
+    memory_path: Path, start: int, offset: int, expected: tuple[int, list[tuple[int, int]]] | None
+) -> None:
+    """Deleted records do not come back, and are not lost: only from the log's start on something can be."""
+    with closing(open_store(memory_path, {"t": {"batch.size": 100_000}}, topic="t")) as sink:
+        sink.append("q", 0, in_process(_rows(0, 40)))
+        sink.append("q", 1, in_process(_rows(40, 150)))
+    with maintaining(memory_path) as maintained:
+        raise_log_starts(maintained.store, {_LOG: start}, ManualClock())
+
+    assert truncate_to(memory_path, _LOG, offset, ManualClock(7)) == (expected is not None)
+
+    state, lost = _state(memory_path), LostRangeTable(memory_path / "control" / "lost_ranges").read()
+    if expected is not None:
+        found = (state.log_start_offset, [(each.first_offset, each.last_offset) for each in lost])
+        assert (state.log_end_offset, found) == (offset, expected)
+    _assert_sound(memory_path)

@@ -1,0 +1,140 @@
+"""Truncations under way, written down before the ledger says anything of them.
+
+`control/pending-truncations.json`. The ledger decides whether a truncation happened; a note says what is left to do
+then, also in a log whose disk is offline for now. Every opening for writing finishes what happened, and drops the note
+of what did not.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from sink.ledger_rows import LogState
+from sink.store import Store
+from storage_core.errors import CorruptFileError, InvalidConfigError
+from storage_core.storage.local import make_directory, replace_file, storage_errors
+from storage_core.topic_partition import TopicPartition, check_topic_name
+
+__all__ = ["PendingTruncation", "parse_truncations", "read_truncations", "render_truncations", "write_truncations"]
+
+_VERSION: Final = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingTruncation:
+    """A log that is truncated.
+
+    Attributes:
+        topic_id: tells its topic from a later one of that name.
+        offset: the log's new end.
+        log_start_offset: its new start.
+        next_offset: behind its last batch that stays; a batch without records stands for those up to the new end.
+        segment_base: of the segment that becomes the active one.
+        size_bytes: that stay of it.
+        lost_from: first offset below the new end that is lost; the new end if none is.
+        began_ms: when it was written down.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    offset: int
+    log_start_offset: int
+    next_offset: int
+    segment_base: int
+    size_bytes: int
+    lost_from: int
+    began_ms: int
+
+    @property
+    def log(self) -> TopicPartition:
+        """Topic and partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def is_emptying(self) -> bool:
+        """Whether nothing stays, so that the log begins anew."""
+        return self.size_bytes == 0 and self.segment_base == self.log_start_offset == self.offset
+
+    @property
+    def first_start(self) -> int:
+        """Where the log starts until its end is where it belongs: not behind its last batch."""
+        return min(self.log_start_offset, self.next_offset)
+
+    def is_committed(self, state: LogState) -> bool:
+        """Whether the ledger lets the log end with its last batch that stays: the rest is still to be done.
+
+        Its start tells, too: a log that was rolled and is to be emptied ends in an empty segment before.
+        """
+        end = (state.active_base_offset, state.active_size_bytes, state.log_end_offset)
+        is_cut = end == (self.segment_base, self.size_bytes, self.next_offset)
+        return is_cut and state.topic_id == self.topic_id and state.log_start_offset >= self.first_start
+
+
+def read_truncations(store: Store) -> list[PendingTruncation]:
+    """Return what is under way, in the order in which it began.
+
+    Raises:
+        CorruptFileError: the file is damaged.
+        StorageError: it can't be read.
+    """
+    path = _path(store)
+    with storage_errors(path):
+        data = path.read_bytes() if path.exists() else None
+    if data is None:
+        return []
+    try:
+        return parse_truncations(data)
+    except CorruptFileError as error:
+        raise CorruptFileError(
+            f"the list of logs that are truncated is damaged: path={path} ({error}); restore it from a copy, or delete"
+            " it if no log was being truncated"
+        ) from error
+
+
+def write_truncations(store: Store, truncations: Sequence[PendingTruncation]) -> None:
+    """Replace the list, durably; the caller holds the writer lock."""
+    path = _path(store)
+    with storage_errors(path):
+        if truncations or path.exists():
+            make_directory(path.parent)
+            replace_file(path, render_truncations(truncations))
+
+
+def parse_truncations(data: bytes) -> list[PendingTruncation]:
+    """Return what a list says.
+
+    Raises:
+        CorruptFileError: it is damaged, or of another version.
+    """
+    try:
+        content = json.loads(data)
+        if content["version"] != _VERSION:
+            raise ValueError(f"version {str(content['version'])[:40]}, not {_VERSION}")
+        return [_truncation(each) for each in content["truncations"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidConfigError) as error:
+        raise CorruptFileError(f"pending truncations: {error}") from error
+
+
+def render_truncations(truncations: Sequence[PendingTruncation]) -> bytes:
+    """Return the file's bytes."""
+    content = {"version": _VERSION, "truncations": [asdict(each) for each in truncations]}
+    return json.dumps(content, indent=1).encode() + b"\n"
+
+
+def _truncation(each: dict[str, Any]) -> PendingTruncation:
+    values = {field.name: each[field.name] for field in fields(PendingTruncation)}
+    topic, topic_id = values.pop("topic"), values.pop("topic_id")
+    if not isinstance(topic, str) or not isinstance(topic_id, str):
+        raise TypeError(f"no topic: {str(topic)[:40]}")
+    check_topic_name(topic)
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"{name}={str(value)[:40]}")
+    return PendingTruncation(topic=topic, topic_id=topic_id, **values)
+
+
+def _path(store: Store) -> Path:
+    return store.root / "control" / "pending-truncations.json"
