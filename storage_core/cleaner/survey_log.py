@@ -35,11 +35,13 @@ class SurveyedLog:
         aborted: aborted transactions, in the order of their markers.
         last_stable_offset: first offset of the oldest open transaction, or the log's end.
         producers: those that are active at the log's end.
+        has_markers: whether any transaction ended in the log.
     """
 
     aborted: tuple[AbortedTransaction, ...]
     last_stable_offset: int
     producers: tuple[ProducerState, ...]
+    has_markers: bool = False
 
 
 def survey_transactions(segments: SegmentList, log_start_offset: int, now_ms: int) -> SurveyedLog:
@@ -73,6 +75,7 @@ def survey_transactions(segments: SegmentList, log_start_offset: int, now_ms: in
         aborted=tuple(_with_beginnings(aborted, markers, segments)) if aborted else (),
         last_stable_offset=segments.end_offset if open_since is None else open_since,
         producers=tuple(producers.states()),
+        has_markers=bool(markers),
     )
 
 

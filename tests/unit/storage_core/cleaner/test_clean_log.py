@@ -165,7 +165,7 @@ def test_clean_when_a_segment_grows_too_large_for_an_index_then_refused(
     """Batches that are built without a codec may take any room; nothing of that is swapped in."""
     log = _log(memory_path)
     before = {each.name: each.read_bytes() for each in log.directory.iterdir()}
-    monkeypatch.setattr("storage_core.cleaner.clean_log._LARGEST_BYTES", 10)
+    monkeypatch.setattr("storage_core.cleaner.cleaning_round._LARGEST_BYTES", 10)
     with pytest.raises(InvalidConfigError, match="too large for an index"):
         _clean(log)
 

@@ -1,0 +1,257 @@
+"""What the groups of one round over a log share, and how one of them is cleaned.
+
+A round is cleaned group by group, by one process, or by several where there are no transactions: whether a marker may
+go depends on batches in front of it.
+
+Source: Kafka Cleaner.doClean.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from storage_core.cleaner.build_map import BuiltMap, DirtyRange
+from storage_core.cleaner.clean_segments import CleanCounts, CleanedSegment, CleanRequest, clean_segments
+from storage_core.cleaner.cleaned_transactions import CleanedTransactions
+from storage_core.cleaner.grouping import group_segments_by_size
+from storage_core.cleaner.listed_segments import ListedSegment, list_cleanable_segments, with_index_sizes
+from storage_core.cleaner.offset_map import KeySet, OffsetMap
+from storage_core.cleaner.survey_log import SurveyedLog, survey_transactions
+from storage_core.cleaner.swap import drop_cleaned, finish_swaps, swap_in
+from storage_core.errors import InvalidConfigError
+from storage_core.fault_points import reach
+from storage_core.log.append_state import CommittedEnd
+from storage_core.log.log_walk import SegmentList
+from storage_core.log_config import INT32_MAX, LogConfig
+from storage_core.storage.local import storage_errors
+
+__all__ = ["CleanedLog", "CleaningRound", "LogToClean", "lacks_room", "prepare_round", "result_of_round"]
+
+_LARGEST_BYTES: Final = INT32_MAX
+"""A position in an index entry has 31 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogToClean:
+    """A log, and how to clean it.
+
+    Attributes:
+        end: where it ends; its active segment stays as it is.
+        log_start_offset: where it starts.
+        first_dirty_offset: where the round begins.
+        first_uncleanable_offset: where the round ends at the latest: where a segment starts, the active one or before.
+        config: of its topic.
+        now_ms: time of the round.
+        map_bytes: memory of the offset map.
+        hash_key: of the map, drawn for the round.
+        erased_keys: binary; keys whose records all go, from the clean part too.
+        leaves_large: whether a round whose map gets full ends there, nothing done: others can clean all of it.
+    """
+
+    directory: Path
+    end: CommittedEnd
+    log_start_offset: int
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    config: LogConfig
+    now_ms: int
+    map_bytes: int
+    hash_key: bytes
+    erased_keys: pa.Array | None = None
+    leaves_large: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedLog:
+    """What a round did.
+
+    Attributes:
+        first_dirty_offset: where the next round begins.
+        built: how far the map got; None where nothing was dirty.
+        bytes_before, bytes_after: of the segments that were read, and of what they became.
+        segments_before, segments_after: how many.
+        counts: of all groups together.
+        stopped: why the round ended before its range did; None if it did not.
+    """
+
+    first_dirty_offset: int
+    built: BuiltMap | None = None
+    bytes_before: int = 0
+    bytes_after: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    counts: CleanCounts = field(default_factory=CleanCounts)
+    stopped: str | None = None
+
+    @property
+    def records_before(self) -> int:
+        """Records that were read."""
+        return self.counts.records_read
+
+    @property
+    def records_after(self) -> int:
+        """Records that were kept."""
+        return self.counts.records_kept
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningRound:
+    """A round that can begin; travels to other processes.
+
+    Attributes:
+        log: to clean.
+        closed: its closed segments, in order.
+        surveyed: its transactions and producers.
+        first_dirty_offset: where the round begins.
+        end_offset: where it ends: the base of the first segment that is not cleaned.
+    """
+
+    log: LogToClean
+    closed: Sequence[ListedSegment]
+    surveyed: SurveyedLog
+    first_dirty_offset: int
+    end_offset: int
+
+    @property
+    def open_transaction(self) -> str | None:
+        """Why the round ends before it should; None if it does not."""
+        stable = self.surveyed.last_stable_offset
+        return f"a transaction is open since offset {stable}" if stable < self.log.first_uncleanable_offset else None
+
+    @property
+    def dirty(self) -> DirtyRange:
+        """What has to be mapped."""
+        return DirtyRange(
+            segments=[each.files(self.log.directory) for each in self.closed],
+            first_dirty_offset=self.first_dirty_offset,
+            first_uncleanable_offset=self.end_offset,
+            aborted=self.surveyed.aborted,
+        )
+
+    def groups(self, before_offset: int) -> list[Sequence[ListedSegment]]:
+        """Return the groups of the segments that begin before an offset, in order."""
+        wanted = [each for each in self.closed if each.base_offset < min(before_offset, self.end_offset)]
+        sized = with_index_sizes(self.log.directory, wanted)
+        return list(group_segments_by_size(sized, self.log.config, self.end_offset))
+
+    def request(self) -> CleanRequest:
+        """Return what all groups share."""
+        log = self.log
+        config = log.config
+        clean = [each.modified_ms for each in self.closed if each.base_offset < log.first_dirty_offset]
+        is_kept = config.compression_type == "producer"
+        return CleanRequest(
+            now_ms=log.now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            legacy_delete_horizon_ms=clean[-1] - config.delete_retention_ms if clean else 0,
+            cleaning_end_offset=self.end_offset,
+            producers=self.surveyed.producers,
+            codec=None if is_kept else config.codec,
+            level=0 if is_kept else config.compression_level,
+            index_interval_bytes=config.index_interval_bytes,
+            erased=None if log.erased_keys is None else KeySet(log.erased_keys, log.hash_key),
+        )
+
+    def clean(
+        self,
+        group: Sequence[ListedSegment],
+        offset_map: OffsetMap,
+        shared: tuple[CleanedTransactions, CleanRequest],
+        check_owner: Callable[[], None],
+    ) -> CleanedSegment:
+        """Clean a group, and let the new segment take its place unless nothing changed.
+
+        Args:
+            group: of the round.
+            offset_map: of the dirty range, as far as it is about keys of the group.
+            shared: by all groups that one process cleans, in their order.
+            check_owner: raises once somebody else owns the log; asked before each step that can't be undone.
+
+        Raises:
+            CorruptBatchError: a batch is damaged.
+            InvalidConfigError: the new segment would be too large.
+            StorageError: the disk refused.
+        """
+        files = [each.files(self.log.directory) for each in group]
+        cleaned = clean_segments(files, offset_map, *shared, check_owner)
+        reach("clean.cleaned")
+        if cleaned.size_bytes > _LARGEST_BYTES:
+            drop_cleaned(cleaned)
+            raise InvalidConfigError(
+                f"a segment of {cleaned.size_bytes} bytes is too large for an index: file={files[0].log_path}"
+                f" compression.type={self.log.config.compression_type}; batches that are built again grow with it"
+            )
+        if cleaned.is_unchanged:
+            drop_cleaned(cleaned)
+        else:
+            swap_in(cleaned, [each.base_offset for each in group], check_owner)
+        return cleaned
+
+
+def prepare_round(log: LogToClean, check_owner: Callable[[], None]) -> CleaningRound:
+    """Return a round: what an earlier one left is finished, and the log is surveyed."""
+    finish_swaps(log.directory, log.end.segment_base, check_owner)
+    segments = list_cleanable_segments(log.directory, log.end, log.log_start_offset)
+    every = SegmentList(log.directory, log.end.log_end_offset)
+    surveyed = survey_transactions(every, log.log_start_offset, log.now_ms)
+    return CleaningRound(
+        log=log,
+        closed=segments[:-1],
+        surveyed=surveyed,
+        first_dirty_offset=min(log.first_dirty_offset, log.end.log_end_offset),
+        end_offset=_range_end(log, segments, surveyed),
+    )
+
+
+def lacks_room(directory: Path, group: Sequence[ListedSegment]) -> str | None:
+    """Return why a group can't be written anew: the new segment lies beside the old ones until they are removed."""
+    needed = sum(each.size_bytes + each.index_bytes + each.time_index_bytes for each in group)
+    with storage_errors(directory):
+        found = os.statvfs(directory)
+    free = found.f_bavail * found.f_frsize
+    if needed <= free:
+        return None
+    first, last = group[0].base_offset, group[-1].next_offset - 1
+    return f"not enough disk for offsets {first}..{last}: needed_bytes={needed} free_bytes={free}"
+
+
+def result_of_round(
+    written: Sequence[tuple[Sequence[ListedSegment], CleanedSegment]],
+    first_dirty_offset: int,
+    built: BuiltMap | None,
+    stopped: str | None,
+) -> CleanedLog:
+    """Return what a round did.
+
+    Args:
+        written: groups, and what each became.
+        first_dirty_offset: where the next round begins.
+        built: how far the map got; None where nothing was dirty.
+        stopped: why it ended early.
+    """
+    counts = CleanCounts()
+    for each in fields(CleanCounts):
+        setattr(counts, each.name, sum(getattr(cleaned.counts, each.name) for _, cleaned in written))
+    return CleanedLog(
+        first_dirty_offset=first_dirty_offset,
+        built=built,
+        bytes_before=sum(each.size_bytes for group, _ in written for each in group),
+        bytes_after=sum(cleaned.size_bytes for _, cleaned in written),
+        segments_before=sum(len(group) for group, _ in written),
+        segments_after=len(written),
+        counts=counts,
+        stopped=stopped,
+    )
+
+
+def _range_end(log: LogToClean, segments: Sequence[ListedSegment], surveyed: SurveyedLog) -> int:
+    """Return the base of the first segment that is not cleaned: a transaction may be open that was not known of."""
+    limit = min(log.first_uncleanable_offset, surveyed.last_stable_offset)
+    bases = [each.base_offset for each in segments if each.base_offset <= limit]
+    return bases[-1] if bases else segments[0].base_offset
