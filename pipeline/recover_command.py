@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.broker_lock import broker_locked_out
+from pipeline.refuse_store import refuse_store
 from storage_core.clock import Clock
 from storage_core.errors import InvalidConfigError
 from storage_core.log.load_log import LoadedLog
@@ -41,9 +42,7 @@ __all__ = [
     "verdict",
 ]
 
-_STORE_FILE = "store.properties"
 _METADATA_FILE = "partition.metadata"
-_LEVELS_IN_A_STORE = 3
 _JOBS_PER_CORE = 4
 """A recovery waits for the disk most of the time: each thing it writes is synced."""
 
@@ -179,8 +178,7 @@ def _opened(
     folders: Sequence[Path], options: RecoverOptions, clock: Clock
 ) -> Iterator[tuple[RootOptions, Path | None]]:
     """Keep brokers out; yields how to load, and the one log that a folder is itself."""
-    for folder in folders:
-        _refuse_store(folder)
+    refuse_store(folders)
     logs = [folder for folder in folders if _is_log(folder)]
     if logs and len(folders) > 1:
         raise InvalidConfigError(f"roots go together, a single log goes alone: path={logs[0]}")
@@ -194,21 +192,6 @@ def _opened(
             loaded=lambda _log: options.progress(),
         )
         yield how, logs[0] if logs else None
-
-
-def _refuse_store(folder: Path) -> None:
-    """Refuse a store, a root in its folder, and a log in that.
-
-    Raises:
-        InvalidConfigError: it is one.
-    """
-    real = folder.resolve()
-    for each in [real, *real.parents][:_LEVELS_IN_A_STORE]:
-        if (each / _STORE_FILE).exists():
-            raise InvalidConfigError(
-                f"a store is not recovered by itself: store={each}; opening it for writing undoes what was not"
-                " committed, and `repair` mends damage"
-            )
 
 
 def _is_log(folder: Path) -> bool:

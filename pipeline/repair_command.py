@@ -20,6 +20,7 @@ import numpy as np
 
 from pipeline.broker_lock import broker_locked_out
 from pipeline.lost_view import cut_folder, lost_store, lost_table
+from pipeline.refuse_store import refuse_store
 from pipeline.store_view import LogView, StoreView, open_logs
 from pipeline.verify_command import VerifyResult, verify
 from sink.derived_files import DerivedFiles
@@ -134,8 +135,14 @@ def verdict(result: RepairResult, *, is_executed: bool) -> str:
 
 
 def plan_repairs(root: Path, options: RepairOptions) -> RepairResult:
-    """Return what `execute_repair` would do first; nothing is changed."""
+    """Return what `execute_repair` would do first; nothing is changed.
+
+    Raises:
+        InvalidConfigError: the folder is part of a store.
+    """
     view = open_logs(root)
+    if view.ledger_version is None:
+        refuse_store(_folders(view))
     planned = _check(view, options)
     result = RepairResult(cut_folder(view, options.keep_in), planned.steps, planned.left)
     result.is_sound = planned.result.is_sound
@@ -154,11 +161,13 @@ def execute_repair(
         report: gets each step once it is done.
 
     Raises:
+        InvalidConfigError: the folder is part of a store.
         StoreLockedError: a writer, a maintenance or a broker holds the place.
         StorageError: the disk refused; what was done is done.
     """
     if (root / "store.properties").exists():
         return _execute_in_store(root, options, clock, report)
+    refuse_store(_folders(open_logs(root)))
     with broker_locked_out(_folders(open_logs(root))):
         result = RepairResult(cut_folder(open_logs(root), options.keep_in))
         for _ in range(_ROUNDS):

@@ -152,6 +152,7 @@ def _tidy(store: Store, ledger: Ledger, roots: Set[Path], lock: WriterLock) -> N
     derived = DerivedFiles(store, ledger)
     lock.check()
     for root in sorted(roots):
+        store.sign_root(root)
         _try(partial(_clear, root))
     done = {name for name in sorted(changed) if _try(partial(_finish_root, store, derived, name))}
     if done:

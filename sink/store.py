@@ -10,6 +10,7 @@
 """
 
 import base64
+import logging
 import os
 import shutil
 import uuid
@@ -18,13 +19,15 @@ from pathlib import Path
 
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
-from storage_core.checkpoint.meta_properties import parse_meta_properties, render_meta_properties
-from storage_core.errors import InvalidConfigError, LedgerDamagedError, UnsupportedFormatError
+from storage_core.checkpoint.meta_properties import parse_meta_properties, render_meta_properties, with_store
+from storage_core.errors import InvalidConfigError, LedgerDamagedError, StorageError, UnsupportedFormatError
 from storage_core.fault_points import reach
 from storage_core.storage.local import make_directory, replace_file, storage_errors
 from storage_core.topic_partition import parse_directory_name
 
 __all__ = ["LAYOUT_VERSION", "Store"]
+
+logger = logging.getLogger(__name__)
 
 LAYOUT_VERSION = 2
 
@@ -127,9 +130,29 @@ class Store:
             with storage_errors(root):
                 if (root / "meta.properties").exists():
                     self._check_is_ours(root / "meta.properties")
+                    self.sign_root(root)
                     continue
                 make_directory(root)
-                replace_file(root / "meta.properties", render_meta_properties(self.store_id, _NODE_ID, random_id()))
+                data = render_meta_properties(self.store_id, _NODE_ID, random_id())
+                replace_file(root / "meta.properties", with_store(data, self._path_as_text()))
+
+    def sign_root(self, root: Path) -> None:
+        """Let a root's `meta.properties` name this store by its path, so that no other command takes it for a broker's.
+
+        One that is not there stays so. What fails keeps nobody from working: the next opening tries again.
+        """
+        path = root / "meta.properties"
+        try:
+            with storage_errors(path):
+                data = path.read_bytes() if path.exists() else b""
+                signed = with_store(data, self._path_as_text())
+                if data and data != signed:
+                    replace_file(path, signed)
+        except StorageError as error:
+            logger.warning("A log directory does not name its store: %s", error)
+
+    def _path_as_text(self) -> str:
+        return str(self.root.resolve()).encode(errors="backslashreplace").decode()
 
     def _check_is_ours(self, path: Path) -> None:
         """Refuse a root with another owner: empty logs of that one would be taken for what a crash left of ours."""

@@ -1,14 +1,20 @@
 """The `meta.properties` of a root: which cluster and node it belongs to. Java properties text, version 1.
 
+A store's roots have one more property, with the store's path: a broker passes over names that it does not know.
+
 Source: Kafka MetaProperties, MetaPropertiesVersion.V1; java.util.Properties.
 """
 
 import re
+from typing import Final
 
 from storage_core.errors import CorruptFileError
 
-__all__ = ["parse_meta_properties", "render_meta_properties"]
+__all__ = ["STORE_PROPERTY", "parse_meta_properties", "render_meta_properties", "store_of", "with_store"]
 
+STORE_PROPERTY: Final = "sparklog.store"
+
+_END = re.compile(r"\r\n|\r|\n")
 _SPECIAL = re.compile(r"[\\=:#! ]")
 _LINE = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]?\s*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -27,9 +33,7 @@ def parse_meta_properties(data: bytes) -> dict[str, str]:
     Raises:
         CorruptFileError: not version 1, or without `cluster.id` or `node.id`.
     """
-    lines = (line.lstrip() for line in re.split(r"\r\n|\r|\n", data.decode("latin-1")))
-    matches = (_LINE.fullmatch(line) for line in lines if line and line[0] not in "#!")
-    values = {_unescape(match[1]): _unescape(match[2]) for match in matches if match}
+    values = dict(filter(None, map(_property, re.split(_END, data.decode("latin-1")))))
     if values.get("version") != "1":
         raise CorruptFileError(f"meta.properties has version {values.get('version')!r}, not '1'")
     missing = [key for key in ("cluster.id", "node.id") if not values.get(key)]
@@ -38,6 +42,26 @@ def parse_meta_properties(data: bytes) -> dict[str, str]:
     if not re.fullmatch(r"[0-9]+", values["node.id"]):
         raise CorruptFileError(f"meta.properties has node.id={values['node.id'][:40]!r}, not a number")
     return values
+
+
+def store_of(data: bytes) -> str | None:
+    """Return the path of the store that a root belongs to, whatever else may be wrong with it; None if it names none."""
+    values = dict(filter(None, map(_property, re.split(_END, data.decode("latin-1")))))
+    return values.get(STORE_PROPERTY) or None
+
+
+def with_store(data: bytes, store: str) -> bytes:
+    """Return the file's bytes with a store's path in the place of the one that they may have; other lines stay."""
+    lines = re.split(_END, data.decode("latin-1").rstrip("\r\n"))
+    kept = [line for line in lines if (_property(line) or ("",))[0] != STORE_PROPERTY]
+    return "".join(f"{line}\n" for line in [*kept, f"{STORE_PROPERTY}={_escape(store)}"]).encode("latin-1")
+
+
+def _property(line: str) -> tuple[str, str] | None:
+    """Return a line's name and value; None of a comment or an empty one."""
+    text = line.lstrip()
+    match = _LINE.fullmatch(text) if text and text[0] not in "#!" else None
+    return (_unescape(match[1]), _unescape(match[2])) if match else None
 
 
 def _escape(text: str) -> str:

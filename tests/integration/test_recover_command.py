@@ -1,13 +1,16 @@
 """The verb `recover`, as a user runs it."""
 
+import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from storage_core.checkpoint.meta_properties import render_meta_properties
 from tests.damaged_store import change, write_store
+from tests.sink_store import in_process, numbers, open_store
 from tests.sparklog_command import Sparklog
 from tests.written_log import Batch, write_log
 
@@ -107,7 +110,53 @@ def test_recover_when_given_a_store_then_says_who_recovers_it(tmp_path: Path, sp
     ran = sparklog("recover", store / below, "--execute")
 
     assert ran.code == 2
-    assert "a store is not recovered by itself" in ran.err
+    assert f"a store's logs are not recovered or repaired by themselves: path={store / below} store={store};" in ran.err
+
+
+@pytest.mark.parametrize("verb", ["recover", "repair"])
+@pytest.mark.parametrize("way", ["root", "log", "link to the root", "link to the log", "deep"])
+def test_recover_when_a_store_has_a_log_directory_elsewhere_then_refuses_beside_a_running_sink(
+    tmp_path: Path, sparklog: Sparklog, verb: str, way: str
+) -> None:
+    """Neither ledger nor lock lie there, and what a sink has not committed yet would be cut off."""
+    disk = tmp_path / "a" / "b" / "disk2"
+    settings = {"t": {"partitions": 1, "segment.bytes": 600, "batch.size": 200}}
+    store = tmp_path / "store"
+    log_dir = "some/way/down" if way == "deep" else str(disk)
+    place = store / log_dir
+    with closing(open_store(store, settings, topic="t", log_dirs=[log_dir])) as writer:
+        writer.append("q", 0, in_process(numbers(0, 100)))
+        change(sorted((place / "t-0").glob("*.log"))[1], lambda data: data.__setitem__(-5, data[-5] ^ 1))
+        (tmp_path / "links-1").mkdir()
+        (tmp_path / "links-1" / "t-0").symlink_to(place / "t-0")
+        (tmp_path / "link").symlink_to(place)
+        folders = {
+            "root": place,
+            "log": place / "t-0",
+            "link to the root": tmp_path / "link",
+            "link to the log": tmp_path / "links-1",
+            "deep": place,
+        }
+        before = _tree(place)
+        for execute in ([], ["--execute"]):
+            ran = sparklog(verb, folders[way], *execute)
+            assert (ran.code, f"store={store}; " in ran.err) == (2, True)
+        assert _tree(place) == before
+        writer.append("q", 1, in_process(numbers(100, 120)))
+
+
+def test_recover_when_the_copy_of_a_stores_directory_names_it_no_more_then_recovers_it(
+    tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """The error says how to tell a copy from what a store lives on."""
+    store = write_store(tmp_path / "store")
+    copy = Path(shutil.copytree(store / "logs", tmp_path / "copy"))
+    meta = copy / "meta.properties"
+    assert f"take sparklog.store out of {meta}" in sparklog("recover", copy).err
+
+    meta.write_text("".join(line for line in meta.read_text().splitlines(True) if "sparklog.store" not in line))
+
+    assert sparklog("recover", copy, "--execute").code == 0
 
 
 def test_recover_when_wrongly_used_then_says_so(root: Path, sparklog: Sparklog) -> None:

@@ -16,6 +16,7 @@ from pipeline.delete_topic_command import execute_deletion
 from pipeline.move_log_command import execute_move
 from sink.set_aside import find_deleted
 from sink.store import Store
+from storage_core.checkpoint.meta_properties import store_of
 from storage_core.clock import SystemClock
 from storage_core.topic_partition import TopicPartition
 from tests.kafka.broker import KafkaBroker, TopicSpec
@@ -113,8 +114,11 @@ def test_broker_when_a_topic_was_deleted_and_a_log_moved_then_serves_the_others_
     verdict = judge_directory(store, broker.toolbox)
     assert verdict.findings == []
 
+    roots = {path: path.read_bytes() for path in sorted(store.glob("*/meta.properties"))}
     _serve(broker, store)
 
+    assert [store_of(data) for data in roots.values()] == [str(store)] * 3  # a name that a broker does not know
+    assert {path: path.read_bytes() for path in roots} == roots
     assert read_with_confluent(broker.bootstrap, {_KEPT: 3}) == expected
     assert read_with_kafka_python(broker.bootstrap, {_KEPT: 3}) == expected
     _await_gone(store)

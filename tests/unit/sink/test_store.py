@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sink.ledger import Ledger
+from storage_core.checkpoint.meta_properties import store_of
 from storage_core.errors import (
     CorruptFileError,
     InvalidConfigError,
@@ -222,6 +223,22 @@ def test_open_when_partitions_grow_then_makes_the_new_logs_where_the_fewest_are(
     for root in (store / "logs", store / "disk-2", memory_path / "elsewhere"):
         assert "cluster.id" in (root / "meta.properties").read_text()
         assert (root / "recovery-point-offset-checkpoint").exists()
+
+
+def test_open_when_a_log_directory_names_no_store_or_where_it_was_then_it_names_this_one(memory_path: Path) -> None:
+    """One written by an earlier release, and one of a store that was moved since; also where new logs no longer go."""
+    disk = memory_path / "disk"
+    open_store(memory_path / "before", {"a": {"partitions": 2}}, log_dirs=("logs", str(disk))).close()
+    store = (memory_path / "before").rename(memory_path / "store")
+    assert store_of((disk / "meta.properties").read_bytes()) == str(memory_path / "before")
+    lines = (store / "logs" / "meta.properties").read_bytes().splitlines(keepends=True)
+    (store / "logs" / "meta.properties").write_bytes(b"".join(line for line in lines if b"sparklog" not in line))
+
+    open_store(store, {"a": {"partitions": 2}}, log_dirs=("logs",)).close()
+
+    assert (store / "logs" / "meta.properties").read_bytes().splitlines()[:-1] == [line.rstrip() for line in lines[:-1]]
+    for root in (store / "logs", disk):
+        assert store_of((root / "meta.properties").read_bytes()) == str(store)
 
 
 def test_open_when_partitions_shrink_then_refused_and_nothing_changes(store: Path) -> None:

@@ -1,6 +1,12 @@
 import pytest
 
-from storage_core.checkpoint.meta_properties import parse_meta_properties, render_meta_properties
+from storage_core.checkpoint.meta_properties import (
+    STORE_PROPERTY,
+    parse_meta_properties,
+    render_meta_properties,
+    store_of,
+    with_store,
+)
 from storage_core.errors import CorruptFileError
 
 
@@ -37,3 +43,21 @@ def test_parse_meta_properties_when_incomplete_then_corrupt(data: bytes, message
     """Version 1 needs a cluster and a node; another version is not read."""
     with pytest.raises(CorruptFileError, match=message):
         parse_meta_properties(data)
+
+
+@pytest.mark.parametrize("path", ["/data/store", "/a b/=c:#d!\\e", "/名😀"])
+def test_with_store_when_written_then_read_back_and_every_other_line_stays(path: str) -> None:
+    """A root names its store; what a broker or a person wrote there is theirs."""
+    data = b"#\n#Sat Nov 21\r\nnode.id=1\ndirectory.id=6P2L\nversion=1\ncluster.id=6jJx\nother=x"
+    signed = with_store(with_store(data, "/before"), path)
+
+    assert signed.splitlines()[:-1] == data.splitlines()
+    assert (store_of(data), store_of(signed)) == (None, path)
+    assert parse_meta_properties(signed) == {**parse_meta_properties(data), STORE_PROPERTY: path}
+    assert with_store(signed, path) == signed
+
+
+@pytest.mark.parametrize("data", [b"", b"version=7\nsparklog.store=/s\n", b"\xff\x00\nsparklog.store = /s"])
+def test_store_of_when_the_rest_is_damaged_then_the_store_is_named_still(data: bytes) -> None:
+    """Whose logs these are matters most where something is wrong."""
+    assert store_of(data) == ("/s" if data else None)
