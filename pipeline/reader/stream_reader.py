@@ -171,7 +171,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start = begin or 0
         if start < min(end, bounds.start_offset):
             what = f"records are gone: log={log} offset={start} start={bounds.start_offset}"
-            if start == 0 and bounds.view.expected is not None and not has_deleted_records(bounds.view.directory):
+            is_store = bounds.view.expected is not None
+            if start == 0 and is_store and not has_deleted_records(bounds.view.directory, bounds.start_offset):
                 # An empty log of a store takes its start from its first record, which need not have offset 0.
                 logger.warning("%s; nothing was read of this log yet, it is read from its start", what)
             else:

@@ -175,6 +175,7 @@ def plan_repair(report: LogReport, expected: ExpectedLog | None, sizes: Mapping[
     rewritten = {each.base_offset for each in repair.rewrites}
     repair.rebuilds = sorted(set(repair.rebuilds) - rewritten)
     _leave_doubtful(repair, findings)
+    _plan_epoch_start(repair, expected)
     return repair
 
 
@@ -252,7 +253,7 @@ def _plan_directory(repair: LogRepair, finding: Finding, expected: ExpectedLog) 
     """A whole log is gone: its active segment holds the end, by an empty batch."""
     repair.makes_directory = True
     repair.written[METADATA_FILE] = render_partition_metadata(expected.topic_id)
-    repair.written[EPOCH_FILE] = render_leader_epochs([(expected.leader_epoch, 0)])
+    repair.written[EPOCH_FILE] = render_leader_epochs([(expected.leader_epoch, expected.log_start_offset)])
     if expected.log_start_offset < expected.log_end_offset:
         repair.lost.append(_lost(finding))
         _plan_start(repair, expected, expected.active_base_offset)
@@ -271,9 +272,15 @@ def _plan_start(repair: LogRepair, expected: ExpectedLog, first_base: int) -> No
 def _plan_epochs(repair: LogRepair, expected: ExpectedLog | None, sizes: Mapping[str, int]) -> None:
     """In a store the ledger knows the epoch; elsewhere a broker makes the file from the batches."""
     if expected is not None:
-        repair.written[EPOCH_FILE] = render_leader_epochs([(expected.leader_epoch, 0)])
+        repair.written[EPOCH_FILE] = render_leader_epochs([(expected.leader_epoch, expected.log_start_offset)])
     elif EPOCH_FILE in sizes and EPOCH_FILE not in repair.dropped:
         repair.dropped.append(EPOCH_FILE)
+
+
+def _plan_epoch_start(repair: LogRepair, expected: ExpectedLog | None) -> None:
+    """Let the epoch start where the log will: nothing else tells a stream that the records below are gone."""
+    if expected is not None and repair.log_start_offset is not None:
+        repair.written[EPOCH_FILE] = render_leader_epochs([(expected.leader_epoch, repair.log_start_offset)])
 
 
 def _plan_segment(

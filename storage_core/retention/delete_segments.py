@@ -1,11 +1,15 @@
 """Takes the oldest segments out of a log, as a plan says, once the ledger lets the log start behind them.
 
 In this order, so that the last step may be any: the ledger's log start, the leader epochs, the names. What was not
-renamed ends below the log start: no reader looks at it, and the next plan names it again.
+renamed ends below the log start: no reader looks at it, and the next plan names it again. And while a name still tells
+that there were records below, the epochs need not; afterwards nothing else does (a stream's reader asks).
 
 Source: Kafka UnifiedLog.deleteSegments, LeaderEpochFileCache.truncateFromStartAsyncFlush.
 """
 
+import contextlib
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +23,7 @@ from storage_core.fault_points import reach
 from storage_core.log.deleted_files import mark_deleted
 from storage_core.retention.log_facts import ListedLog
 from storage_core.retention.plan_retention import RetentionPlan
-from storage_core.storage.local import replace_file, storage_errors
+from storage_core.storage.local import replace_file, storage_errors, write_all
 
 __all__ = ["delete_segments", "fits"]
 
@@ -67,4 +71,32 @@ def _forget_epochs(directory: Path, log_start_offset: int, check_owner: Callable
         kept = truncate_epochs_from_start(epochs, log_start_offset)
         if kept != epochs:
             check_owner()
-            replace_file(path, render_leader_epochs(kept))
+            _write_epochs(path, render_leader_epochs(kept))
+
+
+def _write_epochs(path: Path, data: bytes) -> None:
+    """Replace the file, on a full disk in its place; one that can't be written at all goes.
+
+    Epochs that are torn or missing leave it open whether records were deleted, old ones would deny it.
+    """
+    try:
+        replace_file(path, data)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            with contextlib.suppress(OSError):
+                _overwrite(path, data)
+                return
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    """Write over a file of less than a block, which takes no room."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        write_all(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

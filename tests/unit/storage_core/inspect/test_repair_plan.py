@@ -1,3 +1,6 @@
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from storage_core.index.transaction_index import AbortedTransaction
@@ -102,6 +105,26 @@ def test_plan_repair_when_most_batches_have_another_epoch_then_the_file_is_wrong
     assert (plan.rewrites, plan.written) == ([], {"leader-epoch-checkpoint": b"0\n1\n0 0\n"})
 
 
+def test_plan_repair_when_the_epoch_file_is_wrong_then_the_epoch_starts_with_the_log() -> None:
+    """An epoch from 0 on would say of a log that starts later that nobody deleted anything from it."""
+    report = LogReport(Path("t-0"))
+    report.add("checkpoint", "leader-epoch-checkpoint", "leader-epoch-checkpoint", "is missing")
+
+    plan = plan_repair(report, replace(_EXPECTED, log_start_offset=70, leader_epoch=2), {_NAME: 900})
+
+    assert plan.written == {"leader-epoch-checkpoint": b"0\n1\n2 70\n"}
+
+
+def test_plan_repair_when_the_first_segment_is_lost_then_the_epoch_starts_where_the_log_will() -> None:
+    """Whoever has not read the lost offsets yet has to learn that they are gone."""
+    report = LogReport(Path("t-0"))
+    report.add_offsets("missing", "segment", _NAME, "is missing", (0, 99))
+
+    plan = plan_repair(report, _EXPECTED, {_NAME: 900})
+
+    assert (plan.log_start_offset, plan.written) == (_BASE, {"leader-epoch-checkpoint": b"0\n1\n0 100\n"})
+
+
 def test_plan_repair_when_indexes_are_wrong_then_built_once_for_each_segment(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -149,6 +172,7 @@ def test_plan_repair_when_the_directory_is_gone_then_made_with_its_end(
     assert plan.log_start_offset == _BASE
     assert plan.lost == [LostOffsets(0, 149, "t-0", "gone")]
     assert plan.written.keys() == {"partition.metadata", "leader-epoch-checkpoint"}
+    assert plan.written["leader-epoch-checkpoint"] == b"0\n1\n0 100\n"
 
 
 def test_plan_repair_when_a_base_offset_is_in_doubt_then_its_segments_indexes_stay(

@@ -102,3 +102,15 @@ def test_delete_segments_when_the_epochs_cannot_be_written_then_the_names_change
         delete_segments(directory, 2, 2, lambda: None)
 
     assert _logs(directory) == [2, 3]
+    assert not (directory / _EPOCHS).exists()  # those of before would say that nothing was deleted
+
+
+def test_delete_segments_when_the_disk_is_full_then_the_epochs_are_written_in_their_place(tmp_path: Path) -> None:
+    """Once the segments are gone nothing else tells that the log lost records."""
+    directory, _ = _log(tmp_path)
+    (directory / f"{_EPOCHS}.tmp").symlink_to("/dev/full")
+
+    delete_segments(directory, 2, 2, lambda: None)
+
+    assert _logs(directory) == [2, 3]
+    assert parse_leader_epochs((directory / _EPOCHS).read_bytes())[0][1] == 2
