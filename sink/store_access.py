@@ -101,12 +101,15 @@ def both_locks(root: Path) -> Iterator[tuple[WriterLock, WriterLock]]:
         _released(WriterLock.acquire(root / WRITER_LOCK)) as lock,
         _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)) as maintenance,
     ):
+        lock.check()  # from here on nobody takes it by force
         yield lock, maintenance
 
 
 @contextlib.contextmanager
 def writing(root: Path) -> Iterator[WrittenStore]:
     """Hold both locks of a store, its ledger opened for writing, what a crash left undone.
+
+    Nobody can take the store by force meanwhile: its files are renamed and removed here, not only added to.
 
     Raises:
         InvalidConfigError: no store is there.

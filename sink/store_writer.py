@@ -67,7 +67,7 @@ class StoreWriter:
 
     Raises:
         InvalidConfigError: the settings do not fit the store.
-        StoreLockedError: another writer holds it.
+        StoreLockedError: another writer holds it; by force, a maintenance or whoever has both locks.
     """
 
     def __init__(self, config: SinkConfig, clock: Clock, *, take_lock_by_force: bool = False) -> None:
@@ -77,7 +77,7 @@ class StoreWriter:
         Store.check_folder(config.store, config.log_dirs)
         with storage_errors(config.store):
             make_directory(config.store)
-        acquire = WriterLock.take_by_force if take_lock_by_force else WriterLock.acquire
+        acquire = _take_by_force if take_lock_by_force else WriterLock.acquire
         self._lock: WriterLock | None = acquire(config.store / WRITER_LOCK)
         try:
             self._open(self._lock)
@@ -377,3 +377,13 @@ class StoreWriter:
             f" offset={staged.base_offset[batch]} log_end_offset={state.log_end_offset}"
             f" row=first of staged batch {batch}"
         )
+
+
+def _take_by_force(path: Path) -> WriterLock:
+    """Take the store from a sink that can't be stopped.
+
+    Who renames or removes files just now must be stopped first: were he to wake up later, he would hit new files of the
+    same names. He who takes the maintenance lock from now on sees that the writer lock is lost.
+    """
+    with keep_maintenance_out(path.parent):
+        return WriterLock.take_by_force(path)

@@ -23,6 +23,8 @@ from storage_core.storage.local import storage_errors, sync_directory, write_all
 __all__ = ["WriterLock"]
 
 _SIGNATURE_BYTES = 4096
+_WRITER = "another writer"
+"""The holder of a lock that can be taken by force."""
 
 
 class WriterLock:
@@ -43,7 +45,7 @@ class WriterLock:
         self.owes_renewal = owes_renewal
 
     @classmethod
-    def acquire(cls, path: Path, holder: str = "another writer") -> "WriterLock":
+    def acquire(cls, path: Path, holder: str = _WRITER) -> "WriterLock":
         """Take the lock, at once or not at all.
 
         Args:
@@ -73,9 +75,9 @@ class WriterLock:
                 except BlockingIOError:
                     owner = os.pread(descriptor, _SIGNATURE_BYTES, 0).decode(errors="replace").strip()
                     os.close(descriptor)
+                    remedy = ", or take the lock by force if it can't be stopped" if holder == _WRITER else ""
                     raise StoreLockedError(
-                        f"{holder} holds the store: lock={path} owner={owner or 'unknown'}; stop it, or take the"
-                        " lock by force if it can't be stopped"
+                        f"{holder} holds the store: lock={path} owner={owner or 'unknown'}; stop it{remedy}"
                     ) from None
                 except BaseException:
                     os.close(descriptor)

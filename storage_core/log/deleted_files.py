@@ -61,7 +61,7 @@ def mark_deleted(directory: Path, is_gone: Callable[[int], bool], check_owner: C
     Args:
         directory: of the log.
         is_gone: whether the segment with a base offset goes.
-        check_owner: raises once somebody else owns the log.
+        check_owner: raises once somebody else owns the log; asked before each file.
 
     Raises:
         StorageError: the disk refused; what is renamed is renamed, and the next call goes on.
@@ -71,8 +71,8 @@ def mark_deleted(directory: Path, is_gone: Callable[[int], bool], check_owner: C
         names = [name for name in found if is_gone(_age(name)[0])]
         if not names:
             return 0
-        check_owner()
         for name in names:
+            check_owner()
             (directory / name).replace(directory / (name + DELETED))
         sync_directory(directory)
     return len(names)

@@ -11,10 +11,13 @@ from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.log_starts import raise_log_starts
 from sink.lost_ranges import LostRange, LostRangeTable
-from sink.store_access import maintaining
+from sink.pending_truncations import read_truncations
+from sink.store import Store
+from sink.store_access import maintaining, writing
 from sink.truncate_log import truncate_fully_and_start_at, truncate_to
+from sink.writer_lock import WriterLock
 from storage_core.clock import ManualClock
-from storage_core.errors import OffsetOutOfRangeError, StoreLockedError, UnknownTopicError
+from storage_core.errors import OffsetOutOfRangeError, StoreLockedError, UnknownTopicError, WriterFencedError
 from storage_core.inspect.findings import Finding
 from storage_core.topic_partition import TopicPartition
 from tests.sink_store import Stored, in_process, log_directories, open_store, read_store, rows
@@ -177,3 +180,49 @@ def test_truncate_to_when_the_log_starts_inside_then_it_starts_no_earlier(
         found = (state.log_start_offset, [(each.first_offset, each.last_offset) for each in lost])
         assert (state.log_end_offset, found) == (offset, expected)
     _assert_sound(memory_path)
+
+
+def test_store_when_it_is_truncated_then_nobody_takes_it_by_force(path: Path) -> None:
+    """Files are renamed and removed there: were the truncation to wake up late, it would hit a new owner's."""
+    before = _records(path)
+    with writing(path), pytest.raises(StoreLockedError, match=r"maintenance\.lock"):
+        _open(path, take_lock_by_force=True)
+
+    _open(path, take_lock_by_force=True).close()
+    assert _records(path) == before
+
+
+def test_writing_when_the_store_is_taken_between_both_locks_then_fenced_and_nothing_changes(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who comes to the second lock late must not go on with a first one that is lost."""
+    takers = []
+    acquire = WriterLock.acquire
+
+    def acquire_and_lose(lock_path: Path, **options: str) -> WriterLock:
+        lock = acquire(lock_path, **options)
+        if lock_path.name == "writer.lock":
+            takers.append(WriterLock.take_by_force(lock_path))
+        return lock
+
+    version = Ledger.open(path / "ledger").version
+    monkeypatch.setattr(WriterLock, "acquire", acquire_and_lose)
+
+    with pytest.raises(WriterFencedError):
+        truncate_to(path, _LOG, 50, ManualClock())
+
+    assert Ledger.open(path / "ledger").version == version
+    assert read_truncations(Store.find(path)) == []
+    takers[0].release()
+
+
+def test_store_when_taken_by_force_then_what_a_maintenance_left_is_still_said(path: Path) -> None:
+    """The lock is held for a moment only, and is no sign that somebody has looked after what its last owner left."""
+    (path / "maintenance.lock").write_text('{"pid": 1}')
+    _open(path, take_lock_by_force=True).close()
+    assert WriterLock.was_left(path / "maintenance.lock")
+
+    with maintaining(path):
+        pass
+    _open(path, take_lock_by_force=True).close()
+    assert not WriterLock.was_left(path / "maintenance.lock")

@@ -44,6 +44,21 @@ def test_mark_deleted_when_the_store_was_lost_then_nothing_is_renamed(tmp_path: 
     assert _names(tmp_path) == _of(3, ".log")
 
 
+def test_mark_deleted_when_the_store_is_lost_on_the_way_then_the_next_file_keeps_its_name(tmp_path: Path) -> None:
+    """The owner is asked before each name: somebody else's new file may have it by then."""
+    _touch(tmp_path, *_of(3, ".log", ".index"))
+    asked = []
+
+    def refuse_later() -> None:
+        asked.append(None)
+        if len(asked) > 1:
+            raise WriterFencedError("lost")
+
+    with pytest.raises(WriterFencedError):
+        mark_deleted(tmp_path, lambda _: True, refuse_later)
+    assert _names(tmp_path) == sorted(_of(3, ".log.deleted", ".index"))
+
+
 def test_mark_deleted_when_a_name_was_taken_before_then_replaced(tmp_path: Path) -> None:
     """A power cut may give a renamed file its old name back beside the new one."""
     _touch(tmp_path, *_of(3, ".log", ".log.deleted"))
