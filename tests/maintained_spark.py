@@ -5,8 +5,11 @@
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from pyspark.sql import SparkSession
 
 from pipeline.control.leases import LEASE_MS, acquire_leases, holding_leases
 from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
@@ -21,6 +24,7 @@ SPARK = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+_ROUNDS = 4
 _A, _B, _C = (TopicPartition("t", number) for number in range(3))
 
 
@@ -54,11 +58,37 @@ def checkpoints(tables: ControlTables) -> dict[str, Any]:
     return {"checkpoints": found, "runs": [(row["topic"], row["outcome"]) for row in tables.rows(RUNS)]}
 
 
+def race(spark: SparkSession, store: Path) -> dict[str, Any]:
+    """Let two runs race for one lease, each with tables of its own, and give it back."""
+    owned: list[tuple[int, str]] = []
+    merges: list[bool] = []
+
+    class Watched(ControlTables):
+        """Tables that remember which merges lost a race."""
+
+        def try_merge(self, *arguments: Any) -> bool:
+            merges.append(super().try_merge(*arguments))
+            return merges[-1]
+
+    def run(name: str) -> None:
+        tables, clock = Watched(spark, store), ManualClock(NOW_MS + 10 * LEASE_MS)
+        for turn in range(_ROUNDS):
+            found = acquire_leases(tables, [_A], f"{name}{turn}", clock, name)
+            owned.extend((epoch, found.owner) for epoch in found.epochs.values())
+            while found.epochs and not tables.try_update(LEASES, "expires_ms = 0", f"owner = '{found.owner}'"):
+                pass
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(run, ("here", "there")))
+    epochs = [epoch for epoch, _ in owned]
+    return {"owned": len(epochs), "epochs": len(set(epochs)), "lost": merges.count(False)}
+
+
 def main(store: Path) -> None:
     """Do it all in one session."""
     with lazy_session(SPARK) as spark:
         tables = ControlTables(spark(), store)
-        seen = leases(tables) | checkpoints(tables)
+        seen = leases(tables) | checkpoints(tables) | race(spark(), store)
         tables.tidy(runs_before_ms=0)
         ControlTables(spark(), store)
     print(json.dumps(seen))

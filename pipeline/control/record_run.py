@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pipeline.control.cleaner_checkpoints import CleanerCheckpoint, after_work
-from pipeline.control.runs import RunOfWork, WorkResult, rows_of_run
+from pipeline.control.runs import RunOfWork, WorkResult, failures_of, rows_of_run
 from pipeline.control.schemas import CLEANER_CHECKPOINTS, RUNS
 from pipeline.control.tables import ControlTables
 from pipeline.maintenance_plan import MaintenancePlan
@@ -51,7 +51,8 @@ def record_run(
     Raises:
         LogStorageError: Spark failed, or others kept changing the tables.
     """
-    run, plan, results = told
+    run, plan, done = told
+    results = [*done, *failures_of(plan)]
     now_ms = run.started_ms + run.duration_ms
     tables.put(RUNS, rows_of_run(run, plan, results))
     changed = changed_checkpoints(before, results, run.run_id, now_ms)

@@ -19,7 +19,15 @@ from sink.ledger_rows import LogState
 from sink.retain_logs import LogRetention
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["RunOfWork", "WorkResult", "former_runs", "result_of_cleaning", "result_of_retention", "rows_of_run"]
+__all__ = [
+    "RunOfWork",
+    "WorkResult",
+    "failures_of",
+    "former_runs",
+    "result_of_cleaning",
+    "result_of_retention",
+    "rows_of_run",
+]
 
 Outcome = Literal["done", "stopped", "skipped", "uncleanable", "failed"]
 """All was done; a part of it; nothing, for the log is no longer what the plan was made from; the log can't be cleaned;
@@ -146,6 +154,22 @@ def result_of_retention(work: PlannedWork, done: LogRetention, duration_ms: int)
         bytes_after=before - freed,
         duration_ms=duration_ms,
     )
+
+
+def failures_of(plan: MaintenancePlan) -> list[WorkResult]:
+    """Return the cleanings that could not even be planned: their logs can't be read."""
+    return [
+        WorkResult(
+            log=each.log,
+            state=each.cleaning.state,
+            action=each.action,
+            outcome="uncleanable",
+            reason=each.reason,
+            log_start_offset=each.cleaning.state.log_start_offset,
+        )
+        for each in plan.works
+        if each.decision == "fail" and each.cleaning is not None
+    ]
 
 
 def rows_of_run(run: RunOfWork, plan: MaintenancePlan, results: Sequence[WorkResult]) -> list[dict[str, Any]]:

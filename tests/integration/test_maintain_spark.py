@@ -51,6 +51,8 @@ def test_control_tables_when_written_by_spark_then_as_the_rules_say(tmp_path: Pa
     assert seen["checkpoints"] == [[0, 0], [1, 1], [2, 99]]
     assert seen["runs"] == [[None, "done"]]
     assert len(read_rows(store, LEASES)) == 3
+    assert seen["owned"] == seen["epochs"] > 0
+    assert seen["lost"] > 0, "nobody lost a race: the test shows nothing"
 
 
 def test_maintain_when_executed_then_cleaned_told_and_not_done_again(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """Rows that tell of a run, and what they tell the next one."""
 
 import json
+from dataclasses import replace
 
 from pipeline.control.record_run import changed_checkpoints
-from pipeline.control.runs import RunOfWork, WorkResult, former_runs, result_of_cleaning, rows_of_run
+from pipeline.control.runs import RunOfWork, WorkResult, failures_of, former_runs, result_of_cleaning, rows_of_run
 from pipeline.control.schemas import RUNS
 from pipeline.maintenance_plan import plan_maintenance
 from sink.clean_logs import LogCleaningRow
@@ -84,3 +85,15 @@ def test_result_when_a_map_was_full_then_the_next_round_begins_there() -> None:
     assert (known[_A].first_dirty_offset, known[_A].last_cleaned_ms) == (30, None)
     assert (known[_B].first_dirty_offset, known[_B].last_cleaned_ms) == (50, NOW_MS)
     assert (result.bytes_before, result.bytes_after) == (100, 40)
+
+
+def test_failures_when_a_log_can_not_be_read_then_it_is_uncleanable() -> None:
+    """Found while planning or while cleaning: the next run and `describe` know."""
+    unread = surveyed("a", "dirty")
+    assert unread.cleaning is not None
+    broken = replace(unread.cleaning, plan=None, failure="the active segment is missing: file=/x.log")
+    plan = plan_maintenance([replace(unread, cleaning=broken), surveyed("b", failure="gone")], NOW_MS)
+
+    (failed,) = failures_of(plan)
+    known = changed_checkpoints({}, [failed], "r", NOW_MS)[_A]
+    assert (failed.outcome, known.uncleanable_file, known.failure_count) == ("uncleanable", "/x.log", 1)
