@@ -1,12 +1,13 @@
 """The logs of a store, or of any folder of topic-partition directories, for the tools that read.
 
 A store's ledger says what is committed. In a plain folder each log speaks for itself, but for its start: after records
-were deleted that lies inside a segment, and `log-start-offset-checkpoint` beside the logs has it.
+were deleted that lies inside a segment, and `log-start-offset-checkpoint` beside the logs has it. A damaged one keeps
+nobody from looking at the logs, but nothing is read by guess.
 """
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.placed_logs import place_logs
@@ -41,6 +42,7 @@ class LogView:
         expected: what the ledger says of it, None in a plain folder.
         checkpointed_start: where the checkpoint beside it says that it starts; None where there is none.
         checkpointed_recovery_point: the same of its recovery point.
+        damaged_checkpoints: what is wrong with these checkpoints, by name.
         offline: why its log directory can't be read; None if it can.
     """
 
@@ -49,11 +51,17 @@ class LogView:
     expected: ExpectedLog | None = None
     checkpointed_start: int | None = None
     checkpointed_recovery_point: int | None = None
+    damaged_checkpoints: Mapping[str, str] = field(default_factory=dict)
     offline: str | None = None
 
     @property
     def recovery_point(self) -> int | None:
-        """Below it every offset is fsynced, as far as anybody wrote that down."""
+        """Below it every offset is fsynced, as far as anybody wrote that down.
+
+        Raises:
+            CorruptFileError: the checkpoint beside it is damaged.
+        """
+        self._require_sound(_RECOVERY_POINTS)
         return self.checkpointed_recovery_point if self.expected is None else self.expected.recovery_point
 
     def reader(self) -> LogReader:
@@ -61,9 +69,11 @@ class LogView:
 
         Raises:
             LogDirOfflineError: its log directory can't be read.
+            CorruptFileError: the checkpoint that says where it starts is damaged.
             StorageError: the log can't.
         """
         self.require_online()
+        self.require_start()
         expected = self.expected
         if expected is None:
             return LogReader(self.directory, log_start_offset=self._plain_start())
@@ -82,6 +92,18 @@ class LogView:
             raise LogDirOfflineError(
                 f"log directory is offline: log_dir={self.directory.parent} reason={self.offline} log={self.log}"
             )
+
+    def require_start(self) -> None:
+        """Refuse a log of which nobody can tell where it starts: records that were deleted would be read again.
+
+        Raises:
+            CorruptFileError: the checkpoint that says it is damaged; the message names it.
+        """
+        self._require_sound(_LOG_STARTS)
+
+    def _require_sound(self, name: str) -> None:
+        if name in self.damaged_checkpoints:
+            raise CorruptFileError(self.damaged_checkpoints[name])
 
     def _plain_start(self) -> int | None:
         """Return the checkpoint's start, or the first segment's if that is higher, as a broker does."""
@@ -211,34 +233,33 @@ def _expected(state: LogState, has_gaps: bool | None) -> ExpectedLog:
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoints:
-    """What a broker's root says of the logs in it."""
+    """What a broker's root says of the logs in it, and what is wrong with files that should."""
 
-    starts: dict[TopicPartition, int]
-    recovery_points: dict[TopicPartition, int]
+    offsets: dict[str, dict[TopicPartition, int]]
+    damaged: dict[str, str]
 
     @classmethod
     def of(cls, root: Path) -> "_Checkpoints":
-        return cls(_read_checkpoint(root / _LOG_STARTS), _read_checkpoint(root / _RECOVERY_POINTS))
+        found = cls({}, {})
+        for name in (_LOG_STARTS, _RECOVERY_POINTS):
+            path = root / name
+            with storage_errors(path):
+                data = path.read_bytes() if path.is_file() else b""
+            try:
+                found.offsets[name] = parse_offset_checkpoint(data)
+            except CorruptFileError as error:
+                found.damaged[name] = f"{error}: path={path}; restore the file or delete it"
+        return found
 
 
 def _plain_view(log: TopicPartition, directory: Path, checkpoints: _Checkpoints) -> LogView:
     return LogView(
         log=log,
         directory=directory,
-        checkpointed_start=checkpoints.starts.get(log),
-        checkpointed_recovery_point=checkpoints.recovery_points.get(log),
+        checkpointed_start=checkpoints.offsets.get(_LOG_STARTS, {}).get(log),
+        checkpointed_recovery_point=checkpoints.offsets.get(_RECOVERY_POINTS, {}).get(log),
+        damaged_checkpoints=checkpoints.damaged,
     )
-
-
-def _read_checkpoint(path: Path) -> dict[TopicPartition, int]:
-    """Return what a checkpoint in a broker's root says; one that can't be parsed counts as empty, as in Kafka."""
-    with storage_errors(path):
-        data = path.read_bytes() if path.is_file() else b""
-    try:
-        return parse_offset_checkpoint(data)
-    except CorruptFileError as error:
-        logger.warning("a checkpoint is passed over: %s path=%s", error, path)
-        return {}
 
 
 def _directories(folder: Path) -> list[Path]:

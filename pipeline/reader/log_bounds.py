@@ -73,6 +73,8 @@ def find_bounds(views: Sequence[LogView], options: ReaderOptions) -> dict[TopicP
         LogStorageError: a log can't be read, or its end can't be found, and data loss is to fail; otherwise a log
             whose end is damaged ends in front of the damage, one that can't be read at all is empty, and of an offline
             one the ledger knows start and end: nothing can be read of it, but a query can begin there.
+        CorruptFileError: the checkpoint that says where a plain folder's log starts is damaged, whatever data loss is
+            to do: without it deleted records would be read.
     """
     return {each.log: _bounds(each, options) for each in views}
 
@@ -203,6 +205,7 @@ def _bounds(view: LogView, options: ReaderOptions) -> LogBounds:
         return LogBounds(
             view=view, start_offset=start, end_offset=end, log_end_offset=end, isolation="read_uncommitted"
         )
+    view.require_start()
     try:
         reader = view.reader()
         return _readable(view, reader, options)
@@ -227,7 +230,7 @@ def _pass_over_offline(view: LogView, options: ReaderOptions) -> None:
 def _bounds_in_front_of_damage(view: LogView, options: ReaderOptions) -> LogBounds:
     try:
         segments = list_readable_segments(view.directory)
-        start = segments[0].base_offset if segments else 0
+        start = max(segments[0].base_offset if segments else 0, view.checkpointed_start or 0)
         end = max(_sound_end(segments[-1]) if segments else 0, start)
         reader = LogReader(view.directory, log_start_offset=start, log_end_offset=end)
         return replace(_readable(view, reader, options), is_certain=False)

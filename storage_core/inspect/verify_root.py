@@ -49,19 +49,19 @@ class ExpectedRoot:
 
 
 def verify_root(root: Path, expected: ExpectedRoot) -> LogReport:
-    """Check a root; a plain folder is one only if it has a `meta.properties`.
+    """Check a root; a plain folder is one only if it has a `meta.properties`, but readers believe its checkpoints.
 
     Returns:
         findings; the report counts neither segments nor batches.
     """
     report = LogReport(root)
     with storage_errors(root):
-        if expected.cluster_id is None and not (root / META_FILE).is_file():
-            return report
-        entries = sorted((path.name, path.is_dir()) for path in root.iterdir())
+        is_root = expected.cluster_id is not None or (root / META_FILE).is_file()
+        entries = sorted((path.name, path.is_dir()) for path in root.iterdir()) if is_root else []
     for name, is_folder in entries:
         _check_entry(report, name, is_folder, expected)
-    _check_meta(report, expected)
+    if is_root:
+        _check_meta(report, expected)
     for name in OFFSET_CHECKPOINTS:
         _check_offsets(report, name, expected)
     return report

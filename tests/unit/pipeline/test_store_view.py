@@ -3,7 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.reader.log_bounds import find_bounds
+from pipeline.reader.options import parse_options
+from pipeline.repair_command import RepairOptions, plan_repairs
 from pipeline.store_view import open_logs
+from pipeline.verify_command import verify
+from storage_core.errors import CorruptFileError
 from tests.golden import GoldenLog, golden_logs, golden_root
 
 _CHECKPOINT = "log-start-offset-checkpoint"
@@ -43,13 +48,12 @@ def test_open_logs_when_one_log_is_named_then_the_checkpoint_beside_it_counts(ro
         ("0\n1\nv2-deleted-records 1 70\n", 52),
         ("0\n1\nv2-deleted-records 0 500\n", 500),
         ("", 52),
-        ("damaged", 52),
     ],
 )
 def test_open_logs_when_checkpoint_says_something_else_then_as_a_broker_takes_it(
     root: Path, content: str, start: int
 ) -> None:
-    """It only raises a log's start, over its end if need be; one that can't be read counts as empty."""
+    """It only raises a log's start, over its end if need be; one without a byte counts as none."""
     (root / _CHECKPOINT).write_text(content)
     (log,) = open_logs(root).logs
 
@@ -57,3 +61,71 @@ def test_open_logs_when_checkpoint_says_something_else_then_as_a_broker_takes_it
 
     assert reader.log_start_offset == start
     assert reader.log_end_offset == max(160, start)
+
+
+@pytest.mark.parametrize(
+    "content", ["damaged", "0\n1\n", "0\n2\nv2-deleted-records 0 70\n", "1\n1\nv2-deleted-records 0 70\n"]
+)
+def test_open_logs_when_the_checkpoint_of_starts_is_damaged_then_nothing_is_read_by_guess(
+    root: Path, content: str
+) -> None:
+    """Records that were deleted would come back; the logs can be looked at all the same."""
+    (root / _CHECKPOINT).write_text(content)
+    (log,) = open_logs(root).logs
+
+    with pytest.raises(CorruptFileError, match=rf"path={root / _CHECKPOINT}; restore the file or delete it"):
+        log.reader()
+    assert log.recovery_point is None
+    (root / _CHECKPOINT).unlink()
+    assert open_logs(root).logs[0].reader().log_start_offset == 52
+
+
+def test_open_logs_when_the_checkpoint_of_recovery_points_is_damaged_then_only_they_are_not_told(root: Path) -> None:
+    """What is read does not depend on it."""
+    path = root / "recovery-point-offset-checkpoint"
+    path.write_text("0\n7\n")
+    (log,) = open_logs(root).logs
+
+    assert log.reader().log_start_offset == 70
+    with pytest.raises(CorruptFileError, match=f"path={path}; restore"):
+        _ = log.recovery_point
+
+
+@pytest.mark.parametrize("loss", ["true", "false"])
+def test_query_when_the_checkpoint_of_starts_is_damaged_then_it_fails_whatever_data_loss_is_to_do(
+    root: Path, loss: str
+) -> None:
+    """Deleted records that come back are no loss that anybody may allow."""
+    (root / _CHECKPOINT).write_text("0\n2\nv2-deleted-records 0 70\n")
+    options = parse_options({"path": str(root), "failOnDataLoss": loss}, "batch")
+
+    with pytest.raises(CorruptFileError, match="restore the file or delete it"):
+        find_bounds(open_logs(root).logs, options)
+
+
+def test_query_when_the_end_is_damaged_then_the_log_still_starts_where_the_checkpoint_says(root: Path) -> None:
+    """Damage at the end brings no deleted records back."""
+    (log,) = open_logs(root).logs
+    with sorted(log.directory.glob("*.log"))[-1].open("ab") as file:
+        file.write(bytes([0xFF]) * 100)
+    options = parse_options({"path": str(root), "failOnDataLoss": "false"}, "batch")
+
+    (bounds,) = find_bounds([log], options).values()
+
+    assert (bounds.start_offset, bounds.end_offset) == (70, 160)
+
+
+@pytest.mark.parametrize("is_of_a_broker", [True, False])
+def test_verify_and_repair_when_the_checkpoint_of_starts_is_damaged_then_they_name_it(
+    root: Path, is_of_a_broker: bool
+) -> None:
+    """Whoever is told to restore a file can have it named, beside everything else."""
+    (root / _CHECKPOINT).write_text("damaged")
+    if is_of_a_broker:
+        shutil.copyfile(golden_root() / "meta.properties", root / "meta.properties")
+
+    found = verify(open_logs(root), lambda _: None).findings
+    planned = plan_repairs(root, RepairOptions())
+
+    assert ("offset-checkpoint", _CHECKPOINT) in [(each.rule, each.file) for each in found]
+    assert ("offset-checkpoint", _CHECKPOINT) in [(each.rule, each.file) for each in planned.left]
