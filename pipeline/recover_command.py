@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.broker_lock import broker_locked_out
+from pipeline.broker_lock import broker_locked_out, no_broker_runs
 from pipeline.refuse_store import refuse_store
 from storage_core.clock import Clock
 from storage_core.errors import InvalidConfigError
@@ -41,6 +42,8 @@ __all__ = [
     "progress_bar",
     "verdict",
 ]
+
+_Lock = Callable[[Iterable[Path]], AbstractContextManager[None]]
 
 _METADATA_FILE = "partition.metadata"
 _JOBS_PER_CORE = 4
@@ -110,7 +113,7 @@ def plan_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Clock
         CorruptFileError: a file that decides what happens is damaged.
         StoreLockedError: a broker runs.
     """
-    with _opened(folders, options, clock) as (how, one_log):
+    with _opened(folders, options, clock, no_broker_runs) as (how, one_log):
         return RecoverResult((plan_one_log(one_log, how),) if one_log else tuple(plan_roots(folders, how)))
 
 
@@ -120,9 +123,10 @@ def execute_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Cl
     Args and errors are those of `plan_recovery`; in addition:
 
     Raises:
-        StorageError: the disk refused; what was done is done, and the next call goes on.
+        StorageError: the disk refused; what was done is done, and the next call goes on. Or a root can't be given
+            a lock file.
     """
-    with _opened(folders, options, clock) as (how, one_log):
+    with _opened(folders, options, clock, broker_locked_out) as (how, one_log):
         return RecoverResult((load_one_log(one_log, how),) if one_log else tuple(load_roots(folders, how)))
 
 
@@ -132,7 +136,7 @@ def execute_and_close(folders: Sequence[Path], options: RecoverOptions, clock: C
     Raises:
         InvalidConfigError: what is given is a single log: the marker is its root's.
     """
-    with _opened(folders, options, clock) as (how, one_log):
+    with _opened(folders, options, clock, broker_locked_out) as (how, one_log):
         if one_log:
             raise InvalidConfigError(f"only a root is shut down, and this is one of its logs: path={one_log}")
         return RecoverResult(tuple(close_root(each) for each in load_roots(folders, how)))
@@ -175,7 +179,7 @@ def progress_bar(folders: Sequence[Path]) -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def _opened(
-    folders: Sequence[Path], options: RecoverOptions, clock: Clock
+    folders: Sequence[Path], options: RecoverOptions, clock: Clock, lock: _Lock
 ) -> Iterator[tuple[RootOptions, Path | None]]:
     """Keep brokers out; yields how to load, and the one log that a folder is itself."""
     refuse_store(folders)
@@ -183,7 +187,7 @@ def _opened(
     if logs and len(folders) > 1:
         raise InvalidConfigError(f"roots go together, a single log goes alone: path={logs[0]}")
     roots = [folder.absolute().parent if folder in logs else folder for folder in folders]
-    with broker_locked_out(roots):
+    with lock(roots):
         how = RootOptions(
             now_ms=clock.now_ms(),
             jobs=options.jobs or len(os.sched_getaffinity(0)) * _JOBS_PER_CORE,

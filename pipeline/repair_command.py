@@ -355,5 +355,5 @@ def _note(steps: Sequence[RepairStep], result: RepairResult, report: Callable[[R
 
 
 def _folders(view: StoreView) -> list[Path]:
-    """Return the folders that may be a broker's roots: the place itself, and the one around each log."""
+    """Return the folders that may be a broker's roots, or be in one: the place itself, and the one around each log."""
     return [view.root, *(each.directory.absolute().parent for each in view.logs)]

@@ -81,7 +81,7 @@ def test_recover_when_given_one_log_then_leaves_the_others_alone(root: Path, spa
     assert sparklog("recover", root / "t-1", "--execute").code == 0
 
     changed = {name for name, content in _tree(root).items() if before.get(name) != content}
-    assert {name.partition("/")[0] for name in changed} == {"t-1"}
+    assert {name.partition("/")[0] for name in changed} == {".lock", "t-1"}
 
 
 def test_recover_when_a_broker_runs_on_the_root_then_refuses(root: Path, sparklog: Sparklog) -> None:
@@ -157,6 +157,42 @@ def test_recover_when_the_copy_of_a_stores_directory_names_it_no_more_then_recov
     meta.write_text("".join(line for line in meta.read_text().splitlines(True) if "sparklog.store" not in line))
 
     assert sparklog("recover", copy, "--execute").code == 0
+
+
+@pytest.mark.parametrize("place", ["root", "one log"])
+@pytest.mark.parametrize("verb", ["recover", "repair"])
+def test_recover_when_another_command_is_at_it_then_refuses(
+    root: Path, sparklog: Sparklog, verb: str, place: str
+) -> None:
+    """Also where no broker ever made a lock file."""
+    folder = root if place == "root" else root / "t-1"
+    program = (
+        "import sys; from pathlib import Path; from pipeline.broker_lock import broker_locked_out\n"
+        "with broker_locked_out([Path(sys.argv[1])]): print(flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        before = _tree(root)
+        ran = sparklog(verb, folder, "--execute")
+        assert holder.stdin is not None
+        holder.stdin.close()
+
+    assert (ran.code, f"another command changes it: lock={root / '.lock'}" in ran.err) == (1, True)
+    assert _tree(root) == before
+    assert sparklog(verb, folder, "--execute").code == 0
+    assert [str(path.relative_to(root)) for path in root.rglob(".lock")] == [".lock"]
+
+
+def test_recover_when_planned_or_given_no_root_then_no_lock_file_is_made(root: Path, sparklog: Sparklog) -> None:
+    """A plan changes nothing, and what is no root is no place for one."""
+    assert sparklog("recover", root).code == 1
+    (root.parent / "empty").mkdir()
+    assert sparklog("recover", root.parent / "empty", "--execute").code == 0
+
+    assert list(root.parent.rglob(".lock")) == []
 
 
 def test_recover_when_wrongly_used_then_says_so(root: Path, sparklog: Sparklog) -> None:

@@ -206,7 +206,7 @@ def test_repair_when_a_plain_log_has_a_torn_tail_then_cut_as_a_broker_does(spark
 
     assert path.stat().st_size == size
     assert [each.name for each in (log_dir.parent / "kafka-cut" / LOG).iterdir()] == [f"{path.name}.{size}-{size + 50}"]
-    assert sorted(each.name for each in log_dir.iterdir()) == ["meta.properties", LOG]
+    assert sorted(each.name for each in log_dir.iterdir()) == [".lock", "meta.properties", LOG]
     assert sparklog("verify", log_dir).code == 0
 
 
