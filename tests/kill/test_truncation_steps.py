@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.repair_command import RepairOptions, execute_repair
 from pipeline.store_view import open_logs
 from pipeline.verify_command import verify
 from sink.ledger import Ledger
@@ -222,6 +223,20 @@ def _append_elsewhere(store: Path, batch_id: int) -> None:
     topics: dict[str, dict[str, object]] = {"elsewhere": {}}
     with closing(open_store(store, topics, topic="elsewhere", log_dirs=("logs", _DISK))) as writer:
         writer.append("q", batch_id, in_process(rows(value=["x"])))
+
+
+@pytest.mark.parametrize("log", _CASES, ids=str)
+def test_truncation_when_killed_and_the_store_is_repaired_then_the_repair_finishes_it(
+    context: ForkServerContext, store: Path, log: TopicPartition
+) -> None:
+    """A repair is an opening, too, and takes nothing that was cut off for a loss."""
+    assert finish(context, _CASES[log], store, SPARKLOG_FAULT_POINT="truncate.committed") == -9
+
+    execute_repair(store, RepairOptions(), SystemClock(), lambda _step: None)
+
+    assert _ends(store, log) == _TRUNCATED[log]
+    _open_and_close(store)
+    assert _ends(store, log) == _TRUNCATED[log]
 
 
 def test_truncation_when_a_maintenance_runs_then_a_sink_that_has_to_finish_it_waits(
