@@ -3,7 +3,8 @@
     driver                          tasks
     deletions, one ledger commit
     logs -> slots         --------> clean, log by log, the largest first
-    rows, control tables  <-------- a row for each log
+    rows                  <-------- a row for each log
+    logs with more keys than a map takes: `offset_map_job`, one after the other
 
 Tasks need no coordination: a log is one task's, and before each step that can't be undone a task looks whether its run
 still owns the store. A log that fails is a row like any other. What a task needs of the ledger comes with its logs:
@@ -26,6 +27,7 @@ from pyspark.sql import functions as F
 
 from pipeline.control.runs import WorkResult, result_of_cleaning, result_of_retention
 from pipeline.maintenance_plan import MaintenancePlan
+from pipeline.offset_map_job import clean_in_parts
 from pipeline.slots import slots_of
 from pipeline.spark_errors import SPARK_ERRORS, explain
 from pipeline.stop_file import StopFile
@@ -34,6 +36,7 @@ from sink.clean_logs import (
     CleanerBudget,
     LogCleaning,
     LogCleaningRow,
+    clean_log_by,
     clean_logs,
     clean_one_log,
     failed_cleaning,
@@ -44,6 +47,8 @@ from sink.ledger_rows import LogState
 from sink.retain_logs import PendingRemoval, execute_plans
 from sink.stage import freeze_garbage
 from sink.store_access import MaintainedStore
+from storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
+from storage_core.cleaner.cleaning_round import prepare_round
 from storage_core.clock import Clock
 from storage_core.errors import WriterFencedError
 from storage_core.topic_partition import TopicPartition
@@ -109,8 +114,10 @@ def run_plan(
     due = [each for each in plan.due if each.cleaning is not None]
     cleanings = [each.cleaning for each in due if each.cleaning is not None]
     states = Ledger.open(maintained.store.ledger_path).states()
-    shared = _SharedWork(budget, clock, check_owner, stop)
-    rows = _clean_on_spark(spark, _tasks(cleanings, states), shared)
+    shared = _SharedWork(replace(budget, leaves_large=True), clock, check_owner, stop)
+    tasks = _tasks(cleanings, states)
+    rows = _clean_on_spark(spark, tasks, shared)
+    rows |= {task.cleaning.log: _clean_large(spark, task, shared) for task in tasks if rows[task.cleaning.log].is_large}
     for planned, cleaning in zip(due, cleanings, strict=True):
         row = rows.get(planned.log) or failed_cleaning(cleaning, "the log is not in the ledger any more")
         _tell(row)
@@ -188,6 +195,22 @@ def _clean_on_spark(
         if isinstance(row, WriterFencedError):
             raise row
     return {row.log: row for row in rows if isinstance(row, LogCleaningRow)}
+
+
+def _clean_large(spark: SparkSession, task: _LogTask, shared: _SharedWork) -> LogCleaningRow:
+    """Clean a log by several tasks, or as far as one map gets where it has transactions."""
+
+    def clean(log: LogToClean) -> CleanedLog:
+        round_ = prepare_round(replace(log, leaves_large=False), shared.check_owner)
+        if round_.surveyed.has_markers:
+            return clean_log(round_.log, shared.check_owner)
+        return clean_in_parts(spark, round_, shared.check_owner)
+
+    try:
+        return clean_log_by(task.cleaning, task.state, shared.budget, shared.clock, clean)
+    except SPARK_ERRORS as error:
+        shared.check_owner()
+        return failed_cleaning(task.cleaning, explain(error))
 
 
 def _run_task(batches: Iterator[pa.RecordBatch], shared: _SharedWork) -> Iterator[pa.RecordBatch]:

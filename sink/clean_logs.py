@@ -46,6 +46,7 @@ __all__ = [
     "CleanerBudget",
     "LogCleaning",
     "LogCleaningRow",
+    "clean_log_by",
     "clean_logs",
     "clean_one_log",
     "failed_cleaning",
@@ -72,11 +73,13 @@ class CleanerBudget:
         map_bytes: of the offset map, for one log at a time.
         hash_key: of the maps, 16 random bytes.
         erased_keys: keys whose records all go, binary, by topic.
+        leaves_large: whether a log with more keys than a map takes is left as it is: the row says `is_large`.
     """
 
     map_bytes: int
     hash_key: bytes
     erased_keys: Mapping[str, pa.Array] | None = None
+    leaves_large: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,12 @@ class LogCleaningRow:
     first_dirty_offset: int
     duration_ms: int
     cleaned: CleanedLog | None = None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether nothing was done because the log has more keys than a map takes."""
+        found = self.cleaned
+        return found is not None and found.built is not None and found.built.is_full and not found.segments_before
 
 
 def plan_cleanings(
@@ -169,7 +178,7 @@ def clean_logs(
     cleaned = {each.log for each in due}
     for each in due:
         states = Ledger.open(maintained.store.ledger_path).states()
-        row = _clean(each, states.get(each.log), budget, clock, maintained.lock.check)
+        row = _clean(each, states.get(each.log), budget, clock, _with_one_map(maintained.lock.check))
         logger.info("Cleaned log=%s outcome=%s duration_ms=%d %s", row.log, row.outcome, row.duration_ms, row.reason)
         yield row
     states = Ledger.open(maintained.store.ledger_path).states()
@@ -193,7 +202,18 @@ def clean_one_log(
     Raises:
         WriterFencedError: another run owns it.
     """
-    return _clean(each, state, budget, clock, check_owner)
+    return _clean(each, state, budget, clock, _with_one_map(check_owner))
+
+
+def clean_log_by(
+    each: LogCleaning, state: LogState, budget: CleanerBudget, clock: Clock, clean: Callable[[LogToClean], CleanedLog]
+) -> LogCleaningRow:
+    """Let somebody else's function clean a log, and tell what came of it, as `clean_one_log` does."""
+    return _clean(each, state, budget, clock, clean)
+
+
+def _with_one_map(check_owner: Callable[[], None]) -> Callable[[LogToClean], CleanedLog]:
+    return lambda log: clean_log(log, check_owner)
 
 
 def failed_cleaning(each: LogCleaning, reason: str) -> LogCleaningRow:
@@ -262,7 +282,7 @@ def _clean(
     state: LogState | None,
     budget: CleanerBudget,
     clock: Clock,
-    check_owner: Callable[[], None],
+    clean: Callable[[LogToClean], CleanedLog],
 ) -> LogCleaningRow:
     """Clean a log, and tell what came of it."""
     plan, began_ms = _plan_of(each), clock.now_ms()
@@ -283,7 +303,7 @@ def _clean(
     if state.log_end_offset < plan.first_uncleanable_offset:
         return row("skipped", "the plan no longer fits, the log was truncated")
     try:
-        cleaned = clean_log(_to_clean(each, state, budget, began_ms), check_owner)
+        cleaned = clean(_to_clean(each, state, budget, began_ms))
     except WriterFencedError:
         raise
     except (CorruptBatchError, CorruptFileError, InvalidRecordError, OffsetOutOfRangeError) as error:
@@ -309,4 +329,5 @@ def _to_clean(each: LogCleaning, state: LogState, budget: CleanerBudget, now_ms:
         map_bytes=budget.map_bytes,
         hash_key=budget.hash_key,
         erased_keys=(budget.erased_keys or {}).get(each.log.topic),
+        leaves_large=budget.leaves_large,
     )

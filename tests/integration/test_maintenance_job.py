@@ -1,5 +1,8 @@
 """A maintenance plan on a real local Spark."""
 
+import operator
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ from pyspark.sql import SparkSession
 from pipeline.control.owner_check import OwnerCheck
 from pipeline.control.runs import WorkResult
 from pipeline.maintenance_job import run_plan
+from sink.clean_logs import CleanerBudget
 from sink.retain_logs import RetentionRun, remove_deleted
 from sink.store_access import MAINTENANCE_LOCK, maintaining
 from storage_core.clock import ManualClock
@@ -21,11 +25,11 @@ from tests.sink_store import read_store
 pytestmark = pytest.mark.spark
 
 
-def _run(spark: SparkSession, store: Path) -> list[WorkResult]:
+def _run(spark: SparkSession, store: Path, budget: CleanerBudget = BUDGET) -> list[WorkResult]:
     clock = ManualClock(NOW_MS)
     with maintaining(store) as maintained:
         plan = plan_of(store, clock)
-        results, pending = run_plan(spark, maintained, plan, BUDGET, clock, OwnerCheck.of(store))
+        results, pending = run_plan(spark, maintained, plan, budget, clock, OwnerCheck.of(store))
     assert remove_deleted(RetentionRun([], pending), clock) == {}
     return results
 
@@ -79,3 +83,22 @@ def test_run_plan_when_another_run_took_the_store_then_no_task_changes_a_log(
             run_plan(spark, maintained, plan, BUDGET, clock, check)
 
     assert read_store(store) == before
+
+
+def test_run_plan_when_keys_exceed_the_memory_of_a_map_then_one_round_cleans_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What Spark's map leaves is what a map of enough memory leaves, and what a dict says."""
+    store = write_keys(tmp_path / "store", count=1200, keys=40)
+    undisturbed = Path(shutil.copytree(store, tmp_path / "undisturbed"))
+    live = live_values(store)
+
+    results = _run(spark, store, replace(BUDGET, map_bytes=24 * 12))
+    whole = _run(spark, undisturbed)
+
+    assert {each.outcome for each in results} == {"done"}
+    assert read_store(store) == read_store(undisturbed)
+    assert live_values(store) == live
+    key = operator.attrgetter("log")
+    for found, wanted in zip(sorted(results, key=key), sorted(whole, key=key), strict=True):
+        assert replace(found, duration_ms=0, reason="", state=wanted.state) == replace(wanted, duration_ms=0, reason="")
