@@ -19,6 +19,7 @@ GROUPS = {
     "dump": "dump_speed",
     "recovery": "recovery",
     "cleaner": "cleaner",
+    "maintenance": "maintenance",
     "serve": "serve",
     "seek": "seek",
     "ledger": "ledger_commit",

@@ -13,6 +13,8 @@ import warnings
 from pathlib import Path
 
 from pipeline.cli import main as sparklog
+from pipeline.jars import obtain_jars
+from storage_core.errors import InvalidConfigError
 
 __all__ = ["main", "prepare_flights"]
 
@@ -57,6 +59,11 @@ def main(folder: Path) -> None:
 
 def _show_maintenance() -> None:
     """Stream the flights by plane, plan, clean, and ask the control tables what it did."""
+    try:
+        obtain_jars()
+    except InvalidConfigError as error:
+        print(f"\nMaintenance is not shown, for it needs Delta: {error}", flush=True)
+        return
     settings = os.path.relpath(_ROOT / "configs" / "planes.yaml")
     _show("stream", "--config", settings)
     _show("maintain", "--config", settings)

@@ -77,13 +77,13 @@ def lines(state: RequestState) -> Iterator[str]:
     request = state.request
     keys = "1 key" if request.count == 1 else f"{request.count:,} keys"
     done = "waits for maintenance" if request.completed_ms is None else f"done at {request.completed_ms}"
-    yield f"{request.request_id}: {keys} of topic {request.topic}: {done}, {state.records_count:,} records left"
+    yield f"{request.request_id}: {keys} of topic {request.topic}: {done}, {_records(state.records_count)} left"
     for each in state.found:
         if each.failure is not None:
             yield f"  {each.log}: can't be searched: {each.failure}"
             continue
         active = ", the active one" if each.is_active else ""
-        yield f"  {each.log} segment {each.base_offset}{active}: {each.records_count:,} records"
+        yield f"  {each.log} segment {each.base_offset}{active}: {_records(each.records_count)}"
 
 
 def verdict(states: Sequence[RequestState]) -> str:
@@ -93,8 +93,10 @@ def verdict(states: Sequence[RequestState]) -> str:
     if failed:
         return f"unknown: {failed} logs can't be searched; {left:,} records are left in the others"
     if left:
-        return f"left: {left:,} records; sparklog maintain --execute erases them once their segments are closed"
-    return f"none left: {count:,} requests" if count else "nothing was ever to be forgotten"
+        return f"left: {_records(left)}; sparklog maintain --execute erases them once their segments are closed"
+    if not count:
+        return "nothing was ever to be forgotten"
+    return "none left of 1 request" if count == 1 else f"none left of {count:,} requests"
 
 
 def as_dict(states: Sequence[RequestState]) -> dict[str, Any]:
@@ -119,3 +121,7 @@ def _decoded(path: Path, number: int, line: bytes) -> bytes:
         return base64.b64decode(line.strip(), validate=True)
     except binascii.Error:
         raise InvalidConfigError(f"a line is no base64: path={path} line={number}") from None
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count:,} records"

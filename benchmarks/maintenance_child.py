@@ -1,0 +1,124 @@
+"""One step of `maintenance`: `python -m benchmarks.maintenance_child STEP STORE NUMBER` prints JSON.
+
+`write-logs` makes a store of so many compacted logs of one record each, `plan` plans it, `write-keys` makes one log of
+so many records with different keys, `clean` cleans it with a map of so many MiB, `run` carries out so many runs of
+maintenance with Spark and the control tables, each behind a micro-batch that makes a log dirty.
+"""
+
+import json
+import resource
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.stores import TOPIC
+from sink.clean_logs import CleanerBudget, clean_logs, plan_cleanings
+from sink.config import SinkConfig
+from sink.stage import StagePlan, stage
+from sink.stage_reports import StageReport
+from sink.store import Store
+from sink.store_access import maintaining
+from sink.store_writer import StoreWriter
+from storage_core.clock import SystemClock
+
+__all__ = ["main"]
+
+_ROWS_PER_BATCH = 1_000_000
+_ROWS_PER_ARROW_BATCH = 10_000
+_SETTINGS: dict[str, object] = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": 0.01,
+    "file.delete.delay.ms": 0,
+    "segment.bytes": 16 << 20,
+}
+
+
+def main(step: str, store: Path, number: int) -> None:
+    """Carry out one step; print its figures."""
+    print(json.dumps(_STEPS[step](store, number)))
+
+
+def _write_logs(store: Path, logs: int) -> dict[str, object]:
+    with closing(_writer(store, logs)) as writer:
+        writer.append("bench", 0, lambda plan: _stage(plan, np.arange(logs, dtype=np.int32), 0))
+    return {}
+
+
+def _plan(store: Path, _number: int) -> dict[str, object]:
+    from pipeline.maintenance_plan import Bounds
+    from pipeline.maintenance_survey import survey_store
+
+    started = time.perf_counter()
+    plan = survey_store(Store.find(store), Bounds(), SystemClock()).plan
+    return {"seconds": time.perf_counter() - started, "logs": plan.logs_checked}
+
+
+def _write_keys(store: Path, count: int) -> dict[str, object]:
+    with closing(_writer(store, 1)) as writer:
+        for batch, first in enumerate(range(0, count, _ROWS_PER_BATCH)):
+            rows = np.zeros(min(_ROWS_PER_BATCH, count - first), np.int32)
+            writer.append("bench", batch, lambda plan, rows=rows, first=first: _stage(plan, rows, first))  # type: ignore[misc]
+    return {}
+
+
+def _clean(store: Path, megabytes: int) -> dict[str, object]:
+    clock = SystemClock()
+    with maintaining(store) as maintained:
+        plans = plan_cleanings(maintained.store, {}, clock)
+        started = time.perf_counter()
+        budget = CleanerBudget(map_bytes=megabytes << 20, hash_key=secrets.token_bytes(16))
+        (row,) = clean_logs(maintained, plans, budget, clock)
+        seconds = time.perf_counter() - started
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    records = row.cleaned.records_before if row.cleaned else 0
+    return {"seconds": seconds, "peak_mb": peak_mb, "outcome": row.outcome, "records": records}
+
+
+def _run(store: Path, runs: int) -> dict[str, object]:
+    from pipeline.maintain_command import MaintainedPlace, Telling, execute_maintenance
+    from pipeline.maintenance_session import lazy_session
+    from pipeline.maintenance_settings import MaintenanceSettings
+
+    place = MaintainedPlace(root=store, settings=MaintenanceSettings(), spark={"spark.master": "local[2]"})
+    telling, clock = Telling(plan=lambda _: None, waits=lambda _, __: None, sleep=time.sleep), SystemClock()
+    seconds = []
+    with lazy_session(place.spark) as spark:
+        spark()
+        for number in range(runs):
+            with closing(_writer(store, 1)) as writer:
+                writer.append("bench", number, lambda plan: _stage(plan, np.zeros(1000, np.int32), 0))
+            started = time.perf_counter()
+            execute_maintenance(place, spark, clock, telling)
+            seconds.append(time.perf_counter() - started)
+    return {"seconds": seconds}
+
+
+def _writer(store: Path, logs: int) -> StoreWriter:
+    config = SinkConfig.from_options(store, {TOPIC: {"partitions": logs, **_SETTINGS}}, topic=TOPIC)
+    return StoreWriter(config, SystemClock())
+
+
+def _stage(plan: StagePlan, partitions: np.ndarray, first: int) -> list[StageReport]:
+    numbers = np.arange(first, first + len(partitions))
+    keys = pa.array(numbers).cast(pa.string()).cast(pa.binary())
+    rows = pa.table({"partition": pa.array(partitions), "key": keys, "value": keys})
+    outputs = stage(plan, 0, rows.to_batches(max_chunksize=_ROWS_PER_ARROW_BATCH))
+    return [report for output in outputs for report in output.to_pylist()]
+
+
+_STEPS: dict[str, Callable[[Path, int], dict[str, object]]] = {
+    "write-logs": _write_logs,
+    "plan": _plan,
+    "write-keys": _write_keys,
+    "clean": _clean,
+    "run": _run,
+}
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
