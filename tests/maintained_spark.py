@@ -81,7 +81,7 @@ def race(spark: SparkSession, store: Path) -> dict[str, Any]:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(run, ("here", "there")))
     epochs = [epoch for epoch, _ in owned]
-    return {"owned": len(epochs), "epochs": len(set(epochs)), "lost": merges.count(False)}
+    return {"owned": len(epochs), "owned_epochs": len(set(epochs)), "lost": merges.count(False)}
 
 
 def main(store: Path) -> None:

@@ -51,7 +51,7 @@ def test_control_tables_when_written_by_spark_then_as_the_rules_say(tmp_path: Pa
     assert seen["checkpoints"] == [[0, 0], [1, 1], [2, 99]]
     assert seen["runs"] == [[None, "done"]]
     assert len(read_rows(store, LEASES)) == 3
-    assert seen["owned"] == seen["epochs"] > 0
+    assert seen["owned"] == seen["owned_epochs"] > 0
     assert seen["lost"] > 0, "nobody lost a race: the test shows nothing"
 
 
