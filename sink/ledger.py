@@ -66,7 +66,8 @@ class Ledger:
         self._path = path
         self._table = table
         self._replaced: deque[tuple[float, Path]] = deque()
-        self._load()
+        self._version = int(table.version())
+        self._rows = _read_rows(self._data_files())
 
     @classmethod
     def create(cls, path: Path) -> "Ledger":
@@ -140,7 +141,7 @@ class Ledger:
     @property
     def version(self) -> int:
         """Version of the table that this state is."""
-        return int(self._table.version())
+        return self._version
 
     @property
     def topics(self) -> list[str]:
@@ -195,13 +196,14 @@ class Ledger:
             WriterFencedError: another writer committed since this state was read.
             CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
         """
-        self._commit_beside_deletes(rows, values, (query_id, batch_id), check_owner)
+        self._commit_beside_deletes(lambda held: held.with_risen(rows, values), (query_id, batch_id), check_owner)
 
     def raise_recovery_points(
         self, rows: npt.NDArray[np.int64], points: npt.NDArray[np.int64], check_owner: Callable[[], None]
     ) -> None:
         """Say that logs are on the disk up to these offsets, in one commit; as `update`, without a micro-batch."""
-        self._commit_beside_deletes(rows, {"recovery_point": points}, None, check_owner)
+        values = {"recovery_point": points}
+        self._commit_beside_deletes(lambda held: held.with_risen(rows, values), None, check_owner)
 
     def correct(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]]) -> None:
         """Replace values of some rows, in one commit that is no micro-batch.
@@ -241,14 +243,13 @@ class Ledger:
 
     def _commit_beside_deletes(
         self,
-        rows: npt.NDArray[np.int64],
-        values: Mapping[str, npt.NDArray[np.int64]],
+        change: Callable[[LedgerRows], LedgerRows],
         transaction: tuple[str, int] | None,
         check_owner: Callable[[], None],
     ) -> None:
         while True:
             try:
-                self._commit(self._rows.with_risen(rows, values), transaction)
+                self._commit(change(self._rows), transaction)
                 return
             except WriterFencedError:
                 if not self._take_over_deletes():
@@ -256,25 +257,22 @@ class Ledger:
                 check_owner()  # behind the reading: who takes the store from now on commits, and that conflicts again
 
     def _reload(self) -> None:
-        """Go on from the newest version, durable by then: an entry must never outlive the one before it."""
+        """Go on from the newest version, durable by then: an entry must never outlive the one before it.
+
+        Table and rows change together, at the end. New rows must never be missing from a commit on the new version, so
+        after an error this state is still the old one, from which no commit succeeds.
+        """
         with damage_refused(self._path):
-            self._table = _open_table(self._path)
-            self._load()
-            self._check()
+            newest = self._checked(self._path, _open_table(self._path))
         with storage_errors(self._path):
-            self._make_durable()
+            newest._make_durable()
+        self._table, self._version, self._rows = newest._table, newest._version, newest._rows
 
     def _take_over_deletes(self) -> bool:
         """Go on from the newest version, and say whether nothing but deletes led to it."""
         before = self._rows
         self._reload()
         return before.differs_by_deletes_only(self._rows)
-
-    def _load(self) -> None:
-        # Not `to_pyarrow_table`: its I/O threads may outlive a short command and abort the interpreter as it ends.
-        parts = [pq.ParquetFile(file).read(LEDGER_SCHEMA.names, use_threads=False) for file in self._data_files()]
-        table = pa.concat_tables([LEDGER_SCHEMA.empty_table(), *(part.cast(LEDGER_SCHEMA) for part in parts)])
-        self._rows = LedgerRows.from_table(table)
 
     def _check(self) -> None:
         """Compare the rows and the micro-batches with the CRCs of their commits.
@@ -295,7 +293,9 @@ class Ledger:
 
     def _commit(self, rows: LedgerRows, transaction: tuple[str, int] | None) -> None:
         transactions = [Transaction(*transaction)] if transaction else None
-        old_files, known = self._data_files(), self.version
+        old_files, known = self._data_files(), self._version
+        if self._table.version() != known:  # a commit failed half way: its rows are not these
+            raise WriterFencedError(f"the ledger has moved on: path={self._path} version={known}")
         try:
             write_deltalake(
                 self._table,
@@ -326,7 +326,7 @@ class Ledger:
                 f"the ledger's folder can't be synced: {error}", *(transaction or ("", -1))
             ) from error
         reach("commit.synced")
-        self._rows = rows
+        self._version, self._rows = int(self._table.version()), rows
         self._replaced.extend((time.monotonic(), file) for file in old_files)
         try:
             self._tidy()
@@ -352,9 +352,9 @@ class Ledger:
         return [self._path / uri.rpartition("/")[2] for uri in self._table.file_uris()]
 
     def _make_durable(self) -> None:
-        log = self._path / "_delta_log"
+        log, version = self._path / "_delta_log", int(self._table.version())
         sync_files(self._data_files())
-        sync_files([log / f"{self.version:020}.json"])
+        sync_files([log / f"{version:020}.json"])
         sync_directory(self._path)
         sync_directory(log)
 
@@ -381,6 +381,13 @@ class Ledger:
         for file in self._path.glob("*.parquet"):
             if file not in current:
                 self._replaced.append((time.monotonic(), file))
+
+
+def _read_rows(files: list[Path]) -> LedgerRows:
+    # Not `to_pyarrow_table`: its I/O threads may outlive a short command and abort the interpreter as it ends.
+    parts = [pq.ParquetFile(file).read(LEDGER_SCHEMA.names, use_threads=False) for file in files]
+    table = pa.concat_tables([LEDGER_SCHEMA.empty_table(), *(part.cast(LEDGER_SCHEMA) for part in parts)])
+    return LedgerRows.from_table(table)
 
 
 def _uri(path: Path) -> str:

@@ -1,8 +1,10 @@
 """The ledger: commits, races, torn entries, a folder that stays small."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from deltalake import DeltaTable
 
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
-from storage_core.errors import LedgerDamagedError, WriterFencedError
+from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
 from storage_core.topic_partition import TopicPartition
 
 
@@ -44,6 +46,13 @@ def _advance(ledger: Ledger, row: int, end: int, batch_id: int, check_owner: Cal
 
 def _lost() -> None:
     raise WriterFencedError("taken by force")
+
+
+def _raise(error: Exception) -> Callable[..., Any]:
+    def raising(*_args: object, **_options: object) -> None:
+        raise error
+
+    return raising
 
 
 def test_update_when_committed_then_a_reader_sees_rows_and_transaction(path: Path) -> None:
@@ -92,6 +101,40 @@ def test_update_when_log_starts_rose_meanwhile_then_takes_them_over(path: Path) 
     state = Ledger.open(path).state(0)
     assert (state.log_start_offset, state.log_end_offset) == (30, 60)
     assert Ledger.open(path).transaction_version("query") == 1
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
+def test_update_when_the_version_that_won_the_race_cannot_be_read_then_the_next_one_takes_it_over_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """What was read before must not be committed on top of the newer version: log starts would fall back."""
+    writer = Ledger.open_for_writing(path)
+    _advance(writer, 0, 50, 0)
+    Ledger.open_beside_writer(path).correct(np.array([0]), {"log_start_offset": np.array([30])})
+    with monkeypatch.context() as patched:
+        patched.setattr("sink.ledger.pq.ParquetFile", _raise(OSError(number, os.strerror(number))))
+        with pytest.raises(StorageError):
+            _advance(writer, 0, 60, 1)
+
+    _advance(writer, 0, 60, 1)
+
+    state = Ledger.open(path).state(0)
+    assert (state.log_start_offset, state.log_end_offset) == (30, 60)
+
+
+def test_update_when_a_commit_before_could_not_be_synced_then_is_fenced(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That commit may count, and these rows are not its rows."""
+    writer = Ledger.open_for_writing(path)
+    with monkeypatch.context() as patched:
+        patched.setattr("sink.ledger.sync_files", _raise(OSError(errno.EIO, os.strerror(errno.EIO))))
+        with pytest.raises(CommitStateUnknownError):
+            _advance(writer, 0, 50, 0)
+
+    with pytest.raises(WriterFencedError):
+        _advance(writer, 1, 7, 1)
+    assert Ledger.open(path).column("log_end_offset").tolist() == [50, 0]
 
 
 def test_update_when_another_writer_committed_records_then_is_fenced(path: Path) -> None:
