@@ -52,7 +52,7 @@ class _Committer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ledger = Ledger.create(folder)
-        self._ledger.add([_state(number) for number in range(_LOGS)])
+        self._ledger.add([_state(number) for number in range(_LOGS)], lambda: None)
         self._rows = np.arange(_LOGS)
         self._commits = 0
 

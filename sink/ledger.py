@@ -175,9 +175,9 @@ class Ledger:
             version = self._table.transaction_version(query_id)
         return None if version is None else int(version)
 
-    def add(self, states: list[LogState]) -> None:
-        """Append rows for new logs, in one commit."""
-        self._commit(self._rows.with_added(states), None)
+    def add(self, states: list[LogState], check_owner: Callable[[], None]) -> None:
+        """Append rows for new logs, in one commit; deletes beside it are taken over as by `update`, which see."""
+        self._commit_beside_deletes(lambda rows: rows.with_added(states), None, check_owner)
 
     def update(
         self,

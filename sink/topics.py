@@ -73,7 +73,7 @@ def create_topics(
     _clear_directories(store, added, log_dirs, check_owner)
     _make_directories(store, added, config.offsets == "assigned", check_owner)
     reach("open.directories")
-    ledger.add(added)
+    ledger.add(added, check_owner)
     logger.info("Created logs count=%d topics=%s", len(added), ",".join(sorted({state.topic for state in added})))
 
 

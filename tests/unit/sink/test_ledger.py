@@ -36,7 +36,7 @@ def _state(partition: int) -> LogState:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     ledger = Ledger.create(tmp_path / "ledger")
-    ledger.add([_state(0), _state(1)])
+    ledger.add([_state(0), _state(1)], lambda: None)
     return tmp_path / "ledger"
 
 
@@ -135,6 +135,22 @@ def test_update_when_a_commit_before_could_not_be_synced_then_is_fenced(
     with pytest.raises(WriterFencedError):
         _advance(writer, 1, 7, 1)
     assert Ledger.open(path).column("log_end_offset").tolist() == [50, 0]
+
+
+def test_add_when_log_starts_rose_meanwhile_then_takes_them_over(path: Path) -> None:
+    """A sink makes its new topics beside a maintenance run; one that lost the store makes none."""
+    writer, lost = Ledger.open_for_writing(path), Ledger.open_for_writing(path)
+    _advance(writer, 0, 50, 0)
+    lost.fence()
+    Ledger.open_beside_writer(path).correct(np.array([0]), {"log_start_offset": np.array([30])})
+
+    with pytest.raises(WriterFencedError, match="by force"):
+        lost.add([_state(7)], _lost)
+    writer.add([_state(2)], lambda: None)
+
+    ledger = Ledger.open(path)
+    assert ledger.column("log_start_offset").tolist() == [30, 0, 0]
+    assert list(ledger.rows) == [TopicPartition("orders", partition) for partition in range(3)]
 
 
 def test_update_when_another_writer_committed_records_then_is_fenced(path: Path) -> None:
@@ -240,7 +256,7 @@ def test_update_when_the_folder_has_an_odd_name_then_works_and_stays_small(
     """A path is a path, whatever its characters mean in a URI."""
     monkeypatch.setattr("sink.ledger._DATA_FILE_AGE_S", -1.0)
     ledger = Ledger.create(tmp_path / name / "ledger")
-    ledger.add([_state(0), _state(1)])
+    ledger.add([_state(0), _state(1)], lambda: None)
     _advance(ledger, 0, 5, 0)
 
     assert Ledger.open_for_writing(tmp_path / name / "ledger").column("log_end_offset").tolist() == [5, 0]

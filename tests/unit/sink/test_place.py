@@ -80,7 +80,8 @@ def logs(memory_path: Path) -> Iterator[_Logs]:
                 updated_ms=0,
             )
             for row in range(_LOGS)
-        ]
+        ],
+        lambda: None,
     )
     limits = np.zeros(_LOGS, ROLL_LIMITS)
     for name, value in {"segment_bytes": 400, "segment_ms": 1 << 40, "index_interval_bytes": 150}.items():
