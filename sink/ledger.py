@@ -10,8 +10,6 @@ damage is refused.
 """
 
 import logging
-import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -32,6 +30,7 @@ from sink.ledger_crc import (
 )
 from sink.ledger_damage import damage_refused, one_line
 from sink.ledger_rows import LEDGER_SCHEMA, LedgerRows, LogState
+from sink.ledger_tidy import CHECKPOINT_INTERVAL, LedgerTidy
 from sink.torn_ledger import TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_entry
 from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
 from storage_core.fault_points import reach
@@ -42,15 +41,11 @@ __all__ = ["Ledger"]
 
 logger = logging.getLogger(__name__)
 
-_CHECKPOINT_INTERVAL = 100
-_DATA_FILE_AGE_S = 60.0
-"""A replaced data file stays this long, for readers that opened the version it belongs to."""
-
 _CONFIGURATION = {
     # Tombstones and log entries that stay for days make each commit slower; these go with the next checkpoint.
     "delta.deletedFileRetentionDuration": "interval 0 seconds",
     "delta.logRetentionDuration": "interval 0 seconds",
-    "delta.checkpointInterval": str(_CHECKPOINT_INTERVAL),
+    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
 }
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _NO_RETRY_COUNT = 0
@@ -65,8 +60,8 @@ class Ledger:
     def __init__(self, path: Path, table: DeltaTable) -> None:
         self._path = path
         self._table = table
-        self._replaced: deque[tuple[float, Path]] = deque()
         self._version = int(table.version())
+        self._tidy: LedgerTidy | None = None
         self._rows = _read_rows(self._data_files())
 
     @classmethod
@@ -78,6 +73,7 @@ class Ledger:
             ledger = cls(path, _open_table(path))
             ledger._make_durable()
             sync_directory(path.parent)
+            ledger._tidy = LedgerTidy(path, ledger._data_files())
         return ledger
 
     @classmethod
@@ -120,7 +116,8 @@ class Ledger:
         ledger = cls.open(path)
         with storage_errors(path):
             ledger._make_durable()  # its writer may have died before it did this, and from here on it counts
-        ledger._adopt_old_data_files()
+            ledger._tidy = LedgerTidy(path, ledger._data_files())
+        ledger._tidy_up(None)
         return ledger
 
     @classmethod
@@ -321,15 +318,23 @@ class Ledger:
         reach("commit.written")
         try:
             self._make_durable()
-        except OSError as error:
+        except (DeltaError, OSError) as error:
             raise CommitStateUnknownError(
                 f"the ledger's folder can't be synced: {error}", *(transaction or ("", -1))
             ) from error
         reach("commit.synced")
         self._version, self._rows = int(self._table.version()), rows
-        self._replaced.extend((time.monotonic(), file) for file in old_files)
+        self._tidy_up(old_files)
+
+    def _tidy_up(self, replaced: list[Path] | None) -> None:
+        """Keep the folder small, where this is the writer's; a commit has replaced these files, if there was one."""
+        if self._tidy is None:
+            return
+        current = self._data_files()
         try:
-            self._tidy()
+            if replaced is not None:
+                self._tidy.drop_replaced(replaced, current)
+            self._tidy.checkpoint_if_due(self._table, current)
         except (DeltaError, OSError) as error:
             logger.warning("The ledger was not tidied, a later commit will: path=%s (%s)", self._path, error)
 
@@ -353,34 +358,15 @@ class Ledger:
 
     def _make_durable(self) -> None:
         log, version = self._path / "_delta_log", int(self._table.version())
-        sync_files(self._data_files())
-        sync_files([log / f"{version:020}.json"])
+        try:
+            sync_files(self._data_files())
+            sync_files([log / f"{version:020}.json"])
+        except FileNotFoundError:
+            if _open_table(self._path).version() <= version:
+                raise
+            # Somebody has committed since, who made this version durable first, and the writer has tidied it up.
         sync_directory(self._path)
         sync_directory(log)
-
-    def _tidy(self) -> None:
-        """Write a checkpoint now and then, and drop what no reader can still need.
-
-        The checkpoint is durable before the entries it replaces go: the other order could lose the table.
-        """
-        if self.version % _CHECKPOINT_INTERVAL == 0 and self.version:
-            self._table.create_checkpoint()
-            reach("tidy.checkpointed")
-            log = self._path / "_delta_log"
-            sync_files([log / f"{self.version:020}.checkpoint.parquet", log / "_last_checkpoint"])
-            sync_directory(log)
-            reach("tidy.synced")
-            self._table.cleanup_metadata()
-            reach("tidy.cleaned")
-        while self._replaced and time.monotonic() - self._replaced[0][0] > _DATA_FILE_AGE_S:
-            self._replaced.popleft()[1].unlink(missing_ok=True)
-
-    def _adopt_old_data_files(self) -> None:
-        """Queue the data files that earlier writers left, so that the folder stays bounded."""
-        current = self._data_files()
-        for file in self._path.glob("*.parquet"):
-            if file not in current:
-                self._replaced.append((time.monotonic(), file))
 
 
 def _read_rows(files: list[Path]) -> LedgerRows:

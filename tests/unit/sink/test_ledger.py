@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
@@ -254,7 +254,7 @@ def test_update_when_the_folder_has_an_odd_name_then_works_and_stays_small(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A path is a path, whatever its characters mean in a URI."""
-    monkeypatch.setattr("sink.ledger._DATA_FILE_AGE_S", -1.0)
+    monkeypatch.setattr("sink.ledger_tidy._DATA_FILE_AGE_S", -1.0)
     ledger = Ledger.create(tmp_path / name / "ledger")
     ledger.add([_state(0), _state(1)], lambda: None)
     _advance(ledger, 0, 5, 0)
@@ -312,3 +312,124 @@ def test_update_when_repeated_then_the_log_folder_stays_small(path: Path) -> Non
     reopened = Ledger.open_for_writing(path)
     assert reopened.transaction_version("query") == 249
     assert reopened.column("log_end_offset").tolist() == [250, 0]
+
+
+def _commit_beside(path: Path, start: int) -> None:
+    Ledger.open_beside_writer(path).correct(np.array([0]), {"log_start_offset": np.array([start])})
+
+
+def _entries(path: Path) -> set[str]:
+    return {each.name for each in (path / "_delta_log").glob("*.json")}
+
+
+@pytest.fixture
+def tidied_often(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The ledger, with a checkpoint every ten versions."""
+    monkeypatch.setattr("sink.ledger_tidy.CHECKPOINT_INTERVAL", 10)
+    return path
+
+
+def test_update_when_deletes_are_committed_where_a_checkpoint_is_due_then_the_writer_tidies_behind_its_own(
+    tidied_often: Path,
+) -> None:
+    """Whoever commits beside a writer leaves the entries alone, of which the newest may not be synced yet."""
+    path = tidied_often
+    writer = Ledger.open_for_writing(path)
+    while writer.version < 9:
+        _advance(writer, 0, writer.version, writer.version)
+    _commit_beside(path, 3)
+    assert len(_entries(path)) == 11
+
+    _advance(writer, 0, 10, 10)
+
+    assert writer.version == 11
+    assert _entries(path) == {f"{11:020}.json"}
+    _advance(writer, 0, 11, 11)
+    assert Ledger.open(path).state(0).log_start_offset == 3
+
+
+def test_open_for_writing_when_only_deletes_were_committed_since_then_tidies(tidied_often: Path) -> None:
+    """Otherwise the entries of a store without a sink would pile up."""
+    path = tidied_often
+    for start in range(1, 13):
+        _commit_beside(path, start)
+
+    assert Ledger.open_for_writing(path).state(0).log_start_offset == 12
+    assert len(_entries(path)) == 1
+
+
+def test_correct_when_the_writer_tidies_its_entry_up_before_it_is_synced_then_it_counts(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer made it durable before it committed behind it, and its checkpoint holds it."""
+    monkeypatch.setattr("sink.ledger_tidy.CHECKPOINT_INTERVAL", 10)
+    writer = Ledger.open_for_writing(path)
+    while writer.version < 8:
+        _advance(writer, 0, writer.version, writer.version)
+    beside = Ledger.open_beside_writer(path)
+
+    def reach(point: str) -> None:
+        if point == "commit.written":
+            patched.setattr("sink.ledger.reach", lambda _point: None)
+            _advance(writer, 0, 10, 10)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sink.ledger.reach", reach)
+        beside.correct(np.array([0]), {"log_start_offset": np.array([5])})
+
+    assert _entries(path) == {f"{10:020}.json"}
+    state = Ledger.open(path).state(0)
+    assert (state.log_start_offset, state.log_end_offset) == (5, 10)
+
+
+def test_make_durable_when_an_entry_is_gone_and_nobody_committed_behind_it_then_the_commit_is_doubtful(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then it is no tidying up that took it."""
+    writer = Ledger.open_for_writing(path)
+    newest = path / "_delta_log" / f"{writer.version + 1:020}.json"
+    monkeypatch.setattr("sink.ledger.reach", lambda _point: newest.unlink(missing_ok=True))
+
+    with pytest.raises(CommitStateUnknownError):
+        _advance(writer, 0, 1, 0)
+
+
+def test_update_when_repeated_beside_deletes_then_the_data_files_stay_few(
+    tidied_often: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each pair of commits one is another's, and the writer's first attempt lost its race."""
+    path = tidied_often
+    monkeypatch.setattr("sink.ledger_tidy._DATA_FILE_AGE_S", 0.0)
+    writer = Ledger.open_for_writing(path)
+    for number in range(1, 21):
+        _advance(writer, 0, number, number)
+        _commit_beside(path, number)
+
+    assert writer.version == 40
+    assert len(list(path.glob("*.parquet"))) < 16
+    assert Ledger.open(path).state(0).log_start_offset == 20
+
+
+def test_update_when_a_commit_beside_it_takes_long_then_its_data_file_stays(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A data file without an entry is no leftover before a commit has come that it can't survive."""
+    monkeypatch.setattr("sink.ledger_tidy._DATA_FILE_AGE_S", -1.0)
+    beside = Ledger.open_beside_writer(path)
+    write = write_deltalake
+
+    def write_late(*args: object, **options: object) -> None:
+        before = set(path.glob("*.parquet"))
+        monkeypatch.setattr("sink.ledger.write_deltalake", write)
+        write(*args, **options)
+        entry = path / "_delta_log" / f"{beside.version + 1:020}.json"
+        content = entry.read_bytes()
+        entry.unlink()
+        Ledger.open_for_writing(path)
+        assert set(path.glob("*.parquet")) - before
+        entry.write_bytes(content)
+
+    monkeypatch.setattr("sink.ledger.write_deltalake", write_late)
+    beside.correct(np.array([0]), {"log_start_offset": np.array([5])})
+
+    assert Ledger.open(path).state(0).log_start_offset == 5
