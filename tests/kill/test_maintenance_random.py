@@ -29,7 +29,7 @@ from tests.sparklog_command import Sparklog
 
 pytestmark = pytest.mark.kill
 
-_ROUNDS = int(os.environ.get("SPARKLOG_KILL_ROUNDS") or (100 if os.environ.get("SPARKLOG_SOAK") else 10))
+_ROUNDS = 100 if os.environ.get("SPARKLOG_SOAK") else int(os.environ.get("SPARKLOG_KILL_ROUNDS") or 10)
 _LONGEST_S = 1.5
 
 
