@@ -16,6 +16,8 @@ __all__ = ["damage_refused", "one_line"]
 
 _DAMAGE = (DeltaError, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_BACKTRACE = re.compile(r"\n\s*0: .*", re.DOTALL)
+"""Frames of the library's own code, numbered from 0, a line each."""
 
 
 @contextmanager
@@ -39,5 +41,5 @@ def damage_refused(path: Path) -> Iterator[None]:
 
 
 def one_line(error: Exception) -> str:
-    """Return a library's message without its line breaks and colours."""
-    return " ".join(_COLOUR.sub("", str(error)).split())
+    """Return a library's message without its line breaks, colours and backtrace."""
+    return " ".join(_BACKTRACE.sub("", _COLOUR.sub("", str(error))).split())

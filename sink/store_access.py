@@ -6,6 +6,7 @@ sink. A signature that is left in either says that its owner died, and the next 
 """
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from sink.store import Store
 from sink.undo import cut_back_torn
 from sink.unflushed import check_unflushed, flush_logs
 from sink.writer_lock import WriterLock
-from storage_core.errors import StoreLockedError
+from storage_core.errors import LedgerDamagedError, LogStorageError, StoreLockedError, WriterFencedError
 
 __all__ = [
     "MAINTENANCE_LOCK",
@@ -31,6 +32,8 @@ __all__ = [
     "maintaining",
     "writing",
 ]
+
+logger = logging.getLogger(__name__)
 
 WRITER_LOCK = "writer.lock"
 MAINTENANCE_LOCK = "maintenance.lock"
@@ -75,19 +78,36 @@ class WrittenStore:
 def maintaining(root: Path) -> Iterator[MaintainedStore]:
     """Hold the maintenance lock of a store.
 
+    Where a sink or a maintenance died and no sink runs, its last commit may be torn, and is dropped first.
+
     Raises:
         InvalidConfigError: no store is there.
         StoreLockedError: another maintenance runs; the message says who.
+        LedgerDamagedError: the ledger can't be trusted.
     """
     store = Store.find(root)
     with _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)) as lock:
         maintained = MaintainedStore(store, lock)
-        if lock.follows_crash:  # without a sink that runs, its last commit may be torn
-            with maintained.try_writer():
-                pass
+        if lock.follows_crash or WriterLock.was_left(root / WRITER_LOCK):
+            _look_closely(maintained)
+        if lock.follows_crash:
             finish_cleanings(store, lock)
         yield maintained
         lock.sign_off()
+
+
+def _look_closely(maintained: MaintainedStore) -> None:
+    """Finish what a dead owner left; a log that is in no state to be written keeps nobody from the others.
+
+    The writer lock then keeps its signature, so that the next opening looks closely, too.
+    """
+    try:
+        with maintained.try_writer():
+            pass
+    except (WriterFencedError, LedgerDamagedError):
+        raise
+    except LogStorageError as error:
+        logger.warning("What a dead owner left can't be finished yet: %s", error)
 
 
 @contextlib.contextmanager

@@ -92,6 +92,8 @@ class WriterLock:
                 return False
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
+                if not os.pread(descriptor, _SIGNATURE_BYTES, 0):
+                    return False  # without a lock, which may refuse an owner that comes just now
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 return bool(os.pread(descriptor, _SIGNATURE_BYTES, 0))
             except BlockingIOError:

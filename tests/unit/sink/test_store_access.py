@@ -106,6 +106,46 @@ def test_maintaining_when_the_one_before_died_then_drops_what_it_tore(path: Path
     assert not WriterLock.was_left(path / "maintenance.lock")
 
 
+def test_maintaining_when_the_sink_before_died_then_drops_what_it_tore(path: Path) -> None:
+    """Nobody has to start the sink first: a power cut tore a commit that nobody was told of."""
+    sink = open_events(path)
+    sink.append("q", 1, in_process(numbers(100, 150)))
+    sink._abandon()
+    max((path / "ledger" / "_delta_log").glob("*.json")).write_bytes(b"{")
+
+    with maintaining(path) as maintained:
+        raise_log_starts(maintained.store, {_LOG: 7}, ManualClock())
+
+    assert _states(path)[_LOG] == 7
+    assert stored_numbers(path) == list(range(100))
+    assert not WriterLock.was_left(path / "writer.lock")
+
+
+def test_maintaining_when_a_dead_sinks_log_is_damaged_then_the_others_are_maintained_and_the_sink_looks_again(
+    path: Path,
+) -> None:
+    """The damage is for a repair; until then the writer lock goes on saying that somebody died."""
+    sink = open_events(path)
+    sink._abandon()
+    state = Ledger.open(path / "ledger").states()[TopicPartition("events", 1)]
+    active = log_directories(path)["events-1"] / segment_file_name(state.active_base_offset, LOG)
+    active.write_bytes(active.read_bytes()[:-1])
+
+    with maintaining(path) as maintained:
+        raise_log_starts(maintained.store, {_LOG: 7}, ManualClock())
+
+    assert _states(path)[_LOG] == 7
+    assert WriterLock.was_left(path / "writer.lock")
+
+
+def test_ledger_when_it_cannot_be_read_then_the_message_is_the_librarys_without_its_backtrace(path: Path) -> None:
+    """Its frames say nothing to whoever reads the message."""
+    max((path / "ledger" / "_delta_log").glob("*.json")).write_bytes(b"{")
+
+    with pytest.raises(LedgerDamagedError, match=r"\(Kernel error: Json error: [^:]*\)$"):
+        Ledger.open(path / "ledger")
+
+
 @pytest.mark.parametrize("access", [maintaining, writing])
 def test_access_when_a_cleaning_died_half_way_then_its_segments_get_their_names(
     path: Path, access: Callable[[Path], AbstractContextManager[object]]
