@@ -117,7 +117,9 @@ def run_plan(
     shared = _SharedWork(replace(budget, leaves_large=True), clock, check_owner, stop)
     tasks = _tasks(cleanings, states)
     rows = _clean_on_spark(spark, tasks, shared)
-    rows |= {task.cleaning.log: _clean_large(spark, task, shared) for task in tasks if rows[task.cleaning.log].is_large}
+    for task in tasks:
+        if rows[task.cleaning.log].is_large and not stop.is_asked():
+            rows[task.cleaning.log] = _clean_large(spark, task, shared)
     for planned, cleaning in zip(due, cleanings, strict=True):
         row = rows.get(planned.log) or failed_cleaning(cleaning, "the log is not in the ledger any more")
         _tell(row)
@@ -173,7 +175,11 @@ def _bytes_of(each: LogCleaning) -> int:
 def _clean_on_spark(
     spark: SparkSession, tasks: Sequence[_LogTask], shared: _SharedWork
 ) -> dict[TopicPartition, LogCleaningRow]:
-    """Return a row for each log; if Spark itself fails, the logs failed whose rows it did not give."""
+    """Return a row for each log.
+
+    If a worker dies, all that its job did is untold: both halves of the logs are tried again, down to the one that it
+    is about. A log that is clean by then costs little more than its reading.
+    """
     if not tasks:
         return {}
 
@@ -189,7 +195,11 @@ def _clean_on_spark(
             found = frame.repartitionById(count, F.col("slot")).mapInArrow(run, _ROW_DDL).collect()
     except SPARK_ERRORS as error:
         shared.check_owner()
-        return {each.cleaning.log: failed_cleaning(each.cleaning, explain(error)) for each in tasks}
+        if len(tasks) == 1:
+            return {tasks[0].cleaning.log: failed_cleaning(tasks[0].cleaning, explain(error))}
+        logger.warning("Spark failed at %d logs, trying again with fewer: %s", len(tasks), explain(error))
+        half = len(tasks) // 2
+        return _clean_on_spark(spark, tasks[:half], shared) | _clean_on_spark(spark, tasks[half:], shared)
     rows: list[LogCleaningRow | WriterFencedError] = [pickle.loads(each["row"]) for each in found]
     for row in rows:
         if isinstance(row, WriterFencedError):

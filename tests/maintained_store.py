@@ -1,8 +1,11 @@
 """Stores with several compacted logs, and what a maintenance run makes of them, for tests of the job."""
 
+import os
 from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
+
+import pyarrow as pa
 
 from pipeline.maintenance_plan import MaintenancePlan, SurveyedLog, plan_maintenance
 from sink.clean_logs import plan_cleanings
@@ -12,11 +15,21 @@ from storage_core.clock import Clock
 from tests.compacted_store import NOW_MS, SETTINGS
 from tests.sink_store import in_process, open_store, read_store, rows
 
-__all__ = ["PARTITIONS", "TOPIC", "live_values", "plan_of", "write_keys"]
+__all__ = ["PARTITIONS", "TOPIC", "DeadlyKeys", "live_values", "plan_of", "write_keys"]
 
 TOPIC = "keyed"
 PARTITIONS = 4
 _SETTINGS = {**SETTINGS, "partitions": PARTITIONS, "delete.retention.ms": 86_400_000}
+
+
+class DeadlyKeys(dict[str, pa.Array]):
+    """Keys to erase that end the process which looks up those of topic `bad`."""
+
+    def get(self, topic: str, default: pa.Array | None = None) -> pa.Array | None:
+        """End the process, or give the default."""
+        if topic == "bad":
+            os._exit(1)
+        return default
 
 
 def write_keys(store: Path, count: int = 400, keys: int = 7, settings: dict[str, object] | None = None) -> Path:

@@ -2,9 +2,11 @@
 
 import operator
 import shutil
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -18,9 +20,9 @@ from storage_core.clock import ManualClock
 from storage_core.errors import WriterFencedError
 from storage_core.log.log_files import LOG
 from storage_core.topic_partition import TopicPartition
-from tests.compacted_store import BUDGET, NOW_MS
-from tests.maintained_store import PARTITIONS, TOPIC, live_values, plan_of, write_keys
-from tests.sink_store import read_store
+from tests.compacted_store import BUDGET, NOW_MS, SETTINGS
+from tests.maintained_store import PARTITIONS, TOPIC, DeadlyKeys, live_values, plan_of, write_keys
+from tests.sink_store import in_process, open_store, read_store, rows
 
 pytestmark = pytest.mark.spark
 
@@ -102,3 +104,20 @@ def test_run_plan_when_keys_exceed_the_memory_of_a_map_then_one_round_cleans_all
     key = operator.attrgetter("log")
     for found, wanted in zip(sorted(results, key=key), sorted(whole, key=key), strict=True):
         assert replace(found, duration_ms=0, reason="", state=wanted.state) == replace(wanted, duration_ms=0, reason="")
+
+
+def test_run_plan_when_a_log_kills_its_worker_then_only_that_one_fails(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark tells nothing of a job whose worker died; the others are cleaned all the same."""
+    store = tmp_path / "store"
+    settings = {topic: {**SETTINGS, "partitions": 1} for topic in ("bad", "good", "other")}
+    with closing(open_store(store, settings)) as writer:
+        for batch in range(10):
+            numbers = range(60)
+            keys, values = [f"k{each % 5}" for each in numbers], [f"{batch}-{each}" for each in numbers]
+            columns = rows(topic=["bad", "good", "other"] * 20, key=keys, value=values)
+            writer.append("q", batch, in_process(columns))
+
+    budget = replace(BUDGET, erased_keys=DeadlyKeys(none=pa.array([], pa.binary())))
+    found = {each.log.topic: each.outcome for each in _run(spark, store, budget)}
+
+    assert found == {"bad": "failed", "good": "done", "other": "done"}
