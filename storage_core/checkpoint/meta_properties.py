@@ -45,7 +45,7 @@ def parse_meta_properties(data: bytes) -> dict[str, str]:
 
 
 def store_of(data: bytes) -> str | None:
-    """Return the path of the store that a root belongs to, whatever else may be wrong with it; None if it names none."""
+    """Return the path of the store that a root belongs to, whatever else is wrong with it; None if it names none."""
     values = dict(filter(None, map(_property, re.split(_END, data.decode("latin-1")))))
     return values.get(STORE_PROPERTY) or None
 
