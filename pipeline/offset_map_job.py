@@ -9,7 +9,8 @@ A group's map holds only keys that have a later record, and only those of its re
 whatever the log's is. All other records survive without being in any map, as in a map that knows them as the latest.
 
 Only logs without transactions are cleaned so: whether a marker may go depends on the groups in front of it. A task that
-Spark runs again finds its group cleaned, and cleans it once more: the same comes of it.
+Spark runs again behind its swap misses the segments that are gone, and fails: the log is a whole one, its first dirty
+offset stays, and the next run goes on.
 """
 
 from __future__ import annotations
