@@ -18,6 +18,8 @@ __all__ = ["committed_end", "cut_back_torn", "find_torn", "find_torn_online", "r
 
 _CHUNK = 256
 """Logs that a thread looks at in one go."""
+_SYNC_THREADS = 8
+"""Threads that mostly wait for the disk."""
 
 
 def committed_end(state: LogState) -> CommittedEnd:
@@ -73,8 +75,12 @@ def renew(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: Wr
 
     Until the last one has them the lock goes on saying that they are owed.
     """
-    for state in log_dirs.online(states).values():
+
+    def renew_log(state: LogState) -> None:
         renew_active_segment(log_dirs.store.log_path(state), committed_end(state), lock.token, lock.check)
+
+    with ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="renew") as pool:
+        list(pool.map(renew_log, log_dirs.online(states).values()))
     lock.note_renewed()
 
 
