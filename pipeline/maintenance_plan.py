@@ -146,7 +146,7 @@ def plan_maintenance(
     now_ms: int,
     bounds: Bounds = Bounds(),
     former: FormerRuns = FormerRuns(),
-    erased_topics: Collection[str] = (),
+    erased_topic_ids: Collection[str] = (),
 ) -> MaintenancePlan:
     """Return what a run does.
 
@@ -155,10 +155,10 @@ def plan_maintenance(
         now_ms: to measure waits by.
         bounds: of the run.
         former: what is known of speed and yield.
-        erased_topics: topics with keys whose records all go, whatever the dirty ratio.
+        erased_topic_ids: of topics with keys whose records all go, whatever the dirty ratio.
     """
     deletions = [work for each in logs if (work := _deletion(each))]
-    cleanings = [work for each in logs if (work := _cleaning(each, now_ms, former, each.log.topic in erased_topics))]
+    cleanings = [work for each in logs if (work := _cleaning(each, now_ms, former, erased_topic_ids))]
     cleanings.sort(key=_urgency)
     works = [*deletions, *_within(bounds, cleanings, sum(_cost_ms(each) for each in deletions))]
     works.sort(key=lambda each: each.decision != "do")
@@ -192,7 +192,9 @@ def _deletion(each: SurveyedLog) -> PlannedWork | None:
     return _not_leased(work, each.leased_by)
 
 
-def _cleaning(each: SurveyedLog, now_ms: int, former: FormerRuns, is_erased: bool) -> PlannedWork | None:
+def _cleaning(
+    each: SurveyedLog, now_ms: int, former: FormerRuns, erased_topic_ids: Collection[str]
+) -> PlannedWork | None:
     """Return what a cleaner does to a log; None where its topic is not compacted."""
     found, known = each.cleaning, each.checkpoint
     if found is None:
@@ -213,7 +215,7 @@ def _cleaning(each: SurveyedLog, now_ms: int, former: FormerRuns, is_erased: boo
         freed_bytes=None if share is None else round(plan.cleanable_bytes * (1 - share)),
         expected_ms=_CLEANING_MS + round(1000 * read / speed),
     )
-    if not plan.is_due and not is_erased:
+    if not plan.is_due and found.state.topic_id not in erased_topic_ids:
         return replace(work, freed_bytes=0)
     if not plan.is_due:
         work = replace(work, action="erase", reason=f"has keys to erase; {plan.reason}")

@@ -72,7 +72,7 @@ class CleanerBudget:
     Attributes:
         map_bytes: of the offset map, for one log at a time.
         hash_key: of the maps, 16 random bytes.
-        erased_keys: keys whose records all go, binary, by topic.
+        erased_keys: keys whose records all go, binary, by topic id.
         leaves_large: whether a log with more keys than a map takes is left as it is: the row says `is_large`.
     """
 
@@ -274,7 +274,7 @@ def _finish(each: LogCleaning, state: LogState, check_owner: Callable[[], None])
 
 
 def _has_erased_keys(each: LogCleaning, budget: CleanerBudget) -> bool:
-    return each.config.is_compacted and each.log.topic in (budget.erased_keys or {})
+    return each.config.is_compacted and each.state.topic_id in (budget.erased_keys or {})
 
 
 def _clean(
@@ -328,6 +328,6 @@ def _to_clean(each: LogCleaning, state: LogState, budget: CleanerBudget, now_ms:
         now_ms=now_ms,
         map_bytes=budget.map_bytes,
         hash_key=budget.hash_key,
-        erased_keys=(budget.erased_keys or {}).get(each.log.topic),
+        erased_keys=(budget.erased_keys or {}).get(state.topic_id),
         leaves_large=budget.leaves_large,
     )

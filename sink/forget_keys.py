@@ -108,11 +108,13 @@ def search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[Req
 def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> list[ForgetRequest]:
     """Return the requests that are not done; active segments that have records of theirs are rolled, if no sink runs.
 
+    Requests whose topic is gone are done: its records went with it.
+
     Raises:
         CorruptFileError, UnsupportedFormatError: a request can't be read.
         WriterFencedError: the store was taken by force.
     """
-    wanted = [each for each in read_requests(maintained.store) if each.completed_ms is None]
+    wanted = _without_gone(maintained.store, read_requests(maintained.store), clock)
     if not wanted:
         return []
     searched = search_requests(maintained.store, wanted)
@@ -142,6 +144,19 @@ def settle_requests(store: Store, requests: Sequence[ForgetRequest], clock: Cloc
             done = complete_request(store, each.request, clock.now_ms())
             found.append(RequestState(request=done, found=()))
     return found
+
+
+def _without_gone(store: Store, requests: Sequence[ForgetRequest], clock: Clock) -> list[ForgetRequest]:
+    """Return the requests that are not done; those of topics that are gone are done by that."""
+    wanted = [each for each in requests if each.completed_ms is None]
+    if not wanted:
+        return []
+    topic_ids = {state.topic_id for state in Ledger.open(store.ledger_path).states().values()}
+    for each in wanted:
+        if each.topic_id not in topic_ids:
+            complete_request(store, each, clock.now_ms())
+            logger.info("A topic with forgotten keys is gone request=%s topic=%s", each.request_id, each.topic)
+    return [each for each in wanted if each.topic_id in topic_ids]
 
 
 def _facts(each: RequestState) -> tuple[str, int]:

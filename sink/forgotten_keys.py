@@ -117,12 +117,12 @@ def read_requests(store: Store) -> list[ForgetRequest]:
 
 
 def erased_keys(requests: Iterable[ForgetRequest]) -> dict[str, pa.Array]:
-    """Return the keys of requests that are not done, by topic."""
+    """Return the keys of requests that are not done, by topic id: a later topic of that name keeps its own."""
     found: dict[str, list[pa.Array]] = {}
     for each in requests:
         if each.keys is not None:
-            found.setdefault(each.topic, []).append(each.keys)
-    return {topic: pa.concat_arrays(arrays).unique() for topic, arrays in found.items()}
+            found.setdefault(each.topic_id, []).append(each.keys)
+    return {topic_id: pa.concat_arrays(arrays).unique() for topic_id, arrays in found.items()}
 
 
 def _folder(store: Store) -> Path:

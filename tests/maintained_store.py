@@ -23,11 +23,11 @@ _SETTINGS = {**SETTINGS, "partitions": PARTITIONS, "delete.retention.ms": 86_400
 
 
 class DeadlyKeys(dict[str, pa.Array]):
-    """Keys to erase that end the process which looks up those of topic `bad`."""
+    """Keys to erase, by topic id, that end the process which looks up those of a topic that has some."""
 
-    def get(self, topic: str, default: pa.Array | None = None) -> pa.Array | None:
+    def get(self, topic_id: str, default: pa.Array | None = None) -> pa.Array | None:
         """End the process, or give the default."""
-        if topic == "bad":
+        if topic_id in self:
             os._exit(1)
         return default
 
@@ -47,12 +47,12 @@ def write_keys(store: Path, count: int = 400, keys: int = 7, settings: dict[str,
     return store
 
 
-def plan_of(store: Path, clock: Clock, erased_topics: Collection[str] = ()) -> MaintenancePlan:
+def plan_of(store: Path, clock: Clock, erased_topic_ids: Collection[str] = ()) -> MaintenancePlan:
     """Return the plan of a run over a store that no run has maintained before."""
     found = Store.find(store)
     cleanings = {each.log: each for each in plan_cleanings(found, {}, clock)}
     logs = [SurveyedLog(retention=each, cleaning=cleanings[each.log]) for each in plan_logs(found, clock)]
-    return plan_maintenance(logs, clock.now_ms(), erased_topics=erased_topics)
+    return plan_maintenance(logs, clock.now_ms(), erased_topic_ids=erased_topic_ids)
 
 
 def live_values(store: Path) -> dict[str, dict[bytes | None, bytes | None]]:

@@ -22,6 +22,7 @@ from storage_core.log.log_files import LOG
 from storage_core.topic_partition import TopicPartition
 from tests.compacted_store import BUDGET, NOW_MS, SETTINGS
 from tests.maintained_store import PARTITIONS, TOPIC, DeadlyKeys, live_values, plan_of, write_keys
+from tests.retained_store import state_of
 from tests.sink_store import in_process, open_store, read_store, rows
 
 pytestmark = pytest.mark.spark
@@ -117,7 +118,8 @@ def test_run_plan_when_a_log_kills_its_worker_then_only_that_one_fails(spark: Sp
             columns = rows(topic=["bad", "good", "other"] * 20, key=keys, value=values)
             writer.append("q", batch, in_process(columns))
 
-    budget = replace(BUDGET, erased_keys=DeadlyKeys(none=pa.array([], pa.binary())))
+    bad = state_of(store, TopicPartition("bad", 0)).topic_id
+    budget = replace(BUDGET, erased_keys=DeadlyKeys({bad: pa.array([], pa.binary())}))
     found = {each.log.topic: each.outcome for each in _run(spark, store, budget)}
 
     assert found == {"bad": "failed", "good": "done", "other": "done"}

@@ -143,7 +143,7 @@ def test_clean_when_keys_are_to_be_erased_then_none_of_their_records_is_left(mem
     active = state_of(store, LOG).active_base_offset
     kept = [each for each in expected_offsets(active, 200) if each >= active or each % 7 != 3]
 
-    budget = replace(BUDGET, erased_keys={LOG.topic: pa.array([b"k3"], pa.binary())})
+    budget = replace(BUDGET, erased_keys={state_of(store, LOG).topic_id: pa.array([b"k3"], pa.binary())})
     with maintaining(store) as maintained:
         plans = plan_cleanings(maintained.store, {LOG: row.first_dirty_offset}, ManualClock(NOW_MS))
         list(clean_logs(maintained, plans, budget, ManualClock(NOW_MS)))

@@ -1,18 +1,20 @@
 """Keys that are to be forgotten: the list, the search, and a cleaning that erases them."""
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from sink.clean_logs import clean_logs, pending_removals, plan_cleanings
+from sink.delete_topic import delete_topic
 from sink.forget_keys import RequestState, prepare_erasure, search_requests, settle_requests
 from sink.forgotten_keys import ForgetRequest, add_request, erased_keys, read_requests
 from sink.ledger import Ledger
 from sink.retain_logs import RetentionRun, remove_deleted
 from sink.store import Store
-from sink.store_access import maintaining
+from sink.store_access import maintaining, writing
 from storage_core.clock import ManualClock
 from storage_core.errors import CorruptFileError
 from tests.compacted_store import BUDGET, LOG, NOW_MS, SETTINGS, keyed_rows, write_keyed
@@ -118,6 +120,37 @@ def test_search_when_a_key_comes_back_then_the_request_stays_done(tmp_path: Path
 
     assert state.found == []
     assert b"k3" in _keys(store)
+
+
+def test_erasure_when_the_topic_was_made_again_then_its_keys_stay(tmp_path: Path) -> None:
+    """A request is about one topic, not about its name; it is done once that topic is gone."""
+    store = write_keyed(tmp_path / "store", _LAG)
+    _ask(store, "k3")
+    with writing(store) as written:
+        delete_topic(written, LOG.topic)
+    with closing(open_store(store, {LOG.topic: _LAG}, topic=LOG.topic)) as writer:
+        for number in range(10):
+            writer.append("again", number, in_process(keyed_rows(20 * number, 20 * number + 20)))
+    before = read_store(store)[str(LOG)]
+
+    assert _erase(store) == []
+
+    assert read_store(store)[str(LOG)] == before
+    (request,) = read_requests(Store.find(store))
+    assert (request.keys, request.completed_ms) == (None, NOW_MS)
+
+
+def test_keys_to_erase_when_two_topics_had_the_name_then_each_has_its_own(tmp_path: Path) -> None:
+    """Also before the first one's request is done."""
+    store = write_keyed(tmp_path / "store", _LAG, count=20)
+    request = _ask(store, "k3")
+
+    found = erased_keys([request, replace(request, topic_id="later", keys=pa.array([b"k5"], pa.binary()))])
+
+    assert {topic_id: keys.to_pylist() for topic_id, keys in found.items()} == {
+        request.topic_id: [b"k3"],
+        "later": [b"k5"],
+    }
 
 
 def test_requests_when_a_file_is_damaged_then_it_is_named(tmp_path: Path) -> None:
