@@ -28,7 +28,7 @@ from sink.ledger_crc import (
     rows_crc,
     transactions_crc,
 )
-from sink.ledger_damage import damage_refused, one_line
+from sink.ledger_damage import damage_refused, one_line, read_while_tidied
 from sink.ledger_rows import LEDGER_SCHEMA, LedgerRows, LogState
 from sink.ledger_tidy import CHECKPOINT_INTERVAL, LedgerTidy
 from sink.torn_ledger import TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_entry
@@ -80,13 +80,14 @@ class Ledger:
     def open(cls, path: Path) -> "Ledger":
         """Open the ledger at its newest version, read-only: a torn newest entry is an error here.
 
+        A writer may tidy entries away while they are read; then they are read again.
+
         Raises:
             LedgerDamagedError: it can't be read.
         """
         if not (path / "_delta_log").is_dir():
             raise LedgerDamagedError(f"no ledger: path={path}")
-        with damage_refused(path):
-            return cls._checked(path, _open_table(path))
+        return read_while_tidied(path, lambda: cls._checked(path, _open_table(path)))
 
     @classmethod
     def open_at(cls, path: Path, version: int) -> "Ledger":

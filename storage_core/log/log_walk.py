@@ -161,7 +161,7 @@ class LogWalk:
             at_end = last >= self._end_offset - 1
             has_end = bool(at_end.any())
             stop = int(np.argmax(at_end)) + 1 if has_end else len(at_end)
-            bad = first_out_of_order(reader, chunk.scan, stop, previous, self._segments.end_offset)
+            bad = self._first_out_of_order(reader, chunk, stop, previous)
             before, previous = previous, int(last[stop - 1])
             if bad is not None:
                 stop = max(bad - 1, 0)  # the one before it may be what is wrong
@@ -181,6 +181,20 @@ class LogWalk:
                 return
         if not is_last and reader.valid_bytes < reader.size_bytes:
             raise reader.corrupt_batch("closed segment ends inside a batch", reader.valid_bytes)
+
+    def _first_out_of_order(self, reader: SegmentReader, chunk: BatchChunk, stop: int, previous: int) -> int | None:
+        """Return the first batch that can't be where it is.
+
+        Where the log has grown since its end was told, a cleaner may have put what came later into this segment, and
+        have left nothing in front of it: a batch wholly behind that end is then no more than the end of the range.
+        """
+        end_offset = self._segments.end_offset
+        bad = first_out_of_order(reader, chunk.scan, stop, previous, end_offset)
+        if bad is None or chunk.scan.base_offset[bad] < end_offset:
+            return bad
+        now = list_readable_segments(self._segments.directory)
+        has_grown = any(each.base_offset > end_offset for each in now)
+        return first_out_of_order(reader, chunk.scan, stop, previous, INT64_MAX) if has_grown else bad
 
     def _check_follower(self, reader: SegmentReader, chunk: BatchChunk, number: int) -> None:
         """Refuse the batch that ends the range if what follows says that it can't be there.

@@ -231,3 +231,26 @@ def test_read_when_the_last_wrapper_of_v0_has_a_lower_offset_then_refused(tmp_pa
 
     with pytest.raises(CorruptBatchError, match="out of order"):
         _offsets(directory)
+
+
+@pytest.mark.parametrize("merged", [[(30, 5)], [(30, 5), (35, 5)], [(4, 2), (30, 5)]])
+def test_read_when_a_cleaner_put_what_came_later_into_the_segment_then_ends_with_its_range(
+    tmp_path: Path, merged: list[tuple[int, int]]
+) -> None:
+    """The end was told before the log grew and was cleaned; of what lay before it only the first batches are left."""
+    directory = _log(tmp_path / "t-0", (0, [_v2(*each) for each in merged]), (40, [_v2(40, 5)]))
+    reader = LogReader(directory, log_start_offset=0, log_end_offset=20)
+
+    found = [offset for batch in reader.read(0) for offset in batch.column("offset").to_pylist()]
+
+    assert found == [offset for first, count in merged for offset in range(first, first + count) if offset < 20]
+
+
+def test_read_when_a_batch_lies_behind_the_end_of_a_log_that_has_not_grown_then_an_error(tmp_path: Path) -> None:
+    """Nothing but a changed base offset can have brought it there; nor where its follower belongs in front of it."""
+    still = _log(tmp_path / "t-0", (0, [_v2(30, 5)]))
+    grown = _log(tmp_path / "t-1", (0, [_v2(30, 5), _v2(5, 5)]), (40, [_v2(40, 5)]))
+
+    for directory in (still, grown):
+        with pytest.raises(LogStorageError):
+            list(LogReader(directory, log_start_offset=0, log_end_offset=20).read(0))
