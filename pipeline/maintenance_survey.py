@@ -21,6 +21,7 @@ from sink.ledger import Ledger
 from sink.retain_logs import plan_logs
 from sink.store import Store
 from sink.topic_configs import read_topic_configs
+from sink.truncated_offsets import read_truncated_offsets
 from storage_core.clock import Clock
 from storage_core.topic_partition import TopicPartition
 
@@ -49,10 +50,11 @@ def read_checkpoints(store: Store) -> dict[TopicPartition, CleanerCheckpoint]:
 
     Raises:
         UnsupportedFormatError: a newer release wrote the table.
-        CorruptFileError: it is damaged.
+        CorruptFileError: it is damaged, or the list of truncated logs is.
         LedgerDamagedError: the ledger can't be read.
     """
-    return checkpoints_of(read_rows(store.root, CLEANER_CHECKPOINTS), Ledger.open(store.ledger_path).states())
+    states = Ledger.open(store.ledger_path).states()
+    return checkpoints_of(read_rows(store.root, CLEANER_CHECKPOINTS), states, read_truncated_offsets(store, states))
 
 
 def survey_store(store: Store, bounds: Bounds, clock: Clock, erased_topic_ids: Collection[str] = ()) -> Survey:
@@ -66,7 +68,7 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erased_topic_ids: C
 
     Raises:
         UnsupportedFormatError: a newer release wrote a control table.
-        CorruptFileError: one is damaged, or the topics' settings are.
+        CorruptFileError: one is damaged, or the topics' settings or the list of truncated logs are.
         LedgerDamagedError: the ledger can't be read.
     """
     now_ms = clock.now_ms()
@@ -74,7 +76,7 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erased_topic_ids: C
     leased = leased_elsewhere(read_rows(store.root, LEASES), machine_id(), now_ms)
     former = former_runs(read_rows(store.root, RUNS, [("started_ms", ">=", now_ms - _REMEMBERED_MS)]))
     states = Ledger.open(store.ledger_path).states()
-    checkpoints = checkpoints_of(rows, states)
+    checkpoints = checkpoints_of(rows, states, read_truncated_offsets(store, states))
     configs = read_topic_configs(store)
     compacted = {log for log in states if log.topic in configs and configs[log.topic].is_compacted}
     dirty = {log: each.first_dirty_offset for log, each in checkpoints.items()}

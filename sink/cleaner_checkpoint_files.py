@@ -16,7 +16,12 @@ from storage_core.errors import CorruptFileError, StorageError
 from storage_core.storage.local import replace_file, storage_errors
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["CLEANER_CHECKPOINT", "drop_cleaner_checkpoints", "write_cleaner_checkpoints"]
+__all__ = [
+    "CLEANER_CHECKPOINT",
+    "drop_cleaner_checkpoints",
+    "lower_cleaner_checkpoint",
+    "write_cleaner_checkpoints",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +52,26 @@ def write_cleaner_checkpoints(
                 replace_file(root / CLEANER_CHECKPOINT, render_offset_checkpoint(entries))
         except StorageError as error:
             logger.warning("A cleaner checkpoint was not written, the next run will: %s", error)
+
+
+def lower_cleaner_checkpoint(root: Path, log: TopicPartition, offset: int) -> None:
+    """Let a root's file say of a log no more than that it is clean up to an offset, to which it is truncated.
+
+    Raises:
+        StorageError: the file can't be read or written.
+
+    Source: Kafka LogCleanerManager.maybeTruncateCheckpoint.
+    """
+    path = root / CLEANER_CHECKPOINT
+    with storage_errors(path):
+        data = path.read_bytes() if path.exists() else b""
+    try:
+        found = parse_offset_checkpoint(data)
+    except CorruptFileError:
+        return  # it says nothing of any log
+    if found.get(log, 0) > offset:
+        with storage_errors(path):
+            replace_file(path, render_offset_checkpoint({**found, log: offset}))
 
 
 def drop_cleaner_checkpoints(root: Path, logs: Collection[TopicPartition]) -> None:

@@ -1,6 +1,7 @@
 """Truncates a log of a store, as a follower whose leader lost records does: what lies behind an offset is gone.
 
 The order, and what each step leaves if it is the last one:
+- cleaner checkpoints count no further than the offset from here on (`truncated_offsets.py`);
 - a note in `control/pending-truncations.json` (`truncate.noted`): the next opening drops it, nothing has happened;
 - the ledger: the log ends with its last whole batch, or begins anew (`truncate.committed`): from here on the next
   opening does the rest (`finish_truncation.py`);
@@ -19,12 +20,14 @@ from pathlib import Path
 
 import numpy as np
 
+from sink.cleaner_checkpoint_files import lower_cleaner_checkpoint
 from sink.derived_files import DerivedFiles
 from sink.finish_truncation import carry_out
 from sink.ledger_rows import LogState
 from sink.log_dirs import check_log_dirs, require_online
 from sink.pending_truncations import PendingTruncation, read_truncations, write_truncations
 from sink.store_access import WrittenStore, writing
+from sink.truncated_offsets import note_truncated_offset
 from storage_core.clock import Clock
 from storage_core.errors import OffsetOutOfRangeError, UnknownTopicError
 from storage_core.fault_points import reach
@@ -186,6 +189,9 @@ def _truncate(written: WrittenStore, truncation: PendingTruncation, max_timestam
     """Write down what is about to happen, commit it, and carry it out."""
     store, ledger, row = written.store, written.ledger, written.ledger.rows[truncation.log]
     written.lock.check()
+    state = ledger.state(row)
+    note_truncated_offset(store, state, truncation.offset)
+    lower_cleaner_checkpoint(store.log_dir(state.log_dir), truncation.log, truncation.offset)
     write_truncations(store, [*read_truncations(store), truncation])
     reach("truncate.noted")
     values = {

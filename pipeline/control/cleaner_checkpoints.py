@@ -82,12 +82,21 @@ class LogWork:
 
 
 def checkpoints_of(
-    rows: Iterable[Mapping[str, Any]], states: Mapping[TopicPartition, LogState]
+    rows: Iterable[Mapping[str, Any]],
+    states: Mapping[TopicPartition, LogState],
+    truncated: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, CleanerCheckpoint]:
-    """Return what is known of the logs that there are."""
+    """Return what is known of the logs that there are.
+
+    Args:
+        rows: of the table.
+        states: of the logs.
+        truncated: the lowest offset that a log was truncated to since its row was written: what is behind is dirty.
+    """
     names = [each.name for each in fields(CleanerCheckpoint)]
     found = (CleanerCheckpoint(**{name: row[name] for name in names}) for row in rows)
-    return {each.log: each for each in found if each.log in states and states[each.log].topic_id == each.topic_id}
+    known = [each for each in found if each.log in states and states[each.log].topic_id == each.topic_id]
+    return {each.log: _lowered(each, truncated.get(each.log, each.first_dirty_offset)) for each in known}
 
 
 def after_work(before: CleanerCheckpoint | None, work: LogWork, run_id: str, now_ms: int) -> CleanerCheckpoint:
@@ -113,6 +122,10 @@ def after_work(before: CleanerCheckpoint | None, work: LogWork, run_id: str, now
     if problem := work.uncleanable or work.failure:
         return _failed(found, problem, now_ms, is_uncleanable=work.uncleanable is not None)
     return _sound(found) if work.first_dirty_offset is not None else found
+
+
+def _lowered(before: CleanerCheckpoint, offset: int) -> CleanerCheckpoint:
+    return replace(before, first_dirty_offset=min(before.first_dirty_offset, offset))
 
 
 def _failed(before: CleanerCheckpoint, problem: str, now_ms: int, *, is_uncleanable: bool) -> CleanerCheckpoint:

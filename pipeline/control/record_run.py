@@ -1,7 +1,7 @@
 """A run is told: one MERGE into `runs`, one into `cleaner_checkpoints`, and the files that brokers read.
 
 Checkpoints come behind the works they speak of, never before: one that is missing costs a cleaning that finds little to
-do, one that runs ahead would leave records uncleaned for ever.
+do, one that runs ahead would leave records uncleaned for ever. So what caps them, truncations, is forgotten last.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pipeline.maintenance_plan import MaintenancePlan
 from sink.cleaner_checkpoint_files import write_cleaner_checkpoints
 from sink.ledger import Ledger
 from sink.store import Store
+from sink.truncated_offsets import drop_truncated_offsets
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["record_run"]
@@ -62,7 +63,9 @@ def record_run(
     tables.tidy(now_ms - _RUNS_KEPT_MS)
     known = {**before, **changed}
     cleaned = {log: each.first_dirty_offset for log, each in known.items() if each.last_cleaned_ms is not None}
-    write_cleaner_checkpoints(store, Ledger.open(store.ledger_path).states(), cleaned)
+    states = Ledger.open(store.ledger_path).states()
+    drop_truncated_offsets(store, changed.keys(), states)
+    write_cleaner_checkpoints(store, states, cleaned)
 
 
 def changed_checkpoints(

@@ -12,6 +12,8 @@ import yaml
 from pipeline.control.read_tables import read_rows, table_path
 from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
 from pipeline.jars import obtain_jars
+from sink.store import Store
+from sink.truncated_offsets import note_truncated_offset, read_truncated_offsets
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.errors import InvalidConfigError
 from tests.compacted_store import LOG, SETTINGS, expected_offsets, offsets, write_keyed
@@ -56,9 +58,13 @@ def test_control_tables_when_written_by_spark_then_as_the_rules_say(tmp_path: Pa
 
 
 def test_maintain_when_executed_then_cleaned_told_and_not_done_again(tmp_path: Path) -> None:
-    """Run and works are rows, the next plan begins behind it, and brokers find where; a rebuild forgets that."""
+    """Run and works are rows, the next plan begins behind it, and brokers find where; a rebuild forgets that.
+
+    Truncations before it are forgotten with its checkpoints.
+    """
     store = write_keyed(tmp_path / "store")
     end = state_of(store, LOG).active_base_offset
+    note_truncated_offset(Store.find(store), state_of(store, LOG), 1)
     done = _maintain(tmp_path, "--execute", "--json")
     assert done.returncode == 0, done.stderr[-4000:]
     (result,) = json.loads(done.stdout.splitlines()[-1])["results"]
@@ -73,6 +79,7 @@ def test_maintain_when_executed_then_cleaned_told_and_not_done_again(tmp_path: P
     assert [row["expires_ms"] for row in read_rows(store, LEASES)] == [0]
     cleaned = parse_offset_checkpoint((store / "logs" / "cleaner-offset-checkpoint").read_bytes())
     assert cleaned == {LOG: end}
+    assert read_truncated_offsets(Store.find(store), {LOG: state_of(store, LOG)}) == {}
 
     set_version(store, CLEANER_CHECKPOINTS, 9)
     (store / "control" / "runs" / "_delta_log" / f"{0:020}.json").write_text("{")
