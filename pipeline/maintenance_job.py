@@ -6,9 +6,9 @@
     rows                  <-------- a row for each log
     logs with more keys than a map takes: `offset_map_job`, one after the other
 
-Tasks need no coordination: a log is one task's, and before each step that can't be undone a task looks whether its run
-still owns the store. A log that fails is a row like any other. What a task needs of the ledger comes with its logs:
-only a sink may change them meanwhile, and a sink appends.
+Tasks need no coordination: a log is one task's, which holds it as long as it works, and before each step that can't be
+undone a task looks whether its run still owns the store. A log that fails is a row like any other. What a task needs of
+the ledger comes with its logs: only a sink may change them meanwhile, and a sink appends.
 
 Deletions are renames behind a commit that they must not overtake, so the driver does them.
 """
@@ -49,6 +49,7 @@ from sink.stage import freeze_garbage
 from sink.store_access import MaintainedStore
 from storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
 from storage_core.cleaner.cleaning_round import prepare_round
+from storage_core.cleaner.hold_log import held_alone
 from storage_core.clock import Clock
 from storage_core.errors import WriterFencedError
 from storage_core.topic_partition import TopicPartition
@@ -211,10 +212,12 @@ def _clean_large(spark: SparkSession, task: _LogTask, shared: _SharedWork) -> Lo
     """Clean a log by several tasks, or as far as one map gets where it has transactions."""
 
     def clean(log: LogToClean) -> CleanedLog:
-        round_ = prepare_round(replace(log, leaves_large=False), shared.check_owner)
-        if round_.surveyed.has_markers:
-            return clean_log(round_.log, shared.check_owner)
-        return clean_in_parts(spark, round_, shared.check_owner)
+        with held_alone(log.directory) as let_parts_in:
+            round_ = prepare_round(replace(log, leaves_large=False), shared.check_owner)
+            if not round_.surveyed.has_markers:
+                let_parts_in()
+                return clean_in_parts(spark, round_, shared.check_owner)
+        return clean_log(round_.log, shared.check_owner)
 
     try:
         return clean_log_by(task.cleaning, task.state, shared.budget, shared.clock, clean)

@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 from pipeline.jars import obtain_jars
 from pipeline.session import build_session, names_jars, submitted_conf
 from pipeline.spark_errors import SPARK_ERRORS, explain, silence_spark_loggers
-from storage_core.errors import LogStorageError
+from storage_core.errors import InvalidConfigError, LogStorageError
 
-__all__ = ["lazy_session"]
+__all__ = ["lazy_session", "maintenance_conf"]
 
 logger = logging.getLogger(__name__)
 
+_SPECULATION: Final = "spark.speculation"
 _LOCAL_CONF: Final = {
     # A run asks Spark for seconds of work, most of them spent on compiling: half as many with the first compiler alone.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -48,12 +49,26 @@ def lazy_session(configured: Mapping[str, str]) -> Iterator[Callable[[], SparkSe
             _stop(found[0])
 
 
+def maintenance_conf(configured: Mapping[str, str], submitted: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the settings of a maintenance run's session: without speculation, whose second task finds the log held.
+
+    Raises:
+        InvalidConfigError: `spark-submit` was given speculation.
+    """
+    if (submitted or {}).get(_SPECULATION, "false").lower() == "true":
+        raise InvalidConfigError(
+            f"maintenance can't clean a log twice at a time: {_SPECULATION}=true; submit with false"
+        )
+    usual = _LOCAL_CONF if submitted is None and configured.get("spark.master", "local").startswith("local") else {}
+    return {**usual, **configured, _SPECULATION: "false"}
+
+
 def _start(configured: Mapping[str, str]) -> SparkSession:
     submitted = submitted_conf()
     wants_jars = submitted is None and not names_jars(configured)
-    usual = _LOCAL_CONF if submitted is None and configured.get("spark.master", "local").startswith("local") else {}
+    conf = maintenance_conf(configured, submitted)
     try:
-        return build_session({**usual, **configured}, submitted, obtain_jars() if wants_jars else ())
+        return build_session(conf, submitted, obtain_jars() if wants_jars else ())
     except SPARK_ERRORS as error:
         raise LogStorageError(f"Spark can't start: {explain(error)}") from error
 

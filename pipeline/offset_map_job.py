@@ -33,6 +33,7 @@ from storage_core.cleaner.clean_segments import CleanedSegment
 from storage_core.cleaner.cleaned_transactions import CleanedTransactions
 from storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, lacks_room, result_of_round
 from storage_core.cleaner.dirty_keys import iter_dirty_keys
+from storage_core.cleaner.hold_log import held_group
 from storage_core.cleaner.listed_segments import ListedSegment
 from storage_core.cleaner.offset_map import OffsetMap
 
@@ -135,7 +136,8 @@ def _clean_part(
     if problem := lacks_room(round_.log.directory, group):
         return _Part(number, None, problem)
     shared = CleanedTransactions(round_.surveyed.aborted), round_.request()
-    return _Part(number, round_.clean(group, offset_map, shared, check_owner), None)
+    with held_group(round_.log.directory, group[0].base_offset):
+        return _Part(number, round_.clean(group, offset_map, shared, check_owner), None)
 
 
 def _map_of(batches: Iterator[pa.RecordBatch], round_: CleaningRound) -> OffsetMap:

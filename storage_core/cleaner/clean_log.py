@@ -24,6 +24,7 @@ from storage_core.cleaner.cleaning_round import (
     prepare_round,
     result_of_round,
 )
+from storage_core.cleaner.hold_log import held_alone
 from storage_core.cleaner.listed_segments import ListedSegment
 from storage_core.cleaner.offset_map import OffsetMap
 from storage_core.fault_points import reach
@@ -46,9 +47,15 @@ def clean_log(log: LogToClean, check_owner: Callable[[], None]) -> CleanedLog:
         InvalidConfigError: a segment would grow too large by `compression.type`.
         OffsetOutOfRangeError: a segment has offsets that no index can hold; it has to be split first.
         StorageError: the disk refused.
+        StoreLockedError: another task is still at work on the log.
 
     Whatever is raised, the log is a whole one; groups that were done before stay done.
     """
+    with held_alone(log.directory):
+        return _clean(log, check_owner)
+
+
+def _clean(log: LogToClean, check_owner: Callable[[], None]) -> CleanedLog:
     round_ = prepare_round(log, check_owner)
     first_dirty, end_offset = round_.first_dirty_offset, round_.end_offset
     if end_offset <= first_dirty and log.erased_keys is None:

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from storage_core.cleaner.filter_batches import FilteredBatches
-from storage_core.errors import OffsetOutOfRangeError
+from storage_core.errors import OffsetOutOfRangeError, StoreLockedError
 from storage_core.index.index_builder import IndexBuilder
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, TXNINDEX, segment_file_name
 from storage_core.log_config import INT32_MAX
@@ -84,12 +84,18 @@ class CleanedOutput:
         self.next_offset = last_offset + 1
 
     def finish(self, transaction_entries: bytes, modified_ns: int) -> tuple[Path, ...]:
-        """Make the files durable; return the paths of those that there are."""
+        """Make the files durable; return the paths of those that there are.
+
+        Raises:
+            StoreLockedError: somebody else has put his own file there.
+        """
         self._write()
         built = self._indexes.finish()
         contents = [None, built.offset_index, built.time_index, transaction_entries or None]
         paths = tuple(path for path, content in zip(self._paths, contents, strict=True) if content is not None)
         with storage_errors(self._paths[0]):
+            if not self._is_own():
+                raise StoreLockedError(f"another task writes this segment: path={self._paths[0]}")
             for path, content in zip(self._paths, contents, strict=True):
                 if content is not None:
                     path.write_bytes(content)
@@ -101,12 +107,20 @@ class CleanedOutput:
         return (self._paths[0], *paths)
 
     def discard(self) -> None:
-        """Remove the files."""
+        """Remove the files, unless somebody else has put his own there."""
         self._waiting.clear()
         with storage_errors(self._paths[0]):
+            is_own = self._is_own()
             self._close()
-            for path in self._paths:
+            for path in self._paths if is_own else ():
                 path.unlink(missing_ok=True)
+
+    def _is_own(self) -> bool:
+        """Whether the `.log` is the file that was made here; not known of one that is closed."""
+        try:
+            return self._descriptor < 0 or os.path.samestat(os.fstat(self._descriptor), self._paths[0].stat())
+        except FileNotFoundError:
+            return False
 
     def _add(self, piece: memoryview) -> None:
         """Keep a copy of a small piece for later, so that nothing else of its chunk is kept; write a large one."""

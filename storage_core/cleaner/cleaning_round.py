@@ -23,7 +23,7 @@ from storage_core.cleaner.grouping import group_segments_by_size
 from storage_core.cleaner.listed_segments import ListedSegment, list_cleanable_segments, with_index_sizes
 from storage_core.cleaner.offset_map import KeySet, OffsetMap
 from storage_core.cleaner.survey_log import SurveyedLog, survey_transactions
-from storage_core.cleaner.swap import drop_cleaned, finish_swaps, swap_in
+from storage_core.cleaner.swap import drop_cleaned, finish_own_swaps, swap_in
 from storage_core.errors import InvalidConfigError
 from storage_core.fault_points import reach
 from storage_core.log.append_state import CommittedEnd
@@ -195,8 +195,8 @@ class CleaningRound:
 
 
 def prepare_round(log: LogToClean, check_owner: Callable[[], None]) -> CleaningRound:
-    """Return a round: what an earlier one left is finished, and the log is surveyed."""
-    finish_swaps(log.directory, log.end.segment_base, check_owner)
+    """Return a round: what an earlier one left is finished, and the log is surveyed; the caller holds it alone."""
+    finish_own_swaps(log.directory, log.end.segment_base, check_owner)
     segments = list_cleanable_segments(log.directory, log.end, log.log_start_offset)
     every = SegmentList(log.directory, log.end.log_end_offset)
     surveyed = survey_transactions(every, log.log_start_offset, log.now_ms)

@@ -28,6 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from storage_core.cleaner.clean_segments import CleanedSegment
+from storage_core.cleaner.hold_log import held_alone
 from storage_core.fault_points import reach
 from storage_core.log.deleted_files import drop_deleted, mark_replaced
 from storage_core.log.finish_leftovers import carry_out_leftovers, list_files, read_leftovers
@@ -35,7 +36,7 @@ from storage_core.log.load_plan import plan_segments
 from storage_core.log.log_files import CLEANED, LOG, SWAP, parse_base_offset
 from storage_core.storage.local import storage_errors, sync_directory
 
-__all__ = ["drop_cleaned", "finish_swaps", "has_swaps", "swap_in"]
+__all__ = ["drop_cleaned", "finish_own_swaps", "finish_swaps", "has_swaps", "swap_in"]
 
 
 def swap_in(cleaned: CleanedSegment, base_offsets: Sequence[int], check_owner: Callable[[], None]) -> None:
@@ -96,8 +97,15 @@ def finish_swaps(directory: Path, active_base_offset: int, check_owner: Callable
 
     Raises:
         CorruptFileError: a replacement is damaged, or a file on its way has no offset; nothing was changed.
+        StoreLockedError: it was not killed, it is still at work.
         StorageError: the disk refused; the next call goes on.
     """
+    with held_alone(directory):
+        finish_own_swaps(directory, active_base_offset, check_owner)
+
+
+def finish_own_swaps(directory: Path, active_base_offset: int, check_owner: Callable[[], None]) -> None:
+    """Do what `finish_swaps` does for a caller who holds the log alone."""
     plan = replace(read_leftovers(directory, list_files(directory), active_base_offset), deleted=())
     if plan:
         carry_out_leftovers(directory, plan, check_owner)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sink.clean_logs import clean_logs, plan_cleanings
+from sink.finish_cleanings import finish_cleanings
 from sink.store import Store
 from sink.store_access import MAINTENANCE_LOCK, MaintainedStore
 from sink.writer_lock import WriterLock
@@ -28,7 +29,7 @@ from tests.compacted_store import (
 from tests.kill.cleaner_job import finish_cleaning, start_cleaning
 from tests.kill.harness import exit_code, wait_until_stopped, wake
 from tests.retained_store import state_of
-from tests.sink_store import contents, in_process, open_store
+from tests.sink_store import in_process, open_store
 from tests.sparklog_command import Sparklog
 
 pytestmark = pytest.mark.kill
@@ -118,27 +119,40 @@ def test_reader_when_it_reads_what_a_killed_cleaning_left_then_each_record_at_mo
 
 
 @pytest.mark.parametrize("step", ["clean.cleaned", "clean.swap", "clean.deleted", "clean.renamed"])
-def test_cleaner_when_it_was_suspended_and_lost_the_store_then_swaps_nothing_any_more(
-    context: ForkServerContext, memory_path: Path, sparklog: Sparklog, step: str
+def test_cleaner_when_it_was_suspended_and_lost_the_store_then_the_log_waits_and_it_swaps_nothing_any_more(
+    context: ForkServerContext, memory_path: Path, sparklog: Sparklog, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another one takes the lock by force and cleans; the first wakes up, sees that, and leaves every name alone."""
+    """Another one takes the lock by force and is refused the log; the first wakes up, and leaves every name alone."""
+    monkeypatch.setattr("storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
     store = _write(memory_path / "store")
     process = start_cleaning(context, store, SPARKLOG_FAULT_POINT=step, SPARKLOG_FAULT_SIGNAL="STOP")
     wait_until_stopped(process)
+    before = _names(store)
     lock = WriterLock.take_by_force(store / MAINTENANCE_LOCK)
     clock, maintained = ManualClock(NOW_MS), MaintainedStore(Store.find(store), lock)
-    rows = list(clean_logs(maintained, plan_cleanings(maintained.store, {}, clock), BUDGET, clock))
-    before = contents(store / "logs")
+    plans = plan_cleanings(maintained.store, {}, clock)
+    refused = list(clean_logs(maintained, plans, BUDGET, clock))
+    assert [row.outcome for row in refused] == ["failed"] * len(refused)
+    assert all("still at work on this log" in row.reason for row in refused)
+    assert _names(store) == before
     wake(process)
 
     assert exit_code(process) == 3
     assert "by force" in store.with_name(f"{store.name}-error.txt").read_text()
+    assert _names(store) == before
+    finish_cleanings(maintained.store, lock)
+    rows = list(clean_logs(maintained, plan_cleanings(maintained.store, {}, clock), BUDGET, clock))
     assert [row.outcome for row in rows] == ["cleaned"]
-    assert contents(store / "logs") == before
     assert offsets(store) == expected_offsets(_cleaned_below(store), 300)
     lock.sign_off()
     lock.release()
     assert sparklog("verify", store).code == 0
+
+
+def _names(store: Path) -> set[str]:
+    """Return the names in the log that count: what somebody gave up and nobody swapped may go."""
+    names = {path.name for path in (store / "logs" / LOG.directory_name).iterdir()}
+    return {name for name in names if not name.endswith(".cleaned")}
 
 
 def _write(store: Path) -> Path:

@@ -11,7 +11,7 @@ import pytest
 from storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
 from storage_core.cleaner.plan_log import LogFacts, plan_log
 from storage_core.cleaner.swap import has_swaps
-from storage_core.errors import CorruptBatchError, InvalidConfigError, StorageError, WriterFencedError
+from storage_core.errors import CorruptBatchError, InvalidConfigError, StorageError, StoreLockedError, WriterFencedError
 from storage_core.log.log_files import DELETED, LOG, SNAPSHOT, segment_file_name
 from storage_core.log.log_reader import LogReader
 from storage_core.log_config import LogConfig
@@ -201,6 +201,40 @@ def test_clean_when_the_directory_is_gone_then_a_storage_error(memory_path: Path
     what = _to_clean(log, directory=memory_path / "gone-0")
     with pytest.raises(StorageError):
         clean_log(what, lambda: None)
+
+
+def test_clean_when_another_attempt_is_at_work_then_it_alone_changes_the_log(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that Spark runs again beside the first one is refused at every step of that, which comes to its end."""
+    monkeypatch.setattr("storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
+    log = _log(memory_path)
+    refusals = []
+
+    def again() -> None:
+        with pytest.raises(StoreLockedError) as caught:
+            _clean(log)
+        refusals.append(caught)
+
+    _clean(log, again)
+    assert len(refusals) > 10
+    assert _offsets(log) == _expected(log)
+
+
+def test_clean_when_another_attempt_took_its_place_then_its_files_are_left(memory_path: Path) -> None:
+    """Whoever loses the log removes only what is its own: another one's file of the same name stays."""
+    log = _log(memory_path)
+    theirs = log.directory / f"{0:020}.log.cleaned"
+
+    def check_owner() -> None:
+        if theirs.exists():
+            theirs.unlink()
+            theirs.write_bytes(b"theirs")
+            raise WriterFencedError("another run took the store")
+
+    with pytest.raises(WriterFencedError):
+        _clean(log, check_owner)
+    assert theirs.read_bytes() == b"theirs"
 
 
 def test_plan_when_a_broker_kept_producers_then_open_transactions_are_looked_for(memory_path: Path) -> None:

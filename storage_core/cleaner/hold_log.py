@@ -1,0 +1,95 @@
+"""Who works on the files of a log: one cleaning of all of it, or several that clean a group each.
+
+Whether a run owns its store can't tell two tasks of one run apart: Spark runs a task again while it takes the first one
+for dead, or while the tasks of a job that failed still end. Both would write the same `.cleaned` files. So whoever
+changes a log holds its directory by `flock`, and a group of a log that several clean by its first `.log`. It goes with
+its process, and leaves no file.
+
+| who                                       | the directory | the first `.log` of the group |
+|-------------------------------------------|---------------|-------------------------------|
+| a cleaning of a whole log, or its end     | alone         |                               |
+| who lets others clean it group by group   | shared        |                               |
+| a task that cleans one group              | shared        | alone                         |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from storage_core.errors import StoreLockedError
+from storage_core.log.log_files import LOG, segment_file_name
+from storage_core.storage.local import storage_errors
+
+__all__ = ["held_alone", "held_group"]
+
+_PATIENCE_S: Final = 15.0
+"""Spark ends the process of a task that it gave up within some seconds."""
+
+_PAUSE_S: Final = 0.05
+
+
+@contextlib.contextmanager
+def held_alone(directory: Path) -> Iterator[Callable[[], None]]:
+    """Hold a log alone; what it gives lets others in that clean groups of it, and keeps those out that want all of it.
+
+    Raises:
+        StoreLockedError: another task is still at work on the log; it gets some seconds to end.
+        StorageError: the disk refused.
+    """
+    with _opened(directory) as descriptor:
+        _take(descriptor, fcntl.LOCK_EX, directory)
+        yield lambda: _take(descriptor, fcntl.LOCK_SH, directory)
+
+
+@contextlib.contextmanager
+def held_group(directory: Path, base_offset: int) -> Iterator[None]:
+    """Hold one group of a log that several clean; it begins at this offset.
+
+    Raises:
+        StoreLockedError: another task is at work on the group, or on all of the log, or has replaced it meanwhile.
+        StorageError: the disk refused.
+    """
+    path = directory / segment_file_name(base_offset, LOG)
+    with _opened(directory) as log, _opened(path) as segment:
+        _take(log, fcntl.LOCK_SH, directory)
+        _take(segment, fcntl.LOCK_EX, path)
+        with storage_errors(path):
+            is_same = os.path.samestat(os.fstat(segment), path.stat())
+        if not is_same:
+            raise StoreLockedError(f"another task has replaced this segment: path={path}")
+        yield
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    with storage_errors(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, mode: int, path: Path) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not _is_free(descriptor, mode, path):
+        if time.monotonic() >= deadline:
+            raise StoreLockedError(
+                f"another task is still at work on this log: path={path}; it ends, or its process has to be ended"
+            )
+        time.sleep(_PAUSE_S)
+
+
+def _is_free(descriptor: int, mode: int, path: Path) -> bool:
+    with storage_errors(path):
+        try:
+            fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
