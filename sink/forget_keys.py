@@ -24,6 +24,7 @@ from sink.ledger_rows import LogState
 from sink.roll_active import roll_active_segments
 from sink.store import Store
 from sink.store_access import MaintainedStore
+from storage_core.cleaner.cleaned_transactions import is_control
 from storage_core.cleaner.keyed_records import iter_keyed
 from storage_core.cleaner.offset_map import KeySet
 from storage_core.clock import Clock
@@ -174,7 +175,10 @@ def _logs_of(request: ForgetRequest, states: States) -> list[tuple[TopicPartitio
 
 
 def _search(store: Store, log: TopicPartition, state: LogState, wanted: tuple[KeySet, int]) -> list[FoundRecords]:
-    """Return the segments of a log that have records of some keys below an offset."""
+    """Return the segments of a log that have records of some keys below an offset.
+
+    Markers of transactions are nobody's records, though their keys have the bytes of an int32 0 or 1.
+    """
     keys, end_offset = wanted
     end = min(end_offset, state.log_end_offset)
     counts: dict[int, int] = {}
@@ -187,7 +191,7 @@ def _search(store: Store, log: TopicPartition, state: LogState, wanted: tuple[Ke
             for reader, chunk in chunks:
                 reader.check_crcs(chunk, chunk.scan)
                 count = 0
-                for records in iter_keyed(chunk.data, chunk.scan):
+                for records in iter_keyed(chunk.data, chunk.scan.take(~is_control(chunk.scan))):
                     hits = keys.contains(records.digests(keys.hash_key)) & records.has_key & (records.offset < end)
                     count += int(np.count_nonzero(hits))
                 if count:

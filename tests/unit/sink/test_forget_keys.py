@@ -4,6 +4,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -17,9 +18,13 @@ from sink.store import Store
 from sink.store_access import maintaining, writing
 from storage_core.clock import ManualClock
 from storage_core.errors import CorruptFileError
+from storage_core.log.log_files import LOG as SEGMENT
+from storage_core.log.log_files import segment_file_name
+from storage_core.record.control_records import ControlType
 from tests.compacted_store import BUDGET, LOG, NOW_MS, SETTINGS, keyed_rows, write_keyed
 from tests.retained_store import state_of
 from tests.sink_store import in_process, open_store, read_store
+from tests.transaction_log import Marker, control_batch
 
 _LAG = {**SETTINGS, "min.cleanable.dirty.ratio": 1.0}
 
@@ -59,6 +64,30 @@ def test_search_when_keys_were_written_then_it_counts_them_by_segment(tmp_path: 
     assert state.records_count == len(expected)
     assert [each.is_active for each in state.found].count(True) == 1
     assert state.found[-1].base_offset == state_of(store, LOG).active_base_offset
+
+
+def test_search_when_a_marker_looks_like_a_key_then_it_is_no_record(tmp_path: Path) -> None:
+    """A marker's key is int16 version, int16 type: the bytes of int32 0 and 1. No cleaning takes it by its key."""
+    store = write_keyed(tmp_path / "store", count=40)
+    with writing(store) as written:
+        row = written.ledger.rows[LOG]
+        state = written.ledger.state(row)
+        end = state.log_end_offset
+        markers = [control_batch(Marker(7, each), end + each) for each in (ControlType.ABORT, ControlType.COMMIT)]
+        path = written.store.log_path(state) / segment_file_name(state.active_base_offset, SEGMENT)
+        path.write_bytes(path.read_bytes()[: state.active_size_bytes] + b"".join(markers))
+        values = {
+            "log_end_offset": end + 2,
+            "recovery_point": end + 2,
+            "active_size_bytes": state.active_size_bytes + sum(map(len, markers)),
+        }
+        written.ledger.correct(np.array([row]), {name: np.array([value]) for name, value in values.items()})
+    request = _ask(store, "\0\0\0\0", "\0\0\0\1")
+
+    (state_of_request,) = search_requests(Store.find(store), [request])
+
+    assert request.end_offsets[0] == 42
+    assert state_of_request.found == []
 
 
 def test_erasure_when_no_sink_runs_then_all_records_go_and_the_keys_leave_the_list(tmp_path: Path) -> None:
