@@ -8,6 +8,10 @@
 A group's map holds only keys that have a later record, and only those of its records: its size is bounded by a segment,
 whatever the log's is. All other records survive without being in any map, as in a map that knows them as the latest.
 
+A group may be done while one in front of it is not: its task died, or the disk was full. So a tombstone of the dirty
+part stays, old or to be erased: what it deletes may lie in that other group. One of the clean part has nothing in front
+of it any more, and goes as always; so does one of today's dirty part in the round after this one.
+
 Only logs without transactions are cleaned so: whether a marker may go depends on the groups in front of it. A task that
 Spark runs again behind its swap misses the segments that are gone, and fails: the log is a whole one, its first dirty
 offset stays, and the next run goes on.
@@ -17,7 +21,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -135,7 +139,8 @@ def _clean_part(
     check_owner()
     if problem := lacks_room(round_.log.directory, group):
         return _Part(number, None, problem)
-    shared = CleanedTransactions(round_.surveyed.aborted), round_.request()
+    request = replace(round_.request(), tombstones_stay_from=round_.first_dirty_offset)
+    shared = CleanedTransactions(round_.surveyed.aborted), request
     with held_group(round_.log.directory, group[0].base_offset):
         return _Part(number, round_.clean(group, offset_map, shared, check_owner), None)
 

@@ -56,6 +56,7 @@ class CleanRequest:
         level: of `codec`, 0 for Kafka's default.
         index_interval_bytes: Kafka's `index.interval.bytes`.
         erased: keys whose records all go, tombstones included, whatever the map says.
+        tombstones_stay_from: tombstones of batches that reach this offset stay, old or to be erased.
     """
 
     now_ms: int
@@ -67,6 +68,7 @@ class CleanRequest:
     level: int = 0
     index_interval_bytes: int = 4096
     erased: KeySet | None = None
+    tombstones_stay_from: int = INT64_MAX
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,7 +166,10 @@ class _Cleaning:
         self._transactions = transactions
         self._request = request
         self._rules = RetentionRules(
-            now_ms=request.now_ms, cleaning_end_offset=request.cleaning_end_offset, producers=request.producers
+            now_ms=request.now_ms,
+            cleaning_end_offset=request.cleaning_end_offset,
+            producers=request.producers,
+            tombstones_stay_from=request.tombstones_stay_from,
         )
         self._options = RebuildOptions(
             delete_horizon_ms=request.now_ms + request.delete_retention_ms, codec=request.codec, level=request.level

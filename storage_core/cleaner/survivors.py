@@ -17,12 +17,14 @@ A record of a data batch:
 
 | record                                | stays                                                                      |
 |---------------------------------------|----------------------------------------------------------------------------|
-| of a key that is to be erased         | never                                                                      |
+| of a key that is to be erased         | never, but for the last line of this table                                 |
 | above what the map speaks for         | always                                                                     |
 | without key                           | never                                                                      |
 | with a value                          | if the map knows no later one of its key                                   |
 | without value (a tombstone)           | the same, and v2: until its batch's delete horizon; v0, v1: while its       |
 |                                       | segment's modification time is above the legacy delete horizon             |
+| a tombstone of the dirty part, where  | if the map knows no later record of its key: what it deletes may lie in a  |
+| groups are cleaned side by side       | group that is not done                                                     |
 
 A batch of v2 that keeps a tombstone, or is a marker that may go, gets a delete horizon if it has none: so each lives
 on for `delete.retention.ms` from the first cleaning that saw it.
@@ -40,6 +42,7 @@ import numpy.typing as npt
 
 from storage_core.checkpoint.producer_snapshot import ProducerState
 from storage_core.cleaner.cleaned_transactions import is_control
+from storage_core.log_config import INT64_MAX
 from storage_core.record.attributes import DELETE_HORIZON_BIT
 from storage_core.record.batch_header import MAGIC_V2
 from storage_core.record.batch_scan import BatchScan
@@ -58,11 +61,13 @@ class RetentionRules:
         now_ms: time of the round.
         cleaning_end_offset: the batch right before it stays.
         producers: the log's active producers.
+        tombstones_stay_from: tombstones of batches that reach this offset stay, old or to be erased.
     """
 
     now_ms: int
     cleaning_end_offset: int
     producers: Sequence[ProducerState] = ()
+    tombstones_stay_from: int = INT64_MAX
     _ids: _Int64s = field(init=False)
     _last_offsets: _Int64s = field(init=False)
     _epochs: _Int64s = field(init=False)
@@ -98,7 +103,8 @@ class BatchFates:
         is_aborted: whether it is data that was aborted.
         loses_records: whether all its records go.
         stays_empty: whether it stays without records.
-        keeps_tombstones: whether its tombstones are protected.
+        keeps_tombstones: whether its tombstones are too young to go.
+        holds_tombstones: whether its tombstones stay until a later one of their keys, to be erased or not.
         is_done_marker: whether it is a marker without data, which gets a delete horizon.
     """
 
@@ -107,6 +113,7 @@ class BatchFates:
     loses_records: _Bools
     stays_empty: _Bools
     keeps_tombstones: _Bools
+    holds_tombstones: _Bools
     is_done_marker: _Bools
 
 
@@ -166,6 +173,7 @@ def judge_batches(scan: BatchScan, may_go: _Bools, keeps_legacy_tombstones: bool
         loses_records=may_go & (~control | is_over),
         stays_empty=is_v2 & (is_end | rules.is_last_of_producer(scan, control)),
         keeps_tombstones=np.where(is_v2, ~is_over, keeps_legacy_tombstones),
+        holds_tombstones=scan.last_offset >= rules.tombstones_stay_from,
         is_done_marker=may_go & control,
     )
 
@@ -181,13 +189,14 @@ def judge_records(fates: BatchFates, facts: RecordFacts, latest_offset: int) -> 
     batch, has_key, has_value = facts.batch, facts.has_key, facts.has_value
     is_data = ~(fates.is_control | fates.loses_records)[batch]
     nothing = np.zeros(len(batch), np.bool_)
-    erased = nothing if facts.is_erased is None else facts.is_erased & is_data & has_key
+    may_expire = ~has_value & ~fates.holds_tombstones[batch]
+    erased = nothing if facts.is_erased is None else facts.is_erased & is_data & has_key & (has_value | may_expire)
     is_known = is_data & (facts.offset <= latest_offset) & ~erased
     is_keyless = is_known & ~has_key
     is_superseded = is_known & has_key & (facts.offset < facts.known_offset)
     is_expired = nothing
     if not has_value.all():
-        is_expired = is_known & has_key & ~is_superseded & ~has_value & ~fates.keeps_tombstones[batch]
+        is_expired = is_known & has_key & ~is_superseded & may_expire & ~fates.keeps_tombstones[batch]
     goes = erased | is_keyless | is_superseded | is_expired
     if fates.loses_records.any():
         goes |= fates.loses_records[batch]
