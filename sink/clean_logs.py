@@ -62,7 +62,7 @@ _CHUNK = 64
 
 Outcome = Literal["cleaned", "stopped", "skipped", "uncleanable", "failed"]
 """All of a log's range was cleaned; a part of it; nothing, for something changed; it is damaged, or has a record
-without a key; the disk refused, and trying again may help."""
+without a key; the disk refused or lacks room, and trying again may help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class LogCleaningRow:
         reason: in words and numbers: of the plan, why it stopped, or what is wrong.
         first_dirty_offset: where the next round begins; where nothing was cleaned, where this one would have.
         duration_ms: of this log alone.
-        cleaned: figures; None where it failed.
+        cleaned: figures; None where nothing was cleaned.
     """
 
     log: TopicPartition
@@ -312,7 +312,7 @@ def _clean(
         return row("failed", str(error))
     if cleaned.stopped is None:
         return row("cleaned", plan.reason, cleaned)
-    return row("stopped", cleaned.stopped, cleaned)
+    return row("failed" if cleaned.is_short_of_disk else "stopped", cleaned.stopped, cleaned)
 
 
 def _to_clean(each: LogCleaning, state: LogState, budget: CleanerBudget, now_ms: int) -> LogToClean:

@@ -31,7 +31,7 @@ __all__ = [
 
 Outcome = Literal["done", "stopped", "skipped", "uncleanable", "failed"]
 """All was done; a part of it; nothing, for the log is no longer what the plan was made from; the log can't be cleaned;
-the disk refused, and trying again may help."""
+the disk refused or lacks room, and trying again may help."""
 
 _MEASURED: Final = ("done", "stopped")
 

@@ -67,6 +67,9 @@ class LogToClean:
     leaves_large: bool = False
 
 
+_NO_ROOM: Final = "not enough disk"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanedLog:
     """What a round did.
@@ -88,6 +91,11 @@ class CleanedLog:
     segments_after: int = 0
     counts: CleanCounts = field(default_factory=CleanCounts)
     stopped: str | None = None
+
+    @property
+    def is_short_of_disk(self) -> bool:
+        """Whether it ended early for want of disk: what is left needs somebody to make room."""
+        return self.stopped is not None and self.stopped.startswith(_NO_ROOM)
 
     @property
     def records_before(self) -> int:
@@ -218,7 +226,7 @@ def lacks_room(directory: Path, group: Sequence[ListedSegment]) -> str | None:
     if needed <= free:
         return None
     first, last = group[0].base_offset, group[-1].next_offset - 1
-    return f"not enough disk for offsets {first}..{last}: needed_bytes={needed} free_bytes={free}"
+    return f"{_NO_ROOM} for offsets {first}..{last}: needed_bytes={needed} free_bytes={free}"
 
 
 def result_of_round(

@@ -107,7 +107,7 @@ def test_clean_when_a_segment_is_damaged_then_uncleanable_and_the_others_go_on(m
     assert contents(path.parent) == before
 
 
-def test_clean_when_the_disk_lacks_room_then_stopped_with_the_figure(
+def test_clean_when_the_disk_lacks_room_then_failed_with_the_figure(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new segment lies beside the old ones for a while; where it can't, nothing of its group is touched."""
@@ -117,7 +117,7 @@ def test_clean_when_the_disk_lacks_room_then_stopped_with_the_figure(
     monkeypatch.setattr(os, "statvfs", lambda _: found(1, 10))
     _, (row,) = clean(store)
 
-    assert row.outcome == "stopped"
+    assert row.outcome == "failed"
     assert "needed_bytes=" in row.reason
     assert "free_bytes=10" in row.reason
     assert row.first_dirty_offset == 0
