@@ -172,7 +172,9 @@ class _Cleaning:
             tombstones_stay_from=request.tombstones_stay_from,
         )
         self._options = RebuildOptions(
-            delete_horizon_ms=request.now_ms + request.delete_retention_ms, codec=request.codec, level=request.level
+            delete_horizon_ms=min(request.now_ms + request.delete_retention_ms, INT64_MAX),
+            codec=request.codec,
+            level=request.level,
         )
         self._aborted: list[AbortedTransaction] = []
         self._counts = CleanCounts()

@@ -16,7 +16,7 @@ import crc32c
 
 from storage_core.checkpoint.producer_snapshot import ProducerState
 from storage_core.index.transaction_index import AbortedTransaction
-from storage_core.log_config import CODECS
+from storage_core.log_config import CODECS, INT64_MAX
 from storage_core.record.attributes import CODEC_MASK, DELETE_HORIZON_BIT
 from storage_core.record.batch_header import HEADER_BYTES, BatchHeader, pack_header, unpack_header
 from storage_core.record.compression import MAX_DECOMPRESSED_BYTES, compress, decompress
@@ -148,7 +148,7 @@ def _clean_batch(header: BatchHeader, batch: bytes, records: list[Record], may_g
         return _emptied(header) if stays else b""
     has_tombstone = any(record.value is None for record in kept)
     if horizon is None and (has_tombstone or (may_go and header.is_control)):
-        return _rebuilt(header, kept, told.now_ms + told.delete_retention_ms, told)
+        return _rebuilt(header, kept, min(told.now_ms + told.delete_retention_ms, INT64_MAX), told)
     return batch if len(kept) == len(records) else _rebuilt(header, kept, horizon, told)
 
 

@@ -23,7 +23,7 @@ from storage_core.errors import (
 from storage_core.index.index_builder import IndexBuilder
 from storage_core.index.transaction_index import AbortedTransaction, parse_transaction_index
 from storage_core.log.segments import SegmentFiles
-from storage_core.log_config import INT32_MAX
+from storage_core.log_config import INT32_MAX, INT64_MAX
 from storage_core.record.batch_decode import decode_batches
 from storage_core.record.batch_scan import scan_batches
 from storage_core.record.control_records import ControlType
@@ -93,6 +93,21 @@ def test_clean_segments_of_a_tombstone_keeps_it_for_the_retention_from_the_first
     assert _left(after) == [(1, "c", "1"), (2, "d", "1")]
     assert after.segment.counts.tombstones_removed == 1
     assert headers_of(after.data)[0].delete_horizon_ms == horizon
+
+
+@pytest.mark.parametrize("retention_ms", [INT64_MAX, INT64_MAX - NOW_MS + 1])
+def test_clean_segments_when_tombstones_are_kept_for_ever_then_the_horizon_is_the_last_time_there_is(
+    tmp_path: Path, retention_ms: int
+) -> None:
+    """The largest retention that a topic may have ends where times end; records read back unchanged, and stay."""
+    files = write(tmp_path, [data(0, ("a", None), ("c", "1")), data(2, ("d", "1"))])
+    before = decode_records(files[0].log_path.read_bytes())
+    first = clean(files, 3, delete_retention_ms=retention_ms)
+    again = clean(_again(first), 3, delete_retention_ms=retention_ms, now_ms=NOW_MS + 10**15)
+
+    assert headers_of(first.data)[0].delete_horizon_ms == INT64_MAX
+    assert decode_records(first.data) == before
+    assert again.segment.is_unchanged
 
 
 def test_clean_segments_keeps_timestamps_when_the_base_timestamp_becomes_a_horizon(tmp_path: Path) -> None:
