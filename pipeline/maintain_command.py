@@ -8,9 +8,11 @@ cleaned what it has cleaned, and the next one finds out by looking.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,13 +30,15 @@ from sink.retain_logs import PendingRemoval, RetentionRun, remove_deleted
 from sink.store import Store
 from sink.store_access import MaintainedStore, maintaining
 from storage_core.clock import Clock
-from storage_core.errors import StoreLockedError
+from storage_core.errors import LogStorageError, StoreLockedError, WriterFencedError
 from storage_core.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["MaintainedPlace", "MaintenanceRun", "Telling", "execute_maintenance", "find_place", "plan_maintenance_of"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +163,23 @@ def _bounds(settings: MaintenanceSettings) -> Bounds:
     return Bounds(max_bytes=settings.max_bytes, max_time_ms=settings.max_time_ms)
 
 
+@contextmanager
+def _failure_told(tell: Callable[[str], None]) -> Iterator[None]:
+    """Let a run that ends by an exception be written down, unless it lost the store, which another one tells of."""
+    from pipeline.spark_errors import explain
+
+    try:
+        yield
+    except WriterFencedError:
+        raise
+    except Exception as error:
+        try:
+            tell(f"{type(error).__name__}: {explain(error)}")
+        except LogStorageError as further:
+            logger.warning("A run that failed can't be written down: %s", further)
+        raise
+
+
 def _carry_out(
     maintained: MaintainedStore,
     surveyed: tuple[Survey, Sequence[ForgetRequest]],
@@ -184,11 +205,17 @@ def _carry_out(
         map_bytes=settings.memory_bytes, hash_key=secrets.token_bytes(16), erased_keys=erased_keys(requests)
     )
     check_owner = OwnerCheck.of(maintained.store.root)
-    with holding_leases(tables, leases, clock, maintained.lock.sign_off):
-        results, pending = run_plan(spark, maintained, plan, budget, clock, check_owner)
-        leases.check()
+
+    def tell(results: Sequence[WorkResult], failure: str | None = None) -> None:
+        spent_ms = clock.now_ms() - started_ms
         run = RunOfWork(
-            run_id=run_id, started_ms=started_ms, duration_ms=clock.now_ms() - started_ms, epochs=leases.epochs
+            run_id=run_id, started_ms=started_ms, duration_ms=spent_ms, epochs=leases.epochs, failure=failure
         )
         record_run(tables, maintained.store, survey.checkpoints, survey.gone, (run, plan, results))
+
+    with holding_leases(tables, leases, clock, maintained.lock.sign_off):
+        with _failure_told(lambda failure: tell((), failure)):
+            results, pending = run_plan(spark, maintained, plan, budget, clock, check_owner)
+            leases.check()
+        tell(results)
     return MaintenanceRun(run_id=run_id, plan=plan, results=results), pending

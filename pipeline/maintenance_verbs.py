@@ -113,7 +113,7 @@ def _maintain_once(
 ) -> int:
     """Carry a run of maintenance out; what is waited for goes to stderr."""
     from pipeline import forget_command, maintain_command, maintenance_report, retain_command, tools
-    from pipeline.metrics_file import write_metrics
+    from pipeline.metrics_file import telling_failure, write_metrics
     from storage_core.clock import SystemClock
 
     clock = SystemClock()
@@ -127,9 +127,11 @@ def _maintain_once(
         click.echo(retain_command.waiting_line(files, until_ms), err=True)
 
     telling = maintain_command.Telling(plan=planned, waits=waits, sleep=sleep)
-    run = maintain_command.execute_maintenance(place, spark, clock, telling)
-    if place.settings.metrics_file is not None:
-        write_metrics(Path(place.settings.metrics_file), run, began_ms, clock.now_ms())
+    metrics = None if place.settings.metrics_file is None else Path(place.settings.metrics_file)
+    with telling_failure(metrics, clock):
+        run = maintain_command.execute_maintenance(place, spark, clock, telling)
+    if metrics is not None:
+        write_metrics(metrics, run, began_ms, clock.now_ms())
     if shown.as_json:
         click.echo(tools.to_json(maintenance_report.run_as_dict(run)))
     else:

@@ -6,15 +6,21 @@ time of the run are what to alert on.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from pipeline.maintain_command import MaintenanceRun
+from storage_core.clock import Clock
+from storage_core.errors import LogStorageError, StoreLockedError
 from storage_core.storage.local import make_directory, replace_file, storage_errors
 
-__all__ = ["metrics_text", "write_metrics"]
+__all__ = ["metrics_text", "telling_failure", "write_metrics"]
+
+logger = logging.getLogger(__name__)
 
 _PREFIX: Final = "sparklog_maintenance"
 
@@ -27,9 +33,29 @@ def write_metrics(path: Path, run: MaintenanceRun, began_ms: int, ended_ms: int)
     Raises:
         StorageError: the disk refused.
     """
-    with storage_errors(path):
-        make_directory(path.absolute().parent)
-        replace_file(path, metrics_text(run, began_ms, ended_ms).encode())
+    _replace(path, metrics_text(run, began_ms, ended_ms))
+
+
+@contextmanager
+def telling_failure(path: Path | None, clock: Clock) -> Iterator[None]:
+    """Replace the file by the failure of a run that ends by an exception; one that finds another at work leaves it.
+
+    Args:
+        path: of the file; None for none.
+        clock: tells the time.
+    """
+    began_ms = clock.now_ms()
+    try:
+        yield
+    except StoreLockedError:
+        raise
+    except Exception:
+        if path is not None:
+            try:
+                _replace(path, "".join(_outcome(0.0, began_ms, clock.now_ms())))
+            except LogStorageError as error:
+                logger.warning("The metrics file can't be written: %s", error)
+        raise
 
 
 def metrics_text(run: MaintenanceRun, began_ms: int, ended_ms: int) -> str:
@@ -45,9 +71,7 @@ def _lines(run: MaintenanceRun, began_ms: int, ended_ms: int) -> Iterator[str]:
     read, kept = (sum(getattr(each, f"records_{when}") or 0 for each in results) for when in ("before", "after"))
     dirtiest = max((_dirty_ratio(each.cleaning) for each in run.plan.works if each.cleaning), default=0.0)
     left = sum(each.records_count for each in run.erasures)
-    yield from _gauge("success", "1 if nothing failed", [({}, float(not run.has_failures))])
-    yield from _gauge("run_timestamp_seconds", "when the last run ended", [({}, ended_ms / 1000)])
-    yield from _gauge("run_duration_seconds", "how long it took", [({}, (ended_ms - began_ms) / 1000)])
+    yield from _outcome(float(not run.has_failures), began_ms, ended_ms)
     yield from _gauge("logs_checked", "logs that it looked at", [({}, run.plan.logs_checked)])
     yield from _gauge("works", "works by decision", _pairs(decisions, "decision"))
     yield from _gauge("results", "works done by outcome", _pairs(outcomes, "outcome"))
@@ -57,6 +81,18 @@ def _lines(run: MaintenanceRun, began_ms: int, ended_ms: int) -> Iterator[str]:
     yield from _gauge("removed_records", "records that are gone", [({}, read - kept)])
     yield from _gauge("dirtiest_ratio", "largest dirty ratio before the run", [({}, dirtiest)])
     yield from _gauge("forgotten_records_left", "records of forgotten keys that are left", [({}, left)])
+
+
+def _outcome(success: float, began_ms: int, ended_ms: int) -> Iterator[str]:
+    yield from _gauge("success", "1 if nothing failed", [({}, success)])
+    yield from _gauge("run_timestamp_seconds", "when the last run ended", [({}, ended_ms / 1000)])
+    yield from _gauge("run_duration_seconds", "how long it took", [({}, (ended_ms - began_ms) / 1000)])
+
+
+def _replace(path: Path, text: str) -> None:
+    with storage_errors(path):
+        make_directory(path.absolute().parent)
+        replace_file(path, text.encode())
 
 
 def _dirty_ratio(cleaning: object) -> float:

@@ -223,6 +223,7 @@ def _run_row(run: RunOfWork, plan: MaintenancePlan, results: Sequence[WorkResult
 
 
 def _work_row(run: RunOfWork, work: PlannedWork, result: WorkResult | None) -> dict[str, Any]:
+    failure = {"fail": work.reason, "do": run.failure}.get(work.decision)  # nobody can tell what a lost run did
     planned = {"read_bytes": work.read_bytes, "freed_bytes": work.freed_bytes, "expected_ms": work.expected_ms}
     found: dict[str, Any] = {
         **_row(run),
@@ -233,8 +234,8 @@ def _work_row(run: RunOfWork, work: PlannedWork, result: WorkResult | None) -> d
         "plan": json.dumps(planned),
         "decision": work.decision,
         "reason": work.reason,
-        "outcome": "failed" if work.decision == "fail" else "skipped",
-        "error": work.reason if work.decision == "fail" else None,
+        "outcome": "skipped" if failure is None else "failed",
+        "error": failure,
         "duration_ms": 0,
     }
     if result is None:

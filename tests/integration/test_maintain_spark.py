@@ -91,6 +91,21 @@ def test_maintain_when_executed_then_cleaned_told_and_not_done_again(tmp_path: P
     assert len([*table_path(store, RUNS).parent.glob("*.replaced-*")]) == 2
 
 
+def test_maintain_when_a_run_ends_by_an_exception_then_its_row_and_its_figures_say_so(tmp_path: Path) -> None:
+    """Whoever looks at the table or at the alerts sees it; nobody was told that anything is clean."""
+    store, metrics = write_keyed(tmp_path / "store"), tmp_path / "sparklog.prom"
+    (store / "control" / "maintenance.stop").mkdir()
+    failed = _maintain(tmp_path, "--execute", "--metrics-file", str(metrics))
+
+    assert failed.returncode == 1
+    assert "maintenance.stop" in failed.stderr
+    rows = {row["topic"]: row for row in read_rows(store, RUNS)}
+    assert rows[None]["outcome"] == rows["keyed"]["outcome"] == "failed"
+    assert rows[None]["error"].startswith("StorageError: ")
+    assert read_rows(store, CLEANER_CHECKPOINTS) == []
+    assert "\nsparklog_maintenance_success 0\n" in metrics.read_text()
+
+
 def _maintain(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     settings = {
         "store": str(folder / "store"),

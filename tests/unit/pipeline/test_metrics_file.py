@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from pipeline.control.runs import WorkResult
 from pipeline.maintain_command import MaintenanceRun
-from pipeline.metrics_file import metrics_text, write_metrics
+from pipeline.metrics_file import metrics_text, telling_failure, write_metrics
 from storage_core.clock import ManualClock
+from storage_core.errors import StorageError, StoreLockedError
 from storage_core.topic_partition import TopicPartition
 from tests.compacted_store import NOW_MS
 from tests.maintained_store import TOPIC, plan_of, write_keys
@@ -52,3 +55,20 @@ def test_write_metrics_when_a_file_is_there_then_it_is_replaced_as_a_whole(tmp_p
 
     assert path.stat().st_ino != before
     assert [each.name for each in path.parent.iterdir()] == ["sparklog.prom"]
+
+
+def test_metrics_when_a_run_ends_by_an_exception_then_success_is_0_unless_another_was_at_work(tmp_path: Path) -> None:
+    """A file of the run before would say that all is well."""
+    path = tmp_path / "sparklog.prom"
+    path.write_text("sparklog_maintenance_success 1\n")
+    with pytest.raises(StoreLockedError), telling_failure(path, ManualClock(NOW_MS)):
+        raise StoreLockedError("held")
+    assert path.read_text() == "sparklog_maintenance_success 1\n"
+
+    with pytest.raises(StorageError), telling_failure(path, ManualClock(NOW_MS)):
+        raise StorageError("gone")
+    assert "\nsparklog_maintenance_success 0\n" in path.read_text()
+    assert f"\nsparklog_maintenance_run_timestamp_seconds {NOW_MS / 1000:.15g}\n" in path.read_text()
+
+    with pytest.raises(StorageError), telling_failure(None, ManualClock(NOW_MS)):
+        raise StorageError("gone")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pipeline.control.record_run import changed_checkpoints
 from pipeline.control.runs import RunOfWork, WorkResult, failures_of, former_runs, result_of_cleaning, rows_of_run
 from pipeline.control.schemas import RUNS
-from pipeline.maintenance_plan import plan_maintenance
+from pipeline.maintenance_plan import Bounds, plan_maintenance
 from sink.clean_logs import LogCleaningRow
 from storage_core.cleaner.clean_log import CleanedLog
 from storage_core.topic_partition import TopicPartition
@@ -39,6 +39,17 @@ def test_rows_when_a_run_is_told_then_one_of_its_own_and_one_per_work() -> None:
     assert (work["topic"], work["lease_epoch"], work["outcome"], work["error"]) == ("a", 3, "done", None)
     assert json.loads(work["plan"])["read_bytes"] == 1000
     assert (failed["topic"], failed["outcome"], failed["error"]) == ("c", "failed", "gone")
+
+
+def test_rows_when_a_run_ended_by_an_exception_then_it_and_its_works_failed() -> None:
+    """Nobody can tell what it has done; what was put off has not failed."""
+    logs = [surveyed("a", "dirty", cleanable_bytes=1000), surveyed("b", "dirty", cleanable_bytes=900)]
+    plan = plan_maintenance(logs, NOW_MS, Bounds(max_bytes=1000))
+    run, done, deferred = rows_of_run(replace(_RUN, failure="StorageError: gone"), plan, [])
+
+    assert (run["outcome"], run["error"]) == ("failed", "StorageError: gone")
+    assert (done["topic"], done["outcome"], done["error"]) == ("a", "failed", "StorageError: gone")
+    assert (deferred["topic"], deferred["outcome"], deferred["error"]) == ("b", "skipped", None)
 
 
 def test_former_runs_when_there_are_rows_then_speed_and_the_last_yield() -> None:
