@@ -54,6 +54,8 @@ def recover_plainly(data: bytes, base_offset: int, interval_bytes: int) -> Plain
         if offset - base_offset >= _SEQUENCES:
             found.is_overflowed = True
             break
+        if fields[3] > 2 and fields[5] & 0x20 and fields[12]:  # no CRC covers the format: a marker that can't be read
+            break
         if fields[8] > largest:
             largest, largest_offset = fields[8], offset
         if position - last_entry > interval_bytes:

@@ -123,6 +123,7 @@ def test_recovery_of_any_prefix_keeps_the_whole_batches(
 
 
 @example([BatchSpec(body=bytes(50)), BatchSpec(), BatchSpec()], 0, 1, 0, 0x01)
+@example([BatchSpec(marker=0, producer_id=0, producer_epoch=0)], 0, 1, 16, 0x01)
 @given(_SEGMENTS, _INTERVALS, _CHUNKS, st.integers(0, 4000), st.integers(1, 255))
 def test_recovery_with_a_changed_byte_agrees_with_the_plain_one(
     specs: list[BatchSpec], interval: int, piece_bytes: int, position: int, change: int
