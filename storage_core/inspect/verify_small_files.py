@@ -5,6 +5,7 @@ Source: Kafka PartitionMetadataFile, LeaderEpochFileCache, ProducerStateManager,
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,8 +51,8 @@ class SmallFilesCheck:
     def check_names(self, bases: set[int]) -> None:
         """Report files that belong to no segment, or to no log at all; `bases` are the segments' base offsets."""
         directory = self.report.directory
-        with storage_errors(directory):
-            found = sorted((path.name, path.is_file()) for path in directory.iterdir())
+        with storage_errors(directory), os.scandir(directory) as entries:
+            found = sorted((each.name, each.is_file()) for each in entries)  # as listed: it may have a new name by now
         for name, is_file in found:
             base = parse_base_offset(name)
             if not is_file:
