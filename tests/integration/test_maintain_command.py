@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jars import obtain_jars
-from storage_core.errors import InvalidConfigError
+from tests.delta_jars import jars_fixture
 from tests.maintained_store import PARTITIONS, TOPIC, live_values, write_keys
 
 pytestmark = pytest.mark.spark
@@ -16,13 +15,7 @@ pytestmark = pytest.mark.spark
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def jars() -> None:
-    """The jars are in the cache; without them nothing here can be judged."""
-    try:
-        obtain_jars()
-    except InvalidConfigError as error:
-        pytest.skip(f"MAINTENANCE WITH CONTROL TABLES WAS NOT TESTED: {error}")
+jars = jars_fixture("MAINTENANCE WITH CONTROL TABLES WAS NOT TESTED")
 
 
 def _sparklog(*arguments: object) -> tuple[int, str, str]:

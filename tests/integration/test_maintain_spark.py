@@ -11,13 +11,12 @@ import yaml
 
 from pipeline.control.read_tables import read_rows, table_path
 from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
-from pipeline.jars import obtain_jars
 from sink.store import Store
 from sink.truncated_offsets import note_truncated_offset, read_truncated_offsets
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
-from storage_core.errors import InvalidConfigError
 from tests.compacted_store import LOG, SETTINGS, expected_offsets, offsets, write_keyed
 from tests.control_tables import set_version
+from tests.delta_jars import jars_fixture
 from tests.maintained_spark import SPARK
 from tests.retained_store import state_of
 
@@ -26,13 +25,7 @@ pytestmark = pytest.mark.spark
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def jars() -> None:
-    """The jars are in the cache; without them nothing here can be judged."""
-    try:
-        obtain_jars()
-    except InvalidConfigError as error:
-        pytest.skip(f"MAINTENANCE ON SPARK WAS NOT TESTED: {error}")
+jars = jars_fixture("MAINTENANCE ON SPARK WAS NOT TESTED")
 
 
 def test_control_tables_when_written_by_spark_then_as_the_rules_say(tmp_path: Path) -> None:

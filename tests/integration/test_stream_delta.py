@@ -11,22 +11,15 @@ import pytest
 import yaml
 from deltalake import write_deltalake
 
-from pipeline.jars import obtain_jars
-from storage_core.errors import InvalidConfigError
 from storage_core.log.log_reader import LogReader
+from tests.delta_jars import jars_fixture
 
 pytestmark = pytest.mark.spark
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def jars() -> None:
-    """The jars are in the cache; without them nothing here can be judged."""
-    try:
-        obtain_jars()
-    except InvalidConfigError as error:
-        pytest.skip(f"THE DELTA SOURCE WAS NOT TESTED: {error}")
+jars = jars_fixture("THE DELTA SOURCE WAS NOT TESTED")
 
 
 def test_stream_when_source_is_a_delta_table_then_its_rows_are_in_the_log(tmp_path: Path) -> None:

@@ -6,9 +6,8 @@ import pytest
 
 from pipeline.control.read_tables import read_rows
 from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES
-from pipeline.jars import obtain_jars
-from storage_core.errors import InvalidConfigError
 from storage_core.log.log_files import CLEANED, DELETED, SWAP
+from tests.delta_jars import jars_fixture
 from tests.kill.harness import SparkJob
 from tests.maintained_store import PARTITIONS, live_values, write_keys
 from tests.sink_store import read_store
@@ -17,13 +16,7 @@ from tests.sparklog_command import Sparklog
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def jars() -> None:
-    """The jars are in the cache; without them nothing here can be judged."""
-    try:
-        obtain_jars()
-    except InvalidConfigError as error:
-        pytest.skip(f"A KILLED MAINTENANCE ON SPARK WAS NOT TESTED: {error}")
+jars = jars_fixture("A KILLED MAINTENANCE ON SPARK WAS NOT TESTED")
 
 
 def test_maintain_when_killed_in_the_middle_of_a_swap_then_the_next_run_completes_it(

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.jars import obtain_jars
-from storage_core.errors import InvalidConfigError
+from tests.delta_jars import jars_fixture
 from tests.kill.harness import SparkJob
 from tests.sink_store import in_process, open_store, read_store, rows
 
@@ -28,13 +27,7 @@ _PAUSE_S = 0.2
 _TOPICS: dict[str, dict[str, object]] = {"t": {"partitions": 3, "segment.bytes": 20_000, "batch.size": 1000}}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def jars() -> None:
-    """The jars are in the cache; without them nothing here can be judged."""
-    try:
-        obtain_jars()
-    except InvalidConfigError as error:
-        pytest.skip(f"KILLED READS INTO A DELTA TABLE WERE NOT TESTED: {error}")
+jars = jars_fixture("KILLED READS INTO A DELTA TABLE WERE NOT TESTED")
 
 
 @contextmanager
