@@ -5,15 +5,15 @@ left, and the store may be closed well many times before the disk is back. So th
 that its logs need a close look then.
 """
 
-import json
 import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+from sink.control_file import ControlFile
 from sink.derived_files import DerivedFiles
 from sink.finish_pending import finish_pending
 from sink.ledger import Ledger
@@ -24,7 +24,7 @@ from sink.set_aside import find_deleted, remove_deleted
 from sink.store import Store
 from sink.writer_lock import WriterLock
 from storage_core.errors import CorruptFileError, InvalidConfigError, LogDirOfflineError, StorageError
-from storage_core.storage.local import make_directory, replace_file, storage_errors
+from storage_core.storage.local import storage_errors
 from storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
 
 __all__ = ["LogDirs", "Remedy", "open_log_dirs"]
@@ -35,6 +35,12 @@ Remedy = Literal["look", "renew"]
 """What the logs of a directory need that was offline: a close look, or new inodes behind a lock that was taken."""
 
 _FOLDERS: Final = ("remote-log-index-cache",)
+_FILE: Final = ControlFile(
+    name="offline-log-dirs.json",
+    what="the list of offline log directories is",
+    remedy='restore it from a copy, or write {"<log_dir>": "renew"} into it for each that was offline',
+    version=None,
+)
 
 
 @dataclass(slots=True)
@@ -203,26 +209,13 @@ def _note(store: Store, offline: Mapping[str, str], remedy: Remedy) -> None:
 
 
 def _read_notes(store: Store) -> dict[str, Remedy]:
-    path = _path(store)
-    with storage_errors(path):
-        data = path.read_bytes() if path.exists() else b"{}"
-    try:
-        return {str(name): "look" if remedy == "look" else "renew" for name, remedy in json.loads(data).items()}
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise CorruptFileError(
-            f"the list of offline log directories is damaged: path={path} ({error}); restore it from a copy, or write"
-            ' {"<log_dir>": "renew"} into it for each that was offline'
-        ) from error
+    return _FILE.read(store, _remedies) or {}
+
+
+def _remedies(content: dict[str, Any]) -> dict[str, Remedy]:
+    return {str(name): "look" if remedy == "look" else "renew" for name, remedy in content.items()}
 
 
 def _write_notes(store: Store, notes: Mapping[str, Remedy]) -> None:
-    path = _path(store)
-    if notes == _read_notes(store):
-        return
-    with storage_errors(path):
-        make_directory(path.parent)
-        replace_file(path, json.dumps(notes, indent=1).encode() + b"\n")
-
-
-def _path(store: Store) -> Path:
-    return store.root / "control" / "offline-log-dirs.json"
+    if notes != _read_notes(store):
+        _FILE.replace(store, notes)

@@ -5,21 +5,22 @@ then, also in a log whose disk is offline for now. Every opening for writing fin
 of what did not.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any, Final
 
+from sink.control_file import ControlFile, check_count, check_name, check_topic
 from sink.ledger_rows import LogState
 from sink.store import Store
-from storage_core.errors import CorruptFileError, InvalidConfigError
-from storage_core.storage.local import make_directory, replace_file, storage_errors
-from storage_core.topic_partition import TopicPartition, check_topic_name
+from storage_core.topic_partition import TopicPartition
 
 __all__ = ["PendingTruncation", "parse_truncations", "read_truncations", "render_truncations", "write_truncations"]
 
-_VERSION: Final = 0
+_FILE: Final = ControlFile(
+    name="pending-truncations.json",
+    what="the list of logs that are truncated is",
+    remedy="restore it from a copy, or delete it if no log was being truncated",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,27 +81,13 @@ def read_truncations(store: Store) -> list[PendingTruncation]:
         CorruptFileError: the file is damaged.
         StorageError: it can't be read.
     """
-    path = _path(store)
-    with storage_errors(path):
-        data = path.read_bytes() if path.exists() else None
-    if data is None:
-        return []
-    try:
-        return parse_truncations(data)
-    except CorruptFileError as error:
-        raise CorruptFileError(
-            f"the list of logs that are truncated is damaged: path={path} ({error}); restore it from a copy, or delete"
-            " it if no log was being truncated"
-        ) from error
+    return _FILE.read(store, _truncations) or []
 
 
 def write_truncations(store: Store, truncations: Sequence[PendingTruncation]) -> None:
     """Replace the list, durably; the caller holds the writer lock."""
-    path = _path(store)
-    with storage_errors(path):
-        if truncations or path.exists():
-            make_directory(path.parent)
-            replace_file(path, render_truncations(truncations))
+    if truncations or _FILE.path(store).exists():
+        _FILE.replace(store, _content(truncations))
 
 
 def parse_truncations(data: bytes) -> list[PendingTruncation]:
@@ -109,32 +96,24 @@ def parse_truncations(data: bytes) -> list[PendingTruncation]:
     Raises:
         CorruptFileError: it is damaged, or of another version.
     """
-    try:
-        content = json.loads(data)
-        if content["version"] != _VERSION:
-            raise ValueError(f"version {str(content['version'])[:40]}, not {_VERSION}")
-        return [_truncation(each) for each in content["truncations"]]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidConfigError) as error:
-        raise CorruptFileError(f"pending truncations: {error}") from error
+    return _FILE.parse(data, _truncations)
 
 
 def render_truncations(truncations: Sequence[PendingTruncation]) -> bytes:
     """Return the file's bytes."""
-    content = {"version": _VERSION, "truncations": [asdict(each) for each in truncations]}
-    return json.dumps(content, indent=1).encode() + b"\n"
+    return _FILE.render(_content(truncations))
+
+
+def _content(truncations: Sequence[PendingTruncation]) -> dict[str, object]:
+    return {"truncations": [asdict(each) for each in truncations]}
+
+
+def _truncations(content: dict[str, Any]) -> list[PendingTruncation]:
+    return [_truncation(each) for each in content["truncations"]]
 
 
 def _truncation(each: dict[str, Any]) -> PendingTruncation:
     values = {field.name: each[field.name] for field in fields(PendingTruncation)}
-    topic, topic_id = values.pop("topic"), values.pop("topic_id")
-    if not isinstance(topic, str) or not isinstance(topic_id, str):
-        raise TypeError(f"no topic: {str(topic)[:40]}")
-    check_topic_name(topic)
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ValueError(f"{name}={str(value)[:40]}")
-    return PendingTruncation(topic=topic, topic_id=topic_id, **values)
-
-
-def _path(store: Store) -> Path:
-    return store.root / "control" / "pending-truncations.json"
+    topic, topic_id = check_topic(values.pop("topic")), check_name(values.pop("topic_id"))
+    counts = {name: check_count(name, value) for name, value in values.items()}
+    return PendingTruncation(topic=topic, topic_id=topic_id, **counts)

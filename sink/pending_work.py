@@ -5,17 +5,14 @@ on the disks then, also on one that is offline for now. So a directory of record
 either named here, or somebody else's.
 """
 
-import json
 import re
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from sink.control_file import ControlFile, check_count, check_name, check_topic
 from sink.store import Store
-from storage_core.errors import CorruptFileError, InvalidConfigError
 from storage_core.log_config import INT32_MAX
-from storage_core.storage.local import make_directory, replace_file, storage_errors
-from storage_core.topic_partition import TopicPartition, check_topic_name, set_aside_name
+from storage_core.topic_partition import TopicPartition, set_aside_name
 
 __all__ = [
     "LogMove",
@@ -27,7 +24,11 @@ __all__ = [
     "write_pending",
 ]
 
-_VERSION: Final = 0
+_FILE: Final = ControlFile(
+    name="pending-directories.json",
+    what="the list of directories that are deleted or moved is",
+    remedy="restore it from a copy, or delete it if no topic was being deleted and no log moved",
+)
 _UNIQUE_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -93,18 +94,7 @@ def read_pending(store: Store) -> PendingWork:
         CorruptFileError: the file is damaged.
         StorageError: it can't be read.
     """
-    path = _path(store)
-    with storage_errors(path):
-        data = path.read_bytes() if path.exists() else None
-    if data is None:
-        return PendingWork()
-    try:
-        return parse_pending(data)
-    except CorruptFileError as error:
-        raise CorruptFileError(
-            f"the list of directories that are deleted or moved is damaged: path={path} ({error}); restore it from a"
-            " copy, or delete it if no topic was being deleted and no log moved"
-        ) from error
+    return _FILE.read(store, _work) or PendingWork()
 
 
 def parse_pending(data: bytes) -> PendingWork:
@@ -113,32 +103,26 @@ def parse_pending(data: bytes) -> PendingWork:
     Raises:
         CorruptFileError: it is damaged, or of another version.
     """
-    try:
-        content = json.loads(data)
-        if content["version"] != _VERSION:
-            raise ValueError(f"version {content['version']}, not {_VERSION}")
-        return PendingWork(
-            deletions=tuple(_deletion(each) for each in content["deletions"]),
-            moves=tuple(_move(each) for each in content["moves"]),
-            roots=tuple(_text(each) for each in content["roots"]),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidConfigError) as error:
-        raise CorruptFileError(f"pending work: {error}") from error
+    return _FILE.parse(data, _work)
 
 
 def write_pending(store: Store, work: PendingWork) -> None:
     """Replace the list, durably; the caller holds the writer lock."""
-    path = _path(store)
-    with storage_errors(path):
-        if work == PendingWork() and not path.exists():
-            return
-        make_directory(path.parent)
-        replace_file(path, render_pending(work))
+    if work != PendingWork() or _FILE.path(store).exists():
+        _FILE.replace(store, asdict(work))
 
 
 def render_pending(work: PendingWork) -> bytes:
     """Return the file's bytes."""
-    return json.dumps({"version": _VERSION, **asdict(work)}, indent=1).encode() + b"\n"
+    return _FILE.render(asdict(work))
+
+
+def _work(content: dict[str, Any]) -> PendingWork:
+    return PendingWork(
+        deletions=tuple(_deletion(each) for each in content["deletions"]),
+        moves=tuple(_move(each) for each in content["moves"]),
+        roots=tuple(check_name(each) for each in content["roots"]),
+    )
 
 
 def _deletion(each: dict[str, object]) -> TopicDeletion:
@@ -146,43 +130,23 @@ def _deletion(each: dict[str, object]) -> TopicDeletion:
     if not isinstance(logs, list):
         raise TypeError("logs are no list")
     return TopicDeletion(
-        topic=_topic(each["topic"]),
-        topic_id=_text(each["topic_id"]),
-        logs=tuple((_partition(partition), _text(log_dir)) for partition, log_dir in logs),
+        topic=check_topic(each["topic"]),
+        topic_id=check_name(each["topic_id"]),
+        logs=tuple(
+            (check_count("partition", partition, INT32_MAX), check_name(log_dir)) for partition, log_dir in logs
+        ),
     )
 
 
 def _move(each: dict[str, object]) -> LogMove:
-    unique_id = _text(each["unique_id"])
+    unique_id = check_name(each["unique_id"])
     if not _UNIQUE_ID.fullmatch(unique_id):
         raise ValueError(f"unique_id={unique_id[:40]!r}")
     return LogMove(
-        topic=_topic(each["topic"]),
-        partition=_partition(each["partition"]),
-        topic_id=_text(each["topic_id"]),
-        source=_text(each["source"]),
-        target=_text(each["target"]),
+        topic=check_topic(each["topic"]),
+        partition=check_count("partition", each["partition"], INT32_MAX),
+        topic_id=check_name(each["topic_id"]),
+        source=check_name(each["source"]),
+        target=check_name(each["target"]),
         unique_id=unique_id,
     )
-
-
-def _topic(value: object) -> str:
-    topic = _text(value)
-    check_topic_name(topic)
-    return topic
-
-
-def _partition(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= INT32_MAX:
-        raise ValueError(f"partition={str(value)[:40]}")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise ValueError(f"not a name: {str(value)[:40]!r}")
-    return value
-
-
-def _path(store: Store) -> Path:
-    return store.root / "control" / "pending-directories.json"

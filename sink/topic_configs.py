@@ -5,16 +5,14 @@ sink writes those of its topics when it opens the store; another sink's topics s
 has settings that nobody knows: nothing of it may be deleted by a default.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from sink.control_file import ControlFile
 from sink.store import Store
-from storage_core.errors import CorruptFileError, InvalidConfigError
+from storage_core.errors import CorruptFileError
 from storage_core.log_config import LogConfig
-from storage_core.storage.local import make_directory, replace_file, storage_errors
 
 __all__ = ["UNKNOWN_SETTINGS", "forget_topic_config", "keep_topic_configs", "read_topic_configs"]
 
@@ -24,7 +22,11 @@ UNKNOWN_SETTINGS: Final = (
 )
 """Why nothing is deleted from a log."""
 
-_VERSION: Final = 0
+_FILE: Final = ControlFile(
+    name="topic-configs.json",
+    what="topic settings are",
+    remedy="delete it, the next start of the stream writes it anew",
+)
 
 
 def read_topic_configs(store: Store) -> dict[str, LogConfig]:
@@ -34,20 +36,7 @@ def read_topic_configs(store: Store) -> dict[str, LogConfig]:
         CorruptFileError: the file is damaged, or names a property that this release does not know.
         StorageError: it can't be read.
     """
-    path = _path(store)
-    with storage_errors(path):
-        if not path.exists():
-            return {}
-        data = path.read_bytes()
-    try:
-        content = json.loads(data)
-        if content["version"] != _VERSION:
-            raise CorruptFileError(f"topic settings of version {content['version']}, not {_VERSION}: path={path}")
-        return {topic: LogConfig.from_properties(properties) for topic, properties in content["topics"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError, InvalidConfigError) as error:
-        raise CorruptFileError(
-            f"topic settings are damaged: path={path} ({error}); delete it, the next start of the stream writes it anew"
-        ) from error
+    return _FILE.read(store, _configs) or {}
 
 
 def keep_topic_configs(store: Store, configs: Mapping[str, LogConfig]) -> None:
@@ -71,13 +60,13 @@ def forget_topic_config(store: Store, topic: str) -> None:
         _write(store, configs)
 
 
+def _configs(content: dict[str, Any]) -> dict[str, LogConfig]:
+    return {topic: LogConfig.from_properties(properties) for topic, properties in content["topics"].items()}
+
+
 def _write(store: Store, configs: Mapping[str, LogConfig]) -> None:
     topics = {topic: _own_properties(config) for topic, config in sorted(configs.items())}
-    text = json.dumps({"version": _VERSION, "topics": topics}, indent=1)
-    path = _path(store)
-    with storage_errors(path):
-        make_directory(path.parent)
-        replace_file(path, f"{text}\n".encode())
+    _FILE.replace(store, {"topics": topics})
 
 
 def _own_properties(config: LogConfig) -> dict[str, object]:
@@ -86,7 +75,3 @@ def _own_properties(config: LogConfig) -> dict[str, object]:
         each.metadata["name"]: (getattr(config, each.name), getattr(default, each.name)) for each in fields(config)
     }
     return {name: value for name, (value, usual) in values.items() if value != usual}
-
-
-def _path(store: Store) -> Path:
-    return store.root / "control" / "topic-configs.json"

@@ -4,21 +4,22 @@
 and nobody has cleaned them: a checkpoint counts no further until the next one is written.
 """
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
+from sink.control_file import ControlFile, check_count, check_name, check_topic
 from sink.ledger_rows import LogState
 from sink.store import Store
-from storage_core.errors import CorruptFileError, InvalidConfigError
-from storage_core.storage.local import make_directory, replace_file, storage_errors
-from storage_core.topic_partition import TopicPartition, check_topic_name
+from storage_core.topic_partition import TopicPartition
 
 __all__ = ["drop_truncated_offsets", "note_truncated_offset", "read_truncated_offsets"]
 
-_VERSION: Final = 0
+_FILE: Final = ControlFile(
+    name="truncated-offsets.json",
+    what="the list of truncated logs is",
+    remedy="restore it from a copy, or delete it and control/cleaner_checkpoints: every log counts as dirty then",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,47 +80,17 @@ def drop_truncated_offsets(
 
 
 def _read(store: Store) -> list[_TruncatedLog]:
-    path = _path(store)
-    with storage_errors(path):
-        data = path.read_bytes() if path.exists() else None
-    if data is None:
-        return []
-    try:
-        content = json.loads(data)
-        if content["version"] != _VERSION:
-            raise ValueError(f"version {str(content['version'])[:40]}, not {_VERSION}")
-        return [_parse(each) for each in content["logs"]]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidConfigError) as error:
-        raise CorruptFileError(
-            f"the list of truncated logs is damaged: path={path} ({error}); restore it from a copy, or delete it and"
-            " control/cleaner_checkpoints: every log counts as dirty then"
-        ) from error
+    return _FILE.read(store, lambda content: [_log(each) for each in content["logs"]]) or []
 
 
-def _parse(each: dict[str, Any]) -> _TruncatedLog:
-    topic, topic_id = each["topic"], each["topic_id"]
-    if not isinstance(topic, str) or not isinstance(topic_id, str):
-        raise TypeError(f"no topic: {str(topic)[:40]}")
-    check_topic_name(topic)
+def _log(each: dict[str, Any]) -> _TruncatedLog:
     return _TruncatedLog(
-        topic=topic, topic_id=topic_id, partition=_count(each, "partition"), offset=_count(each, "offset")
+        topic=check_topic(each["topic"]),
+        partition=check_count("partition", each["partition"]),
+        topic_id=check_name(each["topic_id"]),
+        offset=check_count("offset", each["offset"]),
     )
 
 
-def _count(each: dict[str, Any], name: str) -> int:
-    value = each[name]
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{name}={str(value)[:40]}")
-    return value
-
-
 def _write(store: Store, logs: Sequence[_TruncatedLog]) -> None:
-    path = _path(store)
-    content = {"version": _VERSION, "logs": [asdict(each) for each in logs]}
-    with storage_errors(path):
-        make_directory(path.parent)
-        replace_file(path, json.dumps(content, indent=1).encode() + b"\n")
-
-
-def _path(store: Store) -> Path:
-    return store.root / "control" / "truncated-offsets.json"
+    _FILE.replace(store, {"logs": [asdict(each) for each in logs]})

@@ -62,7 +62,7 @@ def test_parse_truncations_when_a_field_can_not_be_then_refused(wrong: dict[str,
     content = json.loads(render_truncations([_NOTE]))
     content["truncations"][0] |= wrong
 
-    with pytest.raises(CorruptFileError, match="pending truncations"):
+    with pytest.raises(CorruptFileError):
         parse_truncations(json.dumps(content).encode())
 
 
