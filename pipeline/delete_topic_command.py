@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline.control.leases import refuse_leased
 from sink.delete_topic import TopicDeletionPlan, delete_topic, plan_topic_deletion
 from sink.ledger import Ledger
 from sink.set_aside import remove_deleted
@@ -55,6 +56,7 @@ def execute_deletion(
         UnknownTopicError: there is no such topic.
         KeyboardInterrupt: while it waited; the topic is deleted, and the next opening removes the directories.
     """
+    refuse_leased(root, clock)
     with writing(root) as written:
         planned = plan_topic_deletion(written.store, written.ledger, topic)
         directories = delete_topic(written, topic)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.control.leases import refuse_leased
 from pipeline.control.owner_check import OwnerCheck
 from pipeline.control.runs import RunOfWork, WorkResult
 from pipeline.maintenance_plan import Bounds, MaintenancePlan
@@ -141,12 +142,13 @@ def execute_maintenance(
         telling: who hears of it.
 
     Raises:
-        StoreLockedError: another run maintains the store, or has leased all that is due; the message says who.
+        StoreLockedError: another run maintains the store, or has leased logs of it; the message says who.
         UnsupportedFormatError: a newer release wrote a control table.
         CorruptFileError: one is damaged.
         WriterFencedError: another run took over.
         KeyboardInterrupt: while files waited to be removed; the next run removes them.
     """
+    refuse_leased(place.root, clock)
     with maintaining(place.root) as maintained:
         requests = prepare_erasure(maintained, clock)
         survey = survey_store(maintained.store, _bounds(place.settings), clock, erased_keys(requests))

@@ -1,6 +1,7 @@
 """Maintenance again and again: a run every so often, until a signal asks it to stop.
 
-A run that finds the store or all logs held by another one is no end: the next one comes.
+A run that finds the store held by another one, or loses it to another one, is no end: the next one comes and begins
+afresh.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def run_every(
         began_ms = clock.now_ms()
         try:
             code = run_once()
-        except (UnsupportedFormatError, WriterFencedError):
+        except UnsupportedFormatError:
             raise
-        except StoreLockedError as error:
+        except (StoreLockedError, WriterFencedError) as error:
             logger.warning("%s", error)
             code = 1
         except LogStorageError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pipeline.control.leases import refuse_leased
 from sink.ledger import Ledger
 from sink.move_log import MovePlan, move_log, plan_move
 from sink.set_aside import remove_deleted
@@ -42,6 +43,7 @@ def execute_move(root: Path, log: TopicPartition, target: str) -> MovePlan:
         StoreLockedError: a sink or a maintenance runs.
         LogStorageError: as `sink.move_log.move_log`.
     """
+    refuse_leased(root)
     with writing(root) as written:
         planned = plan_move(written.store, written.ledger, log, target)
         directories = move_log(written, log, target)

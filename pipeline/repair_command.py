@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.broker_lock import broker_locked_out
+from pipeline.control.leases import refuse_leased
 from pipeline.lost_view import cut_folder, lost_store, lost_table
 from pipeline.refuse_store import refuse_store
 from pipeline.store_view import LogView, StoreView, open_logs
@@ -185,6 +186,7 @@ def execute_repair(
 def _execute_in_store(
     root: Path, options: RepairOptions, clock: Clock, report: Callable[[RepairStep], None]
 ) -> RepairResult:
+    refuse_leased(root, clock)
     with both_locks(root) as (lock, maintenance):
         store = Store.find(root)
         follows_crash = lock.follows_crash or maintenance.follows_crash

@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from pipeline.control.leases import refuse_leased
 from pipeline.tools import iso_time
 from sink.ledger import Ledger
 from sink.retain_logs import LogRetention, execute_plans, plan_logs, remove_deleted
@@ -75,6 +76,7 @@ def execute_retention(
         KeyboardInterrupt: while it waited; the next run removes the files.
         StoreLockedError: another maintenance runs.
     """
+    refuse_leased(root, clock)
     with maintaining(root) as maintained:
         run = execute_plans(maintained, plan(maintained.store), clock)
     if run.pending and run.pending[-1].due_ms > clock.now_ms():

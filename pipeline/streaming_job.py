@@ -14,6 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from pipeline.checkpoint_check import check_checkpoint
 from pipeline.checkpoint_sync import CheckpointSync, drop_torn
+from pipeline.control.leases import refuse_leased
 from pipeline.jars import obtain_jars
 from pipeline.progress import ProgressLines
 from pipeline.session import build_session, names_jars, submitted_conf
@@ -105,7 +106,9 @@ def _look_at_store(settings: Settings, take_lock_by_force: bool) -> None:
     root = Path(settings.store)
     if (root / "store.properties").exists():
         Store.find(root)
-    if not take_lock_by_force and (root / "writer.lock").exists():
+    if take_lock_by_force:
+        refuse_leased(root)
+    elif (root / "writer.lock").exists():
         lock = WriterLock.acquire(root / "writer.lock")
         if not lock.follows_crash:
             lock.sign_off()  # the sink, which comes next, must not take this look for a writer that died

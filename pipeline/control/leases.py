@@ -27,12 +27,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from pipeline.control.read_tables import read_rows
 from pipeline.control.schemas import LEASES, ControlTable
-from storage_core.clock import Clock
-from storage_core.errors import LogStorageError, WriterFencedError
+from storage_core.clock import Clock, SystemClock
+from storage_core.errors import LogStorageError, StoreLockedError, WriterFencedError
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["LEASE_MS", "LeaseTable", "Leases", "acquire_leases", "holding_leases", "leased_elsewhere", "machine_id"]
+__all__ = [
+    "LEASE_MS",
+    "LeaseTable",
+    "Leases",
+    "acquire_leases",
+    "holding_leases",
+    "leased_elsewhere",
+    "machine_id",
+    "refuse_leased",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +114,29 @@ def leased_elsewhere(rows: Collection[Mapping[str, Any]], machine: str, now_ms: 
         for row in rows
         if row["machine"] != machine and row["expires_ms"] > now_ms
     }
+
+
+def refuse_leased(root: Path, clock: Clock | None = None, machine: str | None = None) -> None:
+    """Refuse a store of which a run of another machine has leases; whoever takes the maintenance lock calls it first.
+
+    Where the lock does not reach that machine it would be free, and whoever signs it stops the other run's executors.
+
+    Args:
+        root: of the store.
+        clock: tells what has expired.
+        machine: this one.
+
+    Raises:
+        StoreLockedError: one has; the message says who and until when.
+        UnsupportedFormatError: a newer release wrote the table of leases.
+        CorruptFileError: it is damaged.
+    """
+    now_ms = (clock or SystemClock()).now_ms()
+    leased = leased_elsewhere(read_rows(root, LEASES), machine or machine_id(), now_ms)
+    if leased:
+        log, holder = min(leased.items())
+        what = f"a maintenance run of another machine has leased logs: count={len(leased)} log={log} {holder}"
+        raise StoreLockedError(f"{what}; wait for its end, or stop it")
 
 
 def acquire_leases(

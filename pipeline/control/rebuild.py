@@ -12,8 +12,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pipeline.control.cleaner_checkpoints import CleanerCheckpoint
+from pipeline.control.leases import refuse_leased
 from pipeline.control.read_tables import check_table, table_path
-from pipeline.control.schemas import CLEANER_CHECKPOINTS, CONTROL_TABLES, ControlTable
+from pipeline.control.schemas import CLEANER_CHECKPOINTS, CONTROL_TABLES, LEASES, ControlTable
 from pipeline.control.tables import ControlTables
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
@@ -51,6 +52,8 @@ def rebuild_control(root: Path, spark: Callable[[], SparkSession], clock: Clock)
         StoreLockedError: a maintenance runs.
         LedgerDamagedError: the ledger can't be read.
     """
+    if LEASES.name not in tables_to_replace(root):
+        refuse_leased(root, clock)
     with maintaining(root) as maintained:
         states = Ledger.open(maintained.store.ledger_path).states()
         for name in tables_to_replace(root):
