@@ -21,6 +21,7 @@ from storage_core.errors import InvalidConfigError, LogStorageError
 
 if TYPE_CHECKING:
     from pipeline.store_view import LogView, StoreView
+    from storage_core.inspect.findings import Finding
     from storage_core.inspect.repair_plan import RepairStep
     from storage_core.log.convert_log import ConversionReport
     from storage_core.log.transactions import Isolation
@@ -152,20 +153,19 @@ def read(
 def verify(store: Path, deep: bool, jobs: int | None, keep_in: Path | None, as_json: bool) -> int:
     """Check every CRC, offset, index entry, file size, leader epoch and checkpoint; reads only.
 
+    In a store also whether records of forgotten keys are there.
+
     Exit code 1: something is wrong, or there was nothing to check.
     """
-    from pipeline import tools, verify_command
+    from pipeline import tools, verify_command, verify_forgotten
+
+    def report(each: "Finding") -> None:
+        click.echo(tools.to_json(each.as_dict()) if as_json else f"{each} -> {each.remedy}")
 
     view, _ = _open(store, None)
     with verify_command.progress_bar(view) as progress:
-        result = verify_command.verify(
-            view,
-            lambda each: click.echo(tools.to_json(each.as_dict()) if as_json else f"{each} -> {each.remedy}"),
-            deep=deep,
-            jobs=jobs,
-            keep_in=keep_in,
-            progress=progress,
-        )
+        result = verify_command.verify(view, report, deep=deep, jobs=jobs, keep_in=keep_in, progress=progress)
+    result.add(verify_forgotten.forgotten_findings(view), report)
     summary = result.summary()
     if as_json:
         click.echo(tools.to_json(summary))

@@ -8,7 +8,7 @@ import contextlib
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +60,12 @@ class VerifyResult:
         """Whether nothing is wrong."""
         return all(each.kind in HARMLESS_KINDS for each in self.findings)
 
+    def add(self, findings: Iterable[Finding], report: Callable[[Finding], None]) -> None:
+        """Take findings in, and report them as they come."""
+        for finding in findings:
+            self.findings.append(finding)
+            report(finding)
+
     def summary(self) -> dict[str, Any]:
         """Return the counts, for JSON and for the last line."""
         return {
@@ -96,23 +102,19 @@ def verify(
     result = VerifyResult()
     lost = known_lost(view, keep_in)
 
-    def add(findings: Sequence[Finding]) -> None:
-        for finding in findings:
-            result.findings.append(finding)
-            report(finding)
-
     for each in _verify_logs(view, lost, deep=deep, jobs=jobs, progress=progress):
         result.logs.append(each)
-        add([finding for finding in each.findings if finding.kind != "nothing"])
+        result.add((finding for finding in each.findings if finding.kind != "nothing"), report)
     for root in _verify_roots(view, result.logs):
-        add(root.findings)
+        result.add(root.findings, report)
     for path in view.unknown:
         what = "is not in the ledger"
-        add([Finding(log=path.parent.name, file=path.name, kind="uncommitted", rule="directory", what=what)])
+        found = Finding(log=path.parent.name, file=path.name, kind="uncommitted", rule="directory", what=what)
+        result.add([found], report)
     if not any(each.batches for each in result.logs):
         what = "no batch was found, so there is nothing to check"
         name = view.root.absolute().name
-        add([Finding(log=name, file=name, kind="nothing", rule="nothing", what=what)])
+        result.add([Finding(log=name, file=name, kind="nothing", rule="nothing", what=what)], report)
     return result
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from sink.forgotten_keys import ForgetRequest, complete_request, read_requests
 from sink.ledger import Ledger
@@ -47,6 +48,7 @@ class FoundRecords:
 
     Attributes:
         base_offset: of the segment.
+        first_offset, last_offset: of the first one and the last one; -1 where there are none.
         is_active: whether the log still grows in it: no cleaner touches it.
         failure: why the log can't be searched; there may be more then.
     """
@@ -54,6 +56,8 @@ class FoundRecords:
     log: TopicPartition
     base_offset: int
     records_count: int
+    first_offset: int = -1
+    last_offset: int = -1
     is_active: bool = False
     failure: str | None = None
 
@@ -63,6 +67,8 @@ class FoundRecords:
             "log": str(self.log),
             "segment": self.base_offset,
             "records": self.records_count,
+            "first_offset": self.first_offset,
+            "last_offset": self.last_offset,
             "active": self.is_active,
             "failure": self.failure,
         }
@@ -181,7 +187,7 @@ def _search(store: Store, log: TopicPartition, state: LogState, wanted: tuple[Ke
     """
     keys, end_offset = wanted
     end = min(end_offset, state.log_end_offset)
-    counts: dict[int, int] = {}
+    hits_by_segment: dict[int, list[npt.NDArray[np.int64]]] = {}
     failure = None
     try:
         segments = SegmentList(store.log_path(state), state.log_end_offset)
@@ -190,20 +196,31 @@ def _search(store: Store, log: TopicPartition, state: LogState, wanted: tuple[Ke
         with closing(walk.chunks()) as chunks:
             for reader, chunk in chunks:
                 reader.check_crcs(chunk, chunk.scan)
-                count = 0
                 for records in iter_keyed(chunk.data, chunk.scan.take(~is_control(chunk.scan))):
                     hits = keys.contains(records.digests(keys.hash_key)) & records.has_key & (records.offset < end)
-                    count += int(np.count_nonzero(hits))
-                if count:
-                    counts[reader.files.base_offset] = counts.get(reader.files.base_offset, 0) + count
+                    if hits.any():
+                        hits_by_segment.setdefault(reader.files.base_offset, []).append(records.offset[hits])
     except CorruptBatchError as error:
         failure = f"{error} log={log}"
     except LogStorageError as error:
         failure = str(error)
     found = [
-        FoundRecords(log=log, base_offset=base, records_count=count, is_active=base >= state.active_base_offset)
-        for base, count in sorted(counts.items())
+        _found_records(log, base, np.concatenate(hits), is_active=base >= state.active_base_offset)
+        for base, hits in sorted(hits_by_segment.items())
     ]
     if failure is not None:
         found.append(FoundRecords(log=log, base_offset=state.log_start_offset, records_count=0, failure=failure))
     return found
+
+
+def _found_records(
+    log: TopicPartition, base_offset: int, offsets: npt.NDArray[np.int64], *, is_active: bool
+) -> FoundRecords:
+    return FoundRecords(
+        log=log,
+        base_offset=base_offset,
+        records_count=len(offsets),
+        first_offset=int(offsets[0]),
+        last_offset=int(offsets[-1]),
+        is_active=is_active,
+    )

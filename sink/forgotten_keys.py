@@ -28,8 +28,10 @@ from storage_core.errors import CorruptFileError, UnsupportedFormatError
 from storage_core.storage.local import make_directory, replace_file, storage_errors
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["ForgetRequest", "add_request", "complete_request", "erased_keys", "read_requests"]
+__all__ = ["FOLDER", "ForgetRequest", "add_request", "complete_request", "erased_keys", "read_requests"]
 
+FOLDER: Final = Path("control/forgotten")
+"""Of the requests, inside a store."""
 _VERSION: Final = 0
 
 
@@ -126,7 +128,7 @@ def erased_keys(requests: Iterable[ForgetRequest]) -> dict[str, pa.Array]:
 
 
 def _folder(store: Store) -> Path:
-    return store.root / "control" / "forgotten"
+    return store.root / FOLDER
 
 
 def _write(store: Store, request: ForgetRequest) -> None:
@@ -168,9 +170,7 @@ def _parse(path: Path, data: bytes) -> ForgetRequest:
             end_offsets={int(partition): int(offset) for partition, offset in content["end_offsets"].items()},
             hash_key=hash_key,
             digests=digests,
-            keys=None
-            if keys is None
-            else pa.array([base64.b64decode(key, validate=True) for key in keys], pa.binary()),
+            keys=None if keys is None else _decoded(keys),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptFileError(

@@ -13,6 +13,8 @@ Kinds of findings, and what to do about each:
 | sparse      | an index that says less than it may: right, but slow                                         |
 | checkpoint  | a small file beside the log, or in its root, is wrong: rebuild                               |
 | foreign     | something that may not lie where it lies: a broker refuses to start on it, or ignores it     |
+| forgotten   | records of keys that were erased are there: a copy from before was put back                  |
+| pending     | records of keys to forget wait for maintenance                                               |
 | nothing     | there was nothing to check                                                                   |
 
 Each finding also names the rule that was broken, one per check.
@@ -28,10 +30,21 @@ from storage_core.index.transaction_index import AbortedTransaction
 __all__ = ["HARMLESS_KINDS", "ExpectedLog", "Finding", "FindingKind", "LogReport", "OffsetRange", "Rule", "is_within"]
 
 FindingKind = Literal[
-    "damage", "missing", "gap", "known", "uncommitted", "index", "sparse", "checkpoint", "foreign", "nothing"
+    "damage",
+    "missing",
+    "gap",
+    "known",
+    "uncommitted",
+    "index",
+    "sparse",
+    "checkpoint",
+    "foreign",
+    "forgotten",
+    "pending",
+    "nothing",
 ]
 
-HARMLESS_KINDS: Final = frozenset({"known", "uncommitted", "sparse", "nothing"})
+HARMLESS_KINDS: Final = frozenset({"known", "uncommitted", "sparse", "pending", "nothing"})
 """Kinds that do not make a log unsound."""
 
 Rule = Literal[
@@ -65,6 +78,7 @@ Rule = Literal[
     "offset-checkpoint",
     "meta-properties",
     "root-entry",
+    "forgotten-keys",
     "nothing",
 ]
 
@@ -107,6 +121,7 @@ _REMEDIES: Final[dict[Rule, str]] = {
     "offset-checkpoint": "in a store repair --execute writes it anew; otherwise delete it, a broker makes another",
     "meta-properties": "restore it from a copy",
     "root-entry": "move it away: a broker does not start on it",
+    "forgotten-keys": "delete the request's file, and make it again: sparklog forget",
     "nothing": "name another folder",
 }
 _DOUBTFUL: Final = "compare with a copy: the base offset of the log's last batch is wrong, or offsets are missing"
@@ -116,6 +131,8 @@ _OTHER_REMEDIES: Final[dict[FindingKind, str]] = {
     "uncommitted": _UNCOMMITTED_REMEDY,
     "known": "none: it is written down",
     "sparse": "none needed: lookups are right; repair --execute rebuilds it",
+    "forgotten": "make the request again: sparklog forget",
+    "pending": "sparklog maintain --execute erases them",
 }
 
 

@@ -8,45 +8,22 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sink.clean_logs import clean_logs, pending_removals, plan_cleanings
 from sink.delete_topic import delete_topic
-from sink.forget_keys import RequestState, prepare_erasure, search_requests, settle_requests
-from sink.forgotten_keys import ForgetRequest, add_request, erased_keys, read_requests
-from sink.ledger import Ledger
-from sink.retain_logs import RetentionRun, remove_deleted
+from sink.forget_keys import search_requests
+from sink.forgotten_keys import erased_keys, read_requests
 from sink.store import Store
-from sink.store_access import maintaining, writing
-from storage_core.clock import ManualClock
+from sink.store_access import writing
 from storage_core.errors import CorruptFileError
 from storage_core.log.log_files import LOG as SEGMENT
 from storage_core.log.log_files import segment_file_name
 from storage_core.record.control_records import ControlType
-from tests.compacted_store import BUDGET, LOG, NOW_MS, SETTINGS, keyed_rows, write_keyed
+from tests.compacted_store import LOG, NOW_MS, SETTINGS, keyed_rows, write_keyed
+from tests.erased_keys import ask, erase
 from tests.retained_store import state_of
 from tests.sink_store import in_process, open_store, read_store
 from tests.transaction_log import Marker, control_batch
 
 _LAG = {**SETTINGS, "min.cleanable.dirty.ratio": 1.0}
-
-
-def _ask(store: Path, *keys: str) -> ForgetRequest:
-    found = Store.find(store)
-    states = Ledger.open(found.ledger_path).states()
-    return add_request(found, LOG.topic, pa.array([key.encode() for key in keys], pa.binary()), states, NOW_MS)
-
-
-def _erase(store: Path) -> list[RequestState]:
-    """Do what a maintenance run does."""
-    clock = ManualClock(NOW_MS)
-    with maintaining(store) as maintained:
-        requests = prepare_erasure(maintained, clock)
-        keys = erased_keys(requests)
-        budget = BUDGET.__class__(map_bytes=BUDGET.map_bytes, hash_key=BUDGET.hash_key, erased_keys=keys)
-        plans = plan_cleanings(maintained.store, {}, clock)
-        assert {row.outcome for row in clean_logs(maintained, plans, budget, clock)} <= {"cleaned"}
-        settled = settle_requests(maintained.store, requests, clock)
-    assert remove_deleted(RetentionRun([], pending_removals(plans, clock)), clock) == {}
-    return settled
 
 
 def _keys(store: Path) -> set[bytes | None]:
@@ -56,7 +33,7 @@ def _keys(store: Path) -> set[bytes | None]:
 def test_search_when_keys_were_written_then_it_counts_them_by_segment(tmp_path: Path) -> None:
     """Every record of the keys is found, the active segment is named as such."""
     store = write_keyed(tmp_path / "store")
-    request = _ask(store, "k3", "k5", "nobody")
+    request = ask(store, "k3", "k5", "nobody")
 
     (state,) = search_requests(Store.find(store), [request])
 
@@ -82,7 +59,7 @@ def test_search_when_a_marker_looks_like_a_key_then_it_is_no_record(tmp_path: Pa
             "active_size_bytes": state.active_size_bytes + sum(map(len, markers)),
         }
         written.ledger.correct(np.array([row]), {name: np.array([value]) for name, value in values.items()})
-    request = _ask(store, "\0\0\0\0", "\0\0\0\1")
+    request = ask(store, "\0\0\0\0", "\0\0\0\1")
 
     (state_of_request,) = search_requests(Store.find(store), [request])
 
@@ -94,9 +71,9 @@ def test_erasure_when_no_sink_runs_then_all_records_go_and_the_keys_leave_the_li
     """The active segment is rolled first; tombstones go as well; what stays on the list are digests."""
     store = write_keyed(tmp_path / "store", _LAG)
     others = {record.offset: record for record in read_store(store)[str(LOG)] if record.key not in (b"k3", b"k5")}
-    _ask(store, "k3", "k5")
+    ask(store, "k3", "k5")
 
-    (settled,) = _erase(store)
+    (settled,) = erase(store)
 
     assert settled.found == ()
     assert _keys(store) == {b"k0", b"k1", b"k2", b"k4", b"k6"}
@@ -110,15 +87,15 @@ def test_erasure_when_no_sink_runs_then_all_records_go_and_the_keys_leave_the_li
 def test_erasure_when_a_sink_runs_then_the_active_segment_waits_for_its_roll(tmp_path: Path) -> None:
     """The sink appends undisturbed; once it has rolled, the next run erases the rest."""
     store = write_keyed(tmp_path / "store", _LAG)
-    _ask(store, "k3")
+    ask(store, "k3")
     with closing(open_store(store, {LOG.topic: _LAG}, topic=LOG.topic)) as writer:
-        (settled,) = _erase(store)
+        (settled,) = erase(store)
         assert settled.records_count > 0
         assert all(each.is_active for each in settled.found)
         writer.append("q", 100, in_process(keyed_rows(200, 260)))
         end = state_of(store, LOG).log_end_offset
 
-    (settled,) = _erase(store)
+    (settled,) = erase(store)
 
     assert settled.found == ()
     assert end == state_of(store, LOG).log_end_offset
@@ -128,8 +105,8 @@ def test_erasure_when_a_sink_runs_then_the_active_segment_waits_for_its_roll(tmp
 def test_store_when_rolled_for_an_erasure_then_the_next_record_gets_the_next_offset(tmp_path: Path) -> None:
     """An empty active segment is what a sink goes on in."""
     store = write_keyed(tmp_path / "store", _LAG)
-    _ask(store, "k3")
-    _erase(store)
+    ask(store, "k3")
+    erase(store)
 
     with closing(open_store(store, {LOG.topic: _LAG}, topic=LOG.topic)) as writer:
         writer.append("q", 100, in_process(keyed_rows(200, 203)))
@@ -140,8 +117,8 @@ def test_store_when_rolled_for_an_erasure_then_the_next_record_gets_the_next_off
 def test_search_when_a_key_comes_back_then_the_request_stays_done(tmp_path: Path) -> None:
     """A request is about what was written before it."""
     store = write_keyed(tmp_path / "store", _LAG)
-    _ask(store, "k3")
-    _erase(store)
+    ask(store, "k3")
+    erase(store)
     with closing(open_store(store, {LOG.topic: _LAG}, topic=LOG.topic)) as writer:
         writer.append("q", 100, in_process(keyed_rows(200, 240)))
 
@@ -154,7 +131,7 @@ def test_search_when_a_key_comes_back_then_the_request_stays_done(tmp_path: Path
 def test_erasure_when_the_topic_was_made_again_then_its_keys_stay(tmp_path: Path) -> None:
     """A request is about one topic, not about its name; it is done once that topic is gone."""
     store = write_keyed(tmp_path / "store", _LAG)
-    _ask(store, "k3")
+    ask(store, "k3")
     with writing(store) as written:
         delete_topic(written, LOG.topic)
     with closing(open_store(store, {LOG.topic: _LAG}, topic=LOG.topic)) as writer:
@@ -162,7 +139,7 @@ def test_erasure_when_the_topic_was_made_again_then_its_keys_stay(tmp_path: Path
             writer.append("again", number, in_process(keyed_rows(20 * number, 20 * number + 20)))
     before = read_store(store)[str(LOG)]
 
-    assert _erase(store) == []
+    assert erase(store) == []
 
     assert read_store(store)[str(LOG)] == before
     (request,) = read_requests(Store.find(store))
@@ -172,7 +149,7 @@ def test_erasure_when_the_topic_was_made_again_then_its_keys_stay(tmp_path: Path
 def test_keys_to_erase_when_two_topics_had_the_name_then_each_has_its_own(tmp_path: Path) -> None:
     """Also before the first one's request is done."""
     store = write_keyed(tmp_path / "store", _LAG, count=20)
-    request = _ask(store, "k3")
+    request = ask(store, "k3")
 
     found = erased_keys([request, replace(request, topic_id="later", keys=pa.array([b"k5"], pa.binary()))])
 
@@ -185,7 +162,7 @@ def test_keys_to_erase_when_two_topics_had_the_name_then_each_has_its_own(tmp_pa
 def test_requests_when_a_file_is_damaged_then_it_is_named(tmp_path: Path) -> None:
     """A list that can't be read is no empty list."""
     store = write_keyed(tmp_path / "store", count=20)
-    request = _ask(store, "k3")
+    request = ask(store, "k3")
     path = store / "control" / "forgotten" / f"{request.request_id}.json"
     path.write_bytes(path.read_bytes()[:-40])
 

@@ -1,0 +1,38 @@
+"""Requests to forget keys of the topic `keyed`, and the erasure that a maintenance run does."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from sink.clean_logs import clean_logs, pending_removals, plan_cleanings
+from sink.forget_keys import RequestState, prepare_erasure, settle_requests
+from sink.forgotten_keys import ForgetRequest, add_request, erased_keys
+from sink.ledger import Ledger
+from sink.retain_logs import RetentionRun, remove_deleted
+from sink.store import Store
+from sink.store_access import maintaining
+from storage_core.clock import ManualClock
+from tests.compacted_store import BUDGET, LOG, NOW_MS
+
+__all__ = ["ask", "erase"]
+
+
+def ask(store: Path, *keys: str) -> ForgetRequest:
+    """Put keys on the list."""
+    found = Store.find(store)
+    states = Ledger.open(found.ledger_path).states()
+    return add_request(found, LOG.topic, pa.array([key.encode() for key in keys], pa.binary()), states, NOW_MS)
+
+
+def erase(store: Path) -> list[RequestState]:
+    """Do what a maintenance run does."""
+    clock = ManualClock(NOW_MS)
+    with maintaining(store) as maintained:
+        requests = prepare_erasure(maintained, clock)
+        keys = erased_keys(requests)
+        budget = BUDGET.__class__(map_bytes=BUDGET.map_bytes, hash_key=BUDGET.hash_key, erased_keys=keys)
+        plans = plan_cleanings(maintained.store, {}, clock)
+        assert {row.outcome for row in clean_logs(maintained, plans, budget, clock)} <= {"cleaned"}
+        settled = settle_requests(maintained.store, requests, clock)
+    assert remove_deleted(RetentionRun([], pending_removals(plans, clock)), clock) == {}
+    return settled
