@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.control.leases import refuse_leased
 from pipeline.control.owner_check import OwnerCheck
+from pipeline.control.read_tables import check_tables
 from pipeline.control.runs import RunOfWork, WorkResult
 from pipeline.maintenance_plan import Bounds, MaintenancePlan
 from pipeline.maintenance_settings import MaintenanceSettings, maintenance_options
@@ -148,6 +149,7 @@ def execute_maintenance(
         WriterFencedError: another run took over.
         KeyboardInterrupt: while files waited to be removed; the next run removes them.
     """
+    check_tables(place.root)
     refuse_leased(place.root, clock)
     with maintaining(place.root) as maintained:
         requests = prepare_erasure(maintained, clock)

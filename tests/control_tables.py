@@ -1,5 +1,7 @@
 """Control tables without Spark: made, merged and changed by deltalake, with the rules that leases ask of SQL."""
 
+import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from deltalake.exceptions import DeltaError
 from pipeline.control.read_tables import has_table, read_rows, table_path
 from pipeline.control.schemas import SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
 
-__all__ = ["DeltaLeaseTable", "put_rows", "set_version"]
+__all__ = ["DeltaLeaseTable", "put_rows", "set_version", "write_side_sums"]
 
 
 def put_rows(store: Path, table: ControlTable, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -30,6 +32,15 @@ def set_version(store: Path, table: ControlTable, version: int) -> None:
     """Let a table say that another release wrote it."""
     opened = DeltaTable(table_path(store, table).as_uri())
     opened.alter.set_table_properties({VERSION_PROPERTY: str(version)}, raise_if_not_exists=False)
+
+
+def write_side_sums(store: Path, table: ControlTable) -> None:
+    """Let each file have the sums that Spark would have written beside it."""
+    path = table_path(store, table)
+    for file in (*path.glob("*.parquet"), *(path / "_delta_log").glob("*.json")):
+        data = file.read_bytes()
+        sums = (struct.pack(">I", zlib.crc32(data[start : start + 512])) for start in range(0, len(data), 512))
+        file.with_name(f".{file.name}.crc").write_bytes(b"crc\0" + struct.pack(">I", 512) + b"".join(sums))
 
 
 class DeltaLeaseTable:

@@ -1,28 +1,33 @@
 """The control tables as they are read: without Spark, for a plan and `describe` must not wait for a JVM.
 
 A table that is not there is empty. One of a newer version, or one that is damaged, is refused with its remedy: all that
-the tables say of logs can be found again from the logs.
+the tables say of logs can be found again from the logs. Every file that the newest version is made of is held against
+the sums that Spark left beside it, so that whoever reads here knows of all that Spark would refuse later.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from pipeline.control.schemas import SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
+from pipeline.control.schemas import CONTROL_TABLES, SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
+from pipeline.control.side_sums import changed_position
 from sink.ledger_damage import one_line
 from storage_core.errors import CorruptFileError, UnsupportedFormatError
 from storage_core.storage.local import storage_errors
 
-__all__ = ["check_table", "has_table", "read_rows", "table_path"]
+__all__ = ["check_table", "check_tables", "has_table", "read_rows", "table_path"]
 
 _DAMAGE = (DeltaError, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
 
@@ -41,14 +46,19 @@ def has_table(store: Path, table: ControlTable) -> bool:
 
 
 def check_table(store: Path, table: ControlTable) -> None:
-    """Refuse a table that this release can't use.
+    """Refuse a table that this release can't use; reads all of it.
 
     Raises:
         UnsupportedFormatError: a newer release wrote it.
         CorruptFileError: it is damaged.
     """
-    if has_table(store, table):
-        _open(store, table)
+    _read(store, table, ())
+
+
+def check_tables(store: Path) -> None:
+    """Refuse a store of which a table can't be used, as `check_table` does: before a run changes anything."""
+    for table in CONTROL_TABLES:
+        check_table(store, table)
 
 
 def read_rows(store: Path, table: ControlTable, filters: Sequence[tuple[str, str, Any]] = ()) -> list[dict[str, Any]]:
@@ -63,18 +73,25 @@ def read_rows(store: Path, table: ControlTable, filters: Sequence[tuple[str, str
         UnsupportedFormatError: a newer release wrote it.
         CorruptFileError: it is damaged.
     """
-    if not has_table(store, table):
-        return []
-    opened = _open(store, table)
-    with _damage_refused(table_path(store, table)):
-        found = opened.to_pyarrow_table(columns=table.schema.names, filters=list(filters) or None)
-        rows: list[dict[str, Any]] = found.to_pylist()
+    rows: list[dict[str, Any]] = _read(store, table, filters).to_pylist()
     return rows
 
 
-def _open(store: Path, table: ControlTable) -> DeltaTable:
+def _read(store: Path, table: ControlTable, filters: Sequence[tuple[str, str, Any]]) -> pa.Table:
+    if not has_table(store, table):
+        return table.schema.empty_table()
     path = table_path(store, table)
-    with _damage_refused(path):
+    opened = _open(path, table)
+    files = [path / Path(unquote(each)).name for each in opened.file_uris()]
+    with _damage_refused(path, files):
+        _check_sums(files)
+        return opened.to_pyarrow_table(columns=table.schema.names, filters=list(filters) or None)
+
+
+def _open(path: Path, table: ControlTable) -> DeltaTable:
+    entries = _entries(path / "_delta_log")
+    with _damage_refused(path, entries):
+        _check_sums(entries)
         opened = DeltaTable(path.as_uri())
         found = opened.metadata().configuration.get(VERSION_PROPERTY)
         version = None if found is None else int(found)
@@ -89,16 +106,57 @@ def _open(store: Path, table: ControlTable) -> DeltaTable:
     return opened
 
 
+def _entries(log: Path) -> list[Path]:
+    """Return the files of a table's log that its newest version is made from: a checkpoint, and what is behind it.
+
+    An entry that is missing between others is among them.
+    """
+    with storage_errors(log):
+        names = [name for name in os.listdir(log) if name[:20].isdigit() and name.endswith((".json", ".parquet"))]
+    last = max((int(name[:20]) for name in names), default=-1)
+    checkpoints = [name for name in names if ".checkpoint." in name]
+    begin = max((int(name[:20]) for name in checkpoints), default=-1)
+    found = [name for name in checkpoints if int(name[:20]) == begin]
+    found += [f"{version:020}.json" for version in range(begin + 1, last + 1)]
+    return [log / name for name in found]
+
+
+def _check_sums(files: Iterable[Path]) -> None:
+    """Raise ValueError if one is not what was written."""
+    for file in files:
+        if (position := changed_position(file)) is not None:
+            raise ValueError(f"is not what was written: file={file.name} position={position}")
+
+
 @contextmanager
-def _damage_refused(path: Path) -> Iterator[None]:
-    """Turn what libraries raise over a damaged table into the error that says what to do."""
+def _damage_refused(path: Path, files: Iterable[Path]) -> Iterator[None]:
+    """Turn what libraries raise over a damaged table into the error that says what to do.
+
+    Args:
+        path: of the table.
+        files: that are read, to name the one that can't be.
+    """
     try:
         yield
     except _DAMAGE as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
             with storage_errors(path):
                 raise
-        raise CorruptFileError(_words(path, one_line(error))) from error
+        raise CorruptFileError(_words(path, f"{_unreadable(files)}{one_line(error)}")) from error
+
+
+def _unreadable(files: Iterable[Path]) -> str:
+    """Return which file can't be read, in words; nothing if each by itself can."""
+    for file in files:
+        try:
+            if file.suffix == ".parquet":
+                pq.read_table(file)
+            else:
+                for line in file.read_text().splitlines():
+                    json.loads(line)
+        except _DAMAGE:
+            return f"file={file.name}: "
+    return ""
 
 
 def _words(path: Path, what: str) -> str:

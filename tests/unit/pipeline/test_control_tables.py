@@ -1,14 +1,34 @@
 """Reading control tables: what is not there is empty, what can't be used is refused with its remedy."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.control.read_tables import check_table, has_table, read_rows, table_path
-from pipeline.control.schemas import CLEANER_CHECKPOINTS, CONTROL_TABLES, LEASES, RUNS
+from pipeline.control.rebuild import tables_to_replace
+from pipeline.control.schemas import CLEANER_CHECKPOINTS, CONTROL_TABLES, LEASES, RUNS, ControlTable
 from storage_core.errors import CorruptFileError, UnsupportedFormatError
-from tests.control_tables import put_rows, set_version
-from tests.maintained_logs import checkpoint
+from tests.control_tables import put_rows, set_version, write_side_sums
+from tests.maintained_logs import NOW_MS, checkpoint
+
+
+def _row(table: ControlTable) -> dict[str, object]:
+    """Return some row of a table."""
+    values: dict[object, object] = {"string": "x", "int32": 1, "int64": NOW_MS}
+    return {each.name: values[str(each.type)] for each in table.schema}
+
+
+def _flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3] ^= 1
+    file.write_bytes(data)
+
+
+def _tear(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:100])
 
 
 def test_tables_when_there_are_none_then_no_rows(memory_path: Path) -> None:
@@ -40,24 +60,43 @@ def test_tables_when_a_newer_release_wrote_one_then_it_is_named(memory_path: Pat
         read_rows(memory_path, LEASES)
 
 
-@pytest.mark.parametrize("damage", ["entry", "entry-gone", "file-gone", "file", "properties"])
-def test_tables_when_damaged_then_the_remedy_is_named(memory_path: Path, damage: str) -> None:
-    """Whichever part is damaged: one error, with the table's path and what makes it anew."""
-    path = table_path(memory_path, CLEANER_CHECKPOINTS)
-    for number in range(2):
-        put_rows(memory_path, CLEANER_CHECKPOINTS, [checkpoint("t", number).as_dict()])
-    entry = path / "_delta_log" / f"{0:020}.json"
-    (data, *_) = path.glob("*.parquet")
-    if damage == "entry":
-        entry.write_bytes(entry.read_bytes()[:100])
-    elif damage == "entry-gone":
-        entry.unlink()
-    elif damage == "file-gone":
-        data.unlink()
-    elif damage == "file":
-        data.write_bytes(b"x" * 100)
-    else:
-        entry.write_text(entry.read_text().replace("sparklog.schema.version", "sparklog.schema.versiom"))
+@pytest.mark.parametrize("kind", ["data", "entry"])
+@pytest.mark.parametrize("damage", [_flip, _tear, Path.unlink])
+@pytest.mark.parametrize("table", CONTROL_TABLES, ids=lambda table: table.name)
+def test_tables_when_damaged_then_the_remedy_is_named_and_a_rebuild_replaces_it(
+    memory_path: Path, table: ControlTable, damage: Callable[[Path], None], kind: str
+) -> None:
+    """Whichever part of which table is damaged, and how: one error, with table, file and what makes it anew."""
+    put_rows(memory_path, table, [_row(table)])
+    put_rows(memory_path, table, [{**_row(table), "partition": 2}])
+    write_side_sums(memory_path, table)
+    path = table_path(memory_path, table)
+    (*_, file) = sorted(path.glob("*.parquet")) if kind == "data" else sorted((path / "_delta_log").glob("*1.json"))
+    damage(file)
 
-    with pytest.raises(CorruptFileError, match=r"control/cleaner_checkpoints; maintain --rebuild-control"):
-        read_rows(memory_path, CLEANER_CHECKPOINTS)
+    expected = rf"control/{table.name}; maintain --rebuild-control makes it anew from the logs \(.*{file.name[:20]}"
+    for refused in (read_rows, check_table):
+        with pytest.raises(CorruptFileError, match=expected):
+            refused(memory_path, table)
+    assert file.name[:20] in tables_to_replace(memory_path)[table.name]
+
+
+def test_tables_when_their_properties_or_columns_are_others_then_refused(memory_path: Path) -> None:
+    """Neither is what this release wrote."""
+    put_rows(memory_path, RUNS, [])
+    entry = table_path(memory_path, RUNS) / "_delta_log" / f"{0:020}.json"
+    text = entry.read_text()
+    for name in ("sparklog.schema.version", "started_ms"):
+        entry.write_text(text.replace(name, f"{name[:-1]}x"))
+        with pytest.raises(CorruptFileError, match=r"control/runs; maintain --rebuild-control"):
+            read_rows(memory_path, RUNS)
+
+
+def test_tables_when_an_old_file_has_other_columns_then_refused(memory_path: Path) -> None:
+    """A file that the filter of a reader passes over is looked at before a run, too."""
+    put_rows(memory_path, RUNS, [_row(RUNS)])
+    (file,) = table_path(memory_path, RUNS).glob("*.parquet")
+    pq.write_table(pa.table({"colour": [1]}), file)
+
+    with pytest.raises(CorruptFileError, match=r"control/runs; maintain --rebuild-control"):
+        check_table(memory_path, RUNS)

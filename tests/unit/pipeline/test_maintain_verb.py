@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES
+from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
 from sink.store import Store
 from sink.store_access import maintaining
 from storage_core.topic_partition import TopicPartition
@@ -143,6 +143,25 @@ def test_maintain_when_a_control_table_can_not_be_used_then_refused_before_spark
     assert ran.code == 0
     assert "control/cleaner_checkpoints: would be set aside" in ran.out
     assert (store / "control" / CLEANER_CHECKPOINTS.name).exists()
+
+
+def test_maintain_when_a_file_of_a_table_is_damaged_then_refused_before_anything_changed(
+    sparklog: Sparklog, store: Path
+) -> None:
+    """Also one that no plan reads, for Spark would meet it in the middle of the run; keys to forget roll nothing."""
+    old: dict[str, object] = {each.name: "x" if str(each.type) == "string" else 1 for each in RUNS.schema}
+    put_rows(store, RUNS, [old])
+    (file,) = (store / "control" / RUNS.name).glob("*.parquet")
+    file.write_bytes(file.read_bytes()[:100])
+    (store / "keys.txt").write_text("k1\n")
+    assert sparklog("forget", store, LOG.topic, "--keys", store / "keys.txt").code == 0
+    before = contents(store)
+
+    ran = sparklog("maintain", store, "--execute")
+    assert ran.code == 1
+    assert f"control/{RUNS.name}; maintain --rebuild-control" in ran.err
+    assert file.name in ran.err
+    assert contents(store) == before
 
 
 def test_maintain_when_settings_of_a_topic_are_unknown_then_it_loses_nothing(sparklog: Sparklog, store: Path) -> None:
