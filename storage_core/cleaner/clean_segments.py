@@ -7,7 +7,7 @@ Source: Kafka Cleaner.cleanSegments, cleanInto.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,6 +103,7 @@ class CleanedSegment:
         size_bytes: of its `.log`; 0 where nothing was left.
         next_offset: behind its last batch; the base offset where there is none.
         is_unchanged: whether the group is one segment and every byte of its `.log` was kept.
+        erased: how many records with keys that are to be erased went, by base offset of the segment that had them.
         counts: see there.
     """
 
@@ -111,6 +112,7 @@ class CleanedSegment:
     size_bytes: int
     next_offset: int
     is_unchanged: bool
+    erased: Mapping[int, int] = field(default_factory=dict)
     counts: CleanCounts = field(default_factory=CleanCounts)
 
 
@@ -178,10 +180,12 @@ class _Cleaning:
         )
         self._aborted: list[AbortedTransaction] = []
         self._counts = CleanCounts()
+        self._erased: dict[int, int] = {}
         self.output = CleanedOutput(group[0].log_path.parent, group[0].base_offset, request.index_interval_bytes)
 
     def clean(self, files: SegmentFiles, next_base_offset: int, check_owner: Callable[[], None]) -> None:
         """Write what is left of one segment."""
+        erased_before = self._counts.erased_records
         with SegmentReader(files) as reader:
             keeps_legacy_tombstones = _modified_ms(files) > self._request.legacy_delete_horizon_ms
             for chunk in checked_chunks(reader, files.base_offset, next_base_offset, check_owner):
@@ -191,6 +195,8 @@ class _Cleaning:
                     self._filter(chunk, may_go, keeps_legacy_tombstones)
                 except CorruptBatchError as error:
                     raise reader.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
+        if erased := self._counts.erased_records - erased_before:
+            self._erased[files.base_offset] = erased
 
     def finish(self) -> CleanedSegment:
         """Make the segment durable."""
@@ -208,6 +214,7 @@ class _Cleaning:
             size_bytes=self.output.size_bytes,
             next_offset=self.output.next_offset,
             is_unchanged=len(self._group) == 1 and is_copied and _has_entries(self._group[0], entries),
+            erased=self._erased,
             counts=counts,
         )
 

@@ -9,7 +9,7 @@ Source: Kafka Cleaner.doClean.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
@@ -79,6 +79,7 @@ class CleanedLog:
         built: how far the map got; None where nothing was dirty.
         bytes_before, bytes_after: of the segments that were read, and of what they became.
         segments_before, segments_after: how many.
+        erased: how many records with keys that are to be erased went, by base offset of the segment that had them.
         counts: of all groups together.
         stopped: why the round ended before its range did; None if it did not.
     """
@@ -89,6 +90,7 @@ class CleanedLog:
     bytes_after: int = 0
     segments_before: int = 0
     segments_after: int = 0
+    erased: Mapping[int, int] = field(default_factory=dict)
     counts: CleanCounts = field(default_factory=CleanCounts)
     stopped: str | None = None
 
@@ -253,6 +255,7 @@ def result_of_round(
         bytes_after=sum(cleaned.size_bytes for _, cleaned in written),
         segments_before=sum(len(group) for group, _ in written),
         segments_after=len(written),
+        erased={base: count for _, cleaned in written for base, count in cleaned.erased.items()},
         counts=counts,
         stopped=stopped,
     )
