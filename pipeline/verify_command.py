@@ -245,10 +245,24 @@ def _verify_roots(view: StoreView, reports: Sequence[LogReport]) -> Iterator[Log
         end = each.expected.log_end_offset if each.expected else log.log_end_offset
         if end is not None and each.directory != view.root:
             ends[each.directory.parent][each.log] = end
-    cluster_id = None if view.ledger_version is None else Store.find(view.root).store_id
+    store = None if view.ledger_version is None else Store.find(view.root)
     for root, known in sorted(ends.items()):
-        if root.is_dir():  # of a lost disk each log says so
-            yield verify_root(root, ExpectedRoot(ends=known, cluster_id=cluster_id))
+        if not root.is_dir():
+            continue  # of a lost disk each log says so
+        yield verify_root(root, ExpectedRoot(ends=known)) if store is None else _verify_own_root(store, root, known)
+
+
+def _verify_own_root(store: Store, root: Path, ends: Mapping[TopicPartition, int]) -> LogReport:
+    """Check a root of a store; its files may be younger than the view, so that the ledger has to be read again."""
+    for _ in range(_TRIES):
+        found = verify_root(root, ExpectedRoot(ends=ends, cluster_id=store.store_id))
+        if all(each.rule != "offset-checkpoint" for each in found.findings):
+            break
+        before, states = ends, Ledger.open(store.ledger_path).states()
+        ends = {log: state.log_end_offset for log, state in states.items() if store.log_path(state).parent == root}
+        if ends == before:
+            break
+    return found
 
 
 def _log_bytes(directory: Path) -> int:

@@ -35,6 +35,18 @@ def test_verify_when_a_swap_ends_meanwhile_then_looked_at_again(memory_path: Pat
     timer.join()
 
 
+def test_verify_when_a_sink_writes_checkpoint_files_meanwhile_then_no_log_ends_too_early(memory_path: Path) -> None:
+    """Files that speak of all logs are compared with a ledger that is not older than they are."""
+    store = write_keyed(memory_path / "store")
+    view = open_logs(store)
+    with closing(open_store(store, {LOG.topic: SETTINGS}, topic=LOG.topic)) as writer:
+        writer.append("later", 0, in_process(keyed_rows(0, 50)))
+
+    found = verify(view, lambda _finding: None)
+
+    assert [str(each) for each in found.findings if each.rule == "offset-checkpoint"] == []
+
+
 def test_verify_when_everything_of_a_segment_went_then_no_gap(memory_path: Path) -> None:
     """Where a topic is compacted any offset may be missing, also if no batch shows it."""
     store = write_keyed(memory_path / "store", count=100)
