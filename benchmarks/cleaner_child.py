@@ -36,7 +36,7 @@ def main(directory: Path, end_offset: int, map_mb: int) -> None:
     request = CleanRequest(
         now_ms=time.time_ns() // 1_000_000, delete_retention_ms=_DAY_MS, cleaning_end_offset=end_offset
     )
-    cleaned = clean_segments(segments, offset_map, CleanedTransactions(()), request, lambda: None)
+    cleaned = clean_segments(segments, offset_map, CleanedTransactions(), request, lambda: None)
     print(
         json.dumps(
             {

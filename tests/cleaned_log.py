@@ -9,6 +9,7 @@ import crc32c
 import pyarrow as pa
 
 from storage_core.checkpoint.producer_snapshot import ProducerState
+from storage_core.cleaner.aborted_columns import AbortedColumns
 from storage_core.cleaner.build_map import BuiltMap, DirtyRange, build_map
 from storage_core.cleaner.clean_segments import CleanedSegment, CleanRequest, clean_segments
 from storage_core.cleaner.cleaned_transactions import CleanedTransactions
@@ -118,8 +119,9 @@ def clean(
 ) -> CleanedRound:
     """Map and clean segments as one group; options as of `CleanRequest`."""
     offset_map = OffsetMap(map_bytes, HASH_KEY)
+    columns = AbortedColumns.of(aborted)
     dirty = DirtyRange(
-        segments=files, first_dirty_offset=first_dirty, first_uncleanable_offset=end_offset, aborted=aborted
+        segments=files, first_dirty_offset=first_dirty, first_uncleanable_offset=end_offset, aborted=columns
     )
     built = build_map(dirty, offset_map, lambda: None)
     fields = {"now_ms": NOW_MS, "delete_retention_ms": RETENTION_MS, "cleaning_end_offset": end_offset, **options}
@@ -127,7 +129,7 @@ def clean(
         fields["erased"] = KeySet(pa.array([each.encode() for each in erased]), HASH_KEY)
     request = CleanRequest(**fields)
     return CleanedRound(
-        built, offset_map, clean_segments(files, offset_map, CleanedTransactions(aborted), request, lambda: None)
+        built, offset_map, clean_segments(files, offset_map, CleanedTransactions(columns), request, lambda: None)
     )
 
 

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from storage_core.cleaner.aborted_columns import NONE_ABORTED, AbortedColumns
 from storage_core.cleaner.cleaned_transactions import is_control
 from storage_core.cleaner.keyed_records import KeyedRecords, iter_keyed
 from storage_core.cleaner.offset_map import OffsetMap
 from storage_core.cleaner.read_batches import checked_chunks
 from storage_core.errors import CorruptBatchError, InvalidRecordError
-from storage_core.index.transaction_index import AbortedTransaction
-from storage_core.log.aborted_batches import aborted_mask
 from storage_core.log.segment_reader import BatchChunk, SegmentReader
 from storage_core.log.segments import SegmentFiles
 from storage_core.record.batch_header import MAGIC_V2
@@ -38,13 +37,13 @@ class DirtyRange:
             it ends with the last one.
         first_dirty_offset: where it begins.
         first_uncleanable_offset: where it ends: the base of a segment.
-        aborted: the aborted transactions that overlap it, in any order.
+        aborted: the aborted transactions that overlap it.
     """
 
     segments: Sequence[SegmentFiles]
     first_dirty_offset: int
     first_uncleanable_offset: int
-    aborted: Sequence[AbortedTransaction] = ()
+    aborted: AbortedColumns = NONE_ABORTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +109,7 @@ class _Filling:
         """Put the keys of a chunk into the map; return False once it is full."""
         scan = chunk.scan
         self._bytes_read += int(scan.size.sum())
-        is_left_out = is_control(scan) | aborted_mask(scan, self._dirty.aborted)
+        is_left_out = is_control(scan) | self._dirty.aborted.mask(scan)
         wanted = scan.take(~is_left_out) if is_left_out.any() else scan
         self._records_read += int(np.maximum(scan.records_count[is_left_out], 0).sum())
         try:

@@ -14,13 +14,13 @@ Source: Kafka CleanedTransactionMetadata; KIP-98.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
+from storage_core.cleaner.aborted_columns import NONE_ABORTED, AbortedColumns
 from storage_core.index.transaction_index import AbortedTransaction
-from storage_core.log.aborted_batches import aborted_mask
 from storage_core.log.transactions import is_transactional_data
 from storage_core.record.attributes import CONTROL_BIT
 from storage_core.record.batch_header import MAGIC_V2
@@ -37,17 +37,24 @@ def is_control(scan: BatchScan) -> npt.NDArray[np.bool_]:
 
 
 class CleanedTransactions:
-    """Follows the batches of one round in their order, over all its groups.
+    """Follows the batches of one round in their order, over all its groups, or over one of them.
+
+    Attributes:
+        aborted: the aborted transactions that overlap what is followed.
 
     Args:
-        aborted: the aborted transactions that overlap the segments cleaned, in any order.
+        aborted: see there.
+        open_producers: those of whose transactions data lies in front of what is followed, but not the marker.
+        base_offset: where that begins.
     """
 
-    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
-        self._aborted = sorted(set(aborted), key=lambda each: each.last_offset)
-        self._by_marker = {(each.producer_id, each.last_offset): each for each in aborted}
-        self._committed_met: set[int] = set()
-        self._aborted_met: set[int] = set()
+    def __init__(
+        self, aborted: AbortedColumns = NONE_ABORTED, open_producers: Iterable[int] = (), base_offset: int = 0
+    ) -> None:
+        self.aborted = aborted
+        across = aborted.between(base_offset, base_offset - 1)
+        self._aborted_met = set(open_producers) & set(across.producer_id[across.first_offset < base_offset].tolist())
+        self._committed_met = set(open_producers) - self._aborted_met
 
     def follow(
         self, scan: BatchScan, types: npt.NDArray[np.int16]
@@ -58,25 +65,28 @@ class CleanedTransactions:
             scan: the next batches.
             types: (b,) of `control_types`.
         """
-        may_go, kept = np.zeros(len(scan), np.bool_), list[AbortedTransaction]()
+        may_go, stays = np.zeros(len(scan), np.bool_), np.zeros(len(scan), np.bool_)
         control, data = is_control(scan), is_transactional_data(scan)
         if not control.any() and not data.any():
-            return may_go, kept
-        if self._aborted and self._aborted[0].last_offset < scan.base_offset[0]:
-            del self._aborted[: self._passed(int(scan.base_offset[0]))]
-        is_aborted = aborted_mask(scan, self._aborted)
+            return may_go, []
+        is_aborted = self.aborted.mask(scan)
         may_go |= is_aborted
         places = _first_of_each(scan.producer_id, data, control)
-        columns = (places, scan.producer_id[places], scan.last_offset[places], types[places], is_aborted[places])
-        for place, producer_id, offset, control_type, aborted in zip(*(each.tolist() for each in columns), strict=True):
+        columns = (places, scan.producer_id[places], types[places], is_aborted[places])
+        for place, producer_id, control_type, aborted in zip(*(each.tolist() for each in columns), strict=True):
             if data[place]:
                 (self._aborted_met if aborted else self._committed_met).add(producer_id)
                 continue
             may_go[place] = self._marker_may_go(producer_id, control_type)
-            if control_type == ControlType.ABORT and not may_go[place]:
-                entry = self._by_marker.get((producer_id, offset))
-                kept += [entry] if entry else []
-        return may_go, kept
+            stays[place] = control_type == ControlType.ABORT and not may_go[place]
+        return may_go, self._entries(scan.take(stays)) if stays.any() else []
+
+    def _entries(self, markers: BatchScan) -> list[AbortedTransaction]:
+        """Return what an index says of these markers."""
+        near = self.aborted.between(int(markers.last_offset[0]), int(markers.last_offset[-1]))
+        found = near.find(markers.producer_id, markers.last_offset)
+        entries = list(near)
+        return [entries[place] for place in found[found >= 0].tolist()]
 
     def _marker_may_go(self, producer_id: int, control_type: int) -> bool:
         """Return whether a control batch may go; its transaction ends."""
@@ -87,10 +97,6 @@ class CleanedTransactions:
             return True
         met.remove(producer_id)
         return False
-
-    def _passed(self, offset: int) -> int:
-        """Return how many transactions ended before an offset."""
-        return int(np.searchsorted([each.last_offset for each in self._aborted], offset))
 
 
 def _first_of_each(

@@ -12,7 +12,6 @@ from storage_core.cleaner.cleaned_transactions import is_control
 from storage_core.cleaner.keyed_records import KeyedRecords, iter_keyed
 from storage_core.cleaner.read_batches import checked_chunks
 from storage_core.errors import CorruptBatchError, InvalidRecordError
-from storage_core.log.aborted_batches import aborted_mask
 from storage_core.log.segment_reader import SegmentReader
 from storage_core.record.batch_header import MAGIC_V2
 
@@ -51,7 +50,7 @@ def iter_dirty_keys(one: DirtyRange, hash_key: bytes, check_owner: Callable[[], 
 
 def _keys(records: KeyedRecords, one: DirtyRange, hash_key: bytes, reader: SegmentReader) -> Keys:
     is_dirty = records.offset >= one.first_dirty_offset
-    is_dirty &= ~aborted_mask(records.scan, one.aborted)[records.batch]
+    is_dirty &= ~one.aborted.mask(records.scan)[records.batch]
     has_key = records.has_key
     keyless = is_dirty & ~has_key
     if keyless.any() and records.scan.magic[0] >= MAGIC_V2:

@@ -39,7 +39,7 @@ from storage_core.record.batch_scan import BatchScan
 from storage_core.record.control_records import ControlType
 from storage_core.storage.local import storage_errors
 
-__all__ = ["AbortedBatches", "aborted_mask"]
+__all__ = ["AbortedBatches", "aborted_mask", "mask_between"]
 
 _SCANNED_CHUNKS: Final = 4
 
@@ -135,18 +135,28 @@ def aborted_mask(scan: BatchScan, aborted: Sequence[AbortedTransaction]) -> npt.
         scan: of the batches.
         aborted: transactions; those of one producer overlap only if they end with the same marker.
     """
+    fields = [(each.producer_id, each.first_offset, each.last_offset) for each in aborted]
+    return mask_between(scan, *np.array(fields, np.int64).reshape(-1, 3).T)
+
+
+def mask_between(
+    scan: BatchScan,
+    producer_id: npt.NDArray[np.int64],
+    first_offset: npt.NDArray[np.int64],
+    last_offset: npt.NDArray[np.int64],
+) -> npt.NDArray[np.bool_]:
+    """Do what `aborted_mask` does for transactions in columns."""
     mask = np.zeros(len(scan), np.bool_)
     places = np.flatnonzero(is_transactional_data(scan))
-    if not len(places) or not aborted:
+    if not len(places) or not len(producer_id):
         return mask
-    fields = [(each.producer_id, each.first_offset, each.last_offset) for each in aborted]
-    producer, first, last = np.array(fields, np.int64).T
-    producer_id = scan.producer_id[places]
-    keys = _ordered_pairs(np.concatenate([producer, producer_id]), np.concatenate([first, scan.last_offset[places]]))
-    order = np.argsort(keys[: len(aborted)], kind="stable")
-    slots = np.searchsorted(keys[: len(aborted)][order], keys[len(aborted) :], side="right") - 1
+    producer, first, last, count = producer_id, first_offset, last_offset, len(producer_id)
+    of_batch = scan.producer_id[places]
+    keys = _ordered_pairs(np.concatenate([producer, of_batch]), np.concatenate([first, scan.last_offset[places]]))
+    order = np.argsort(keys[:count], kind="stable")
+    slots = np.searchsorted(keys[:count][order], keys[count:], side="right") - 1
     nearest = order[np.maximum(slots, 0)]  # of the transactions that begin at or before the batch's end, the last one
-    is_inside = (producer[nearest] == producer_id) & (scan.base_offset[places] < last[nearest])
+    is_inside = (producer[nearest] == of_batch) & (scan.base_offset[places] < last[nearest])
     mask[places] = (slots >= 0) & is_inside
     return mask
 

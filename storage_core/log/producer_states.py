@@ -125,6 +125,11 @@ class ProducerStates:
         """First offset of the oldest open transaction."""
         return self._transactions.first_open
 
+    @property
+    def open_transactions(self) -> dict[int, int]:
+        """First offset of each open transaction by producer id."""
+        return self._transactions.open_transactions
+
     def follow(
         self, scan: BatchScan, types: npt.NDArray[np.int16], coordinator_epochs: npt.NDArray[np.int32]
     ) -> list[AbortedTransaction]:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_core.checkpoint.producer_snapshot import ProducerState
+from storage_core.cleaner.aborted_columns import AbortedColumns
 from storage_core.cleaner.build_map import DirtyRange, build_map
 from storage_core.cleaner.clean_segments import CleanRequest, clean_segments
 from storage_core.cleaner.cleaned_transactions import CleanedTransactions
@@ -142,10 +143,11 @@ def test_clean_segments_agrees_with_the_plain_cleaning(tmp_path_factory, data: s
     end_offset = max(unpack_header(batches[-1]).next_offset if batches else 0, max(segments) + 1)
     files = _write(segments, tmp_path_factory.mktemp("log"))
     aborted = _aborted(batches)
+    columns = AbortedColumns.of(aborted)
     first_dirty = data.draw(st.integers(files[0].base_offset, end_offset))
     offset_map = OffsetMap(data.draw(st.sampled_from([48, 120, 1 << 20])), _HASH_KEY)
     dirty = DirtyRange(
-        segments=files, first_dirty_offset=first_dirty, first_uncleanable_offset=end_offset, aborted=aborted
+        segments=files, first_dirty_offset=first_dirty, first_uncleanable_offset=end_offset, aborted=columns
     )
     build_map(dirty, offset_map, lambda: None)
     producers = [
@@ -183,7 +185,7 @@ def test_clean_segments_agrees_with_the_plain_cleaning(tmp_path_factory, data: s
         codec=codec,
     )
 
-    cleaned = clean_segments(files, offset_map, CleanedTransactions(aborted), request, lambda: None)
+    cleaned = clean_segments(files, offset_map, CleanedTransactions(columns), request, lambda: None)
 
     left = cleaned.paths[0].read_bytes()
     assert left == clean_plainly(b"".join(batches), told)

@@ -290,7 +290,7 @@ def test_clean_segments_of_a_damaged_segment_names_file_and_position_and_leaves_
     request = CleanRequest(now_ms=NOW_MS, delete_retention_ms=0, cleaning_end_offset=3)
 
     with pytest.raises(CorruptBatchError, match=f"{0:020d}.log") as raised:
-        clean_segments(files, OffsetMap(1 << 16, HASH_KEY), CleanedTransactions(()), request, lambda: None)
+        clean_segments(files, OffsetMap(1 << 16, HASH_KEY), CleanedTransactions(), request, lambda: None)
 
     assert raised.value.position == len(batches[0])
     assert _names(tmp_path) == [f"{0:020d}.log"]
@@ -313,7 +313,7 @@ def test_clean_segments_when_the_owner_changes_leaves_nothing(tmp_path: Path) ->
         raise WriterFencedError("another one owns it")
 
     with pytest.raises(WriterFencedError):
-        clean_segments(files, OffsetMap(1 << 16, HASH_KEY), CleanedTransactions(()), request, check_owner)
+        clean_segments(files, OffsetMap(1 << 16, HASH_KEY), CleanedTransactions(), request, check_owner)
 
     assert _names(tmp_path) == [f"{0:020d}.log"]
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from storage_core.cleaner.aborted_columns import AbortedColumns
 from storage_core.cleaner.cleaned_transactions import CleanedTransactions
 from storage_core.index.transaction_index import AbortedTransaction
 from storage_core.record.batch_scan import scan_batches
@@ -25,7 +26,7 @@ def _data(offset: int, producer_id: int) -> bytes:
 def test_follow_of_a_transaction_over_several_calls_keeps_its_marker() -> None:
     """A marker whose data came in an earlier chunk stays, and so does the entry of an aborted one."""
     aborted = [AbortedTransaction(0, 7, 0, 2, 3)]
-    transactions = CleanedTransactions(aborted)
+    transactions = CleanedTransactions(AbortedColumns.of(aborted))
 
     assert _follow(transactions, _data(0, 7), _data(1, 8)) == ([True, False], [])
     assert _follow(transactions, marker(2, 7, ControlType.ABORT), marker(3, 8, ControlType.COMMIT)) == (
@@ -43,12 +44,15 @@ def test_follow_of_two_transactions_of_one_producer_tells_them_apart() -> None:
     aborted = [AbortedTransaction(0, 7, 2, 3, 4)]
     batches = [_data(0, 7), marker(1, 7, ControlType.COMMIT), _data(2, 7), marker(3, 7, ControlType.ABORT), _data(4, 7)]
 
-    assert _follow(CleanedTransactions(aborted), *batches) == ([False, False, True, False, False], aborted)
+    assert _follow(CleanedTransactions(AbortedColumns.of(aborted)), *batches) == (
+        [False, False, True, False, False],
+        aborted,
+    )
 
 
 def test_follow_of_data_after_data_that_is_gone_keeps_no_marker_of_it() -> None:
     """Only what is met in this pass counts."""
-    assert _follow(CleanedTransactions(()), marker(1, 7, ControlType.ABORT), _data(2, 7))[0] == [True, False]
+    assert _follow(CleanedTransactions(), marker(1, 7, ControlType.ABORT), _data(2, 7))[0] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,7 @@ def test_follow_of_other_control_batches_keeps_those_with_records(spec: BatchSpe
     joined = segment_bytes([spec], 5)
     scan = scan_batches(joined)
 
-    assert CleanedTransactions(()).follow(scan, control_types(joined, scan))[0].tolist() == [may_go]
+    assert CleanedTransactions().follow(scan, control_types(joined, scan))[0].tolist() == [may_go]
 
 
 def test_follow_of_batches_without_transactions_lets_none_go() -> None:
@@ -68,6 +72,16 @@ def test_follow_of_batches_without_transactions_lets_none_go() -> None:
     batches = data(0, ("a", "1")) + data(1, ("a", "1"), producer_id=7, producer_epoch=0, base_sequence=0)
     scan = scan_batches(batches)
 
-    assert not np.any(
-        CleanedTransactions([AbortedTransaction(0, 7, 0, 9, 10)]).follow(scan, control_types(batches, scan))[0]
-    )
+    aborted = AbortedColumns.of([AbortedTransaction(0, 7, 0, 9, 10)])
+
+    assert not np.any(CleanedTransactions(aborted).follow(scan, control_types(batches, scan))[0])
+
+
+@pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT])
+def test_follow_of_a_group_whose_transaction_began_in_front_of_it_keeps_its_marker(kind: ControlType) -> None:
+    """What data lies in other groups is told; the next marker of that producer is judged by the group alone."""
+    aborted = [AbortedTransaction(0, 7, 3, 10, 11)] if kind == ControlType.ABORT else []
+    transactions = CleanedTransactions(AbortedColumns.of(aborted), [7, 8], 10)
+
+    assert _follow(transactions, marker(10, 7, kind)) == ([False], aborted)
+    assert _follow(transactions, marker(11, 7, kind)) == ([True], [])

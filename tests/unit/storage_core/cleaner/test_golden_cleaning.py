@@ -68,7 +68,7 @@ def _clean(each: _Pass, folder: Path) -> tuple[CleanedSegment, list[SegmentFiles
         producers=parse_producer_snapshot(newest.read_bytes()),
         index_interval_bytes=300,
     )
-    return clean_segments(group, offset_map, CleanedTransactions([]), request, lambda: None), group
+    return clean_segments(group, offset_map, CleanedTransactions(), request, lambda: None), group
 
 
 @pytest.mark.parametrize("each", _PASSES)

@@ -65,3 +65,17 @@ def test_survey_when_producers_have_expired_then_left_out(memory_path: Path) -> 
 
     assert [(each.producer_id, each.last_offset) for each in known] == [(7, -1)]
     assert expired == ()
+
+
+def test_survey_when_a_transaction_spans_segments_then_it_is_open_at_their_borders(memory_path: Path) -> None:
+    """Whoever begins at a segment knows of whose transactions data lies in front of it, and which are aborted."""
+    log = write_transaction_log(
+        memory_path,
+        [[Data(1, 7), Data(1, 8), Data(1, 9), Marker(9)], [Data(1), Marker(7, _ABORT)], [Marker(8), Data(1, 7)]],
+    )
+    surveyed = survey_transactions(SegmentList(memory_path, log.log_end_offset), 0, 0)
+    borders = [(base, sorted(producers)) for base, producers in surveyed.borders]
+
+    assert borders == [(0, []), (4, [7, 8]), (6, [8])]
+    assert list(surveyed.transactions_of(4, 6).aborted) == log.aborted[4]
+    assert list(surveyed.transactions_of(6, 8).aborted) == []
