@@ -13,14 +13,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from sink.forget_keys import RequestState, search_requests
-from sink.forgotten_keys import add_request, read_requests
+from sink.forget_keys import RequestState, ask_to_forget, search_requests
+from sink.forgotten_keys import ForgetRequest, read_requests
 from sink.ledger import Ledger
 from sink.store import Store
 from sink.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
 from storage_core.clock import Clock
 from storage_core.errors import InvalidConfigError, UnknownTopicError
 from storage_core.storage.local import storage_errors
+from storage_core.topic_partition import TopicPartition
 
 __all__ = ["as_dict", "forget_keys", "lines", "read_key_file", "search_forgotten", "verdict"]
 
@@ -57,8 +58,7 @@ def forget_keys(root: Path, topic: str, keys: pa.Array, clock: Clock) -> Request
     if not config.is_compacted:
         what = f"records of a key can be erased in compacted topics only: topic={topic}"
         raise InvalidConfigError(f"{what} cleanup.policy={config.cleanup_policy}")
-    request = add_request(store, topic, keys, states, clock.now_ms())
-    return search_requests(store, [request])[0]
+    return ask_to_forget(store, topic, keys, clock)
 
 
 def search_forgotten(root: Path, topic: str | None) -> list[RequestState]:
@@ -76,8 +76,13 @@ def lines(state: RequestState) -> Iterator[str]:
     """Yield a line for the request and one for each segment, for people."""
     request = state.request
     keys = "1 key" if request.count == 1 else f"{request.count:,} keys"
-    done = "waits for maintenance" if request.completed_ms is None else f"done at {request.completed_ms}"
-    yield f"{request.request_id}: {keys} of topic {request.topic}: {done}, {_records(state.records_count)} left"
+    left = f"{_records(state.records_count)} left of {request.found_count:,}"
+    if request.completed_ms is None:
+        yield f"{request.request_id}: {keys} of topic {request.topic}: waits for maintenance, {left}"
+    else:
+        yield f"{request.request_id}: {keys} of topic {request.topic}: done at {request.completed_ms}, {left}"
+        for log, base_offset, count in _erased(request):
+            yield f"  {log} segment {base_offset}: {_records(count)} erased"
     for each in state.found:
         if each.failure is not None:
             yield f"  {each.log}: can't be searched: {each.failure}"
@@ -108,12 +113,26 @@ def as_dict(states: Sequence[RequestState]) -> dict[str, Any]:
             "keys": each.request.count,
             "requested_ms": each.request.requested_ms,
             "completed_ms": each.request.completed_ms,
+            "records_found": each.request.found_count,
             "records_left": each.records_count,
+            "erased": [
+                {"log": str(log), "segment": base_offset, "records": count}
+                for log, base_offset, count in _erased(each.request)
+            ],
             "segments": [found.as_dict() for found in each.found],
         }
         for each in states
     ]
     return {"requests": requests, "none_left": not any(each.found for each in states)}
+
+
+def _erased(request: ForgetRequest) -> Iterator[tuple[TopicPartition, int, int]]:
+    """Yield log, base offset of the segment, and how many records went; nothing of a request that waits."""
+    if request.completed_ms is None:
+        return
+    for partition, segments in sorted(request.found.items()):
+        for base_offset, count in sorted(segments.items()):
+            yield TopicPartition(request.topic, partition), base_offset, count
 
 
 def _decoded(path: Path, number: int, line: bytes) -> bytes:

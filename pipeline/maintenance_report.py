@@ -70,8 +70,10 @@ def result_line(each: WorkResult) -> str:
     """Return what came of one work."""
     sizes = "" if each.bytes_before is None else f": {each.bytes_before:,} -> {each.bytes_after or 0:,} bytes"
     records = "" if each.records_before is None else f", {each.records_before:,} -> {each.records_after or 0:,} records"
+    segments = ", ".join(f"{count:,} in segment {base_offset}" for base_offset, count in sorted(each.erased.items()))
+    erased = f", of forgotten keys {segments}" if segments else ""
     why = "" if each.outcome == "done" else f": {each.reason}"
-    return f"{each.log} {each.action} {each.outcome}{sizes}{records}{why}"
+    return f"{each.log} {each.action} {each.outcome}{sizes}{records}{erased}{why}"
 
 
 def run_verdict(run: MaintenanceRun) -> str:
@@ -147,5 +149,6 @@ def _result_as_dict(each: WorkResult) -> dict[str, Any]:
         "bytes_after": each.bytes_after,
         "records_before": each.records_before,
         "records_after": each.records_after,
+        "erased": {str(base_offset): count for base_offset, count in sorted(each.erased.items())},
         "duration_ms": each.duration_ms,
     }

@@ -1,6 +1,6 @@
 """Erasure: where the records of forgotten keys lie, what a maintenance run does about it, whether any is left.
 
-    list of keys -> search -> roll of active segments that hold some -> cleaning -> search -> keys off the list
+    search -> list of keys -> search -> roll of active segments with some -> cleaning -> search -> keys off the list
 
 A cleaner never touches an active segment. Where no sink holds the store, it is rolled first; otherwise its records wait
 until the sink rolls it, and the request stays on the list.
@@ -13,13 +13,14 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from sink.forgotten_keys import ForgetRequest, complete_request, read_requests
+from sink.forgotten_keys import ForgetRequest, complete_request, make_request, put_request, read_requests
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.roll_active import roll_active_segments
@@ -33,7 +34,7 @@ from storage_core.errors import CorruptBatchError, LogStorageError, WriterFenced
 from storage_core.log.log_walk import LogWalk, SegmentList
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["FoundRecords", "RequestState", "prepare_erasure", "search_requests", "settle_requests"]
+__all__ = ["FoundRecords", "RequestState", "ask_to_forget", "prepare_erasure", "search_requests", "settle_requests"]
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +92,28 @@ class RequestState:
         return sum(each.records_count for each in self.found)
 
 
+def ask_to_forget(store: Store, topic: str, keys: pa.Array, clock: Clock) -> RequestState:
+    """Put keys of a topic on the list, durably, with how many records they have where; return what was found.
+
+    Searched first, written once: a run that begins meanwhile must not find its request written again behind it.
+
+    Args:
+        store: that has the topic.
+        topic: whose records they are.
+        keys: binary, without nulls; each counts once.
+        clock: tells when.
+
+    Raises:
+        LedgerDamagedError: the ledger can't be read.
+        StorageError: the disk refused.
+    """
+    states = Ledger.open(store.ledger_path).states()
+    (searched,) = search_requests(store, [make_request(topic, keys, states, clock.now_ms())])
+    request = _with_found(searched)
+    put_request(store, request)
+    return replace(searched, request=request)
+
+
 def search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[RequestState]:
     """Search the logs for what requests are about; changes nothing.
 
@@ -125,6 +148,9 @@ def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> list[ForgetReq
     if not wanted:
         return []
     searched = search_requests(maintained.store, wanted)
+    for each in searched:
+        if (request := _with_found(each)).found != each.request.found:
+            put_request(maintained.store, request)
     active = sorted({found.log for each in searched for found in each.found if found.is_active})
     if active:
         try:
@@ -137,7 +163,7 @@ def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> list[ForgetReq
             raise
         except LogStorageError as error:
             logger.warning("Active segments with forgotten keys can't be rolled: %s", error)
-    return wanted
+    return [_with_found(each) for each in searched]
 
 
 def settle_requests(store: Store, requests: Sequence[ForgetRequest], clock: Clock) -> list[RequestState]:
@@ -164,6 +190,17 @@ def _without_gone(store: Store, requests: Sequence[ForgetRequest], clock: Clock)
             complete_request(store, each, clock.now_ms())
             logger.info("A topic with forgotten keys is gone request=%s topic=%s", each.request_id, each.topic)
     return [each for each in wanted if each.topic_id in topic_ids]
+
+
+def _with_found(state: RequestState) -> ForgetRequest:
+    """Return a request with the figures of logs that could be searched for the first time."""
+    request, found = state.request, dict(state.request.found)
+    failed = {each.log.partition for each in state.found if each.failure is not None}
+    for partition in request.end_offsets.keys() - found.keys() - failed:
+        found[partition] = {
+            each.base_offset: each.records_count for each in state.found if each.log.partition == partition
+        }
+    return replace(request, found=found)
 
 
 def _facts(each: RequestState) -> tuple[str, int]:

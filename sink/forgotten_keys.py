@@ -2,7 +2,8 @@
 
 A request says which keys of a topic, and where its logs ended then: what was written before goes, tombstones included.
 Until it is done, the keys themselves are on the list, and cleanings drop every record that has one, later ones too.
-Then the keys go as well: what stays are digests under a key of the request's own, enough to look whether one came back.
+Then the keys go as well: what stays are digests under a key of the request's own, enough to look whether one came back,
+and how many records there were, by segment.
 
 Who can read the list can try keys on the digests. It says less than the logs did, and not nothing.
 """
@@ -14,7 +15,7 @@ import json
 import secrets
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from storage_core.errors import CorruptFileError, UnsupportedFormatError
 from storage_core.storage.local import make_directory, replace_file, storage_errors
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["FOLDER", "ForgetRequest", "add_request", "complete_request", "erased_keys", "read_requests"]
+__all__ = ["FOLDER", "ForgetRequest", "complete_request", "erased_keys", "make_request", "put_request", "read_requests"]
 
 FOLDER: Final = Path("control/forgotten")
 """Of the requests, inside a store."""
@@ -44,6 +45,8 @@ class ForgetRequest:
         end_offsets: where its logs ended when it was made, by partition.
         hash_key: of the digests.
         digests: 16 bytes for each key.
+        found: how many records of its keys there were when it was made, by partition and base offset of the segment;
+            without partitions that could not be searched.
         keys: binary; None once it is done.
         completed_ms: when no record was left; None before.
     """
@@ -55,6 +58,7 @@ class ForgetRequest:
     end_offsets: Mapping[int, int]
     hash_key: bytes
     digests: bytes
+    found: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     keys: pa.Array | None = None
     completed_ms: int | None = None
 
@@ -63,27 +67,29 @@ class ForgetRequest:
         """How many keys there are."""
         return len(self.digests) // 16
 
+    @property
+    def found_count(self) -> int:
+        """How many records of its keys there were when it was made."""
+        return sum(sum(segments.values()) for segments in self.found.values())
+
     def key_set(self) -> KeySet:
         """Return the keys as a search takes them."""
         digests = np.frombuffer(self.digests, "<u8").reshape(-1, 2).astype(np.uint64)
         return KeySet.from_digests(digests, self.hash_key)
 
 
-def add_request(
-    store: Store, topic: str, keys: pa.Array, states: Mapping[TopicPartition, LogState], now_ms: int
-) -> ForgetRequest:
-    """Put keys on the list, durably.
+def make_request(topic: str, keys: pa.Array, states: Mapping[TopicPartition, LogState], now_ms: int) -> ForgetRequest:
+    """Return a request that is not on the list yet.
 
     Args:
-        store: whose logs have them.
-        topic: whose.
+        topic: whose records they are.
         keys: binary, without nulls; each counts once.
         states: of the topic's logs at least.
         now_ms: time of the request.
     """
     logs = {log.partition: state for log, state in states.items() if log.topic == topic}
     unique, hash_key = keys.unique(), secrets.token_bytes(HASH_KEY_BYTES)
-    request = ForgetRequest(
+    return ForgetRequest(
         request_id=f"{now_ms}-{uuid.uuid4().hex[:8]}",
         topic=topic,
         topic_id=next(iter(logs.values())).topic_id,
@@ -93,14 +99,37 @@ def add_request(
         digests=digest_keys(unique, hash_key).astype("<u8").tobytes(),
         keys=unique,
     )
-    _write(store, request)
-    return request
+
+
+def put_request(store: Store, request: ForgetRequest) -> None:
+    """Put a request on the list, durably, in place of what the list has of it; one that is made needs no lock.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    content = {
+        "version": _VERSION,
+        "request_id": request.request_id,
+        "topic": request.topic,
+        "topic_id": request.topic_id,
+        "requested_ms": request.requested_ms,
+        "completed_ms": request.completed_ms,
+        "end_offsets": request.end_offsets,
+        "found": request.found,
+        "hash_key": request.hash_key.hex(),
+        "digests": base64.b64encode(request.digests).decode(),
+        "keys": None if request.keys is None else [base64.b64encode(key).decode() for key in request.keys.to_pylist()],
+    }
+    path = store.root / FOLDER / f"{request.request_id}.json"
+    with storage_errors(path):
+        make_directory(path.parent)
+        replace_file(path, f"{json.dumps(content, indent=1)}\n".encode())
 
 
 def complete_request(store: Store, request: ForgetRequest, now_ms: int) -> ForgetRequest:
     """Say that no record is left, and drop the keys from the list."""
     done = replace(request, keys=None, completed_ms=now_ms)
-    _write(store, done)
+    put_request(store, done)
     return done
 
 
@@ -111,7 +140,7 @@ def read_requests(store: Store) -> list[ForgetRequest]:
         CorruptFileError: one is damaged; the message names its file.
         UnsupportedFormatError: a newer release made one.
     """
-    folder = _folder(store)
+    folder = store.root / FOLDER
     with storage_errors(folder):
         paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
         found = [_parse(path, path.read_bytes()) for path in paths]
@@ -125,29 +154,6 @@ def erased_keys(requests: Iterable[ForgetRequest]) -> dict[str, pa.Array]:
         if each.keys is not None:
             found.setdefault(each.topic_id, []).append(each.keys)
     return {topic_id: pa.concat_arrays(arrays).unique() for topic_id, arrays in found.items()}
-
-
-def _folder(store: Store) -> Path:
-    return store.root / FOLDER
-
-
-def _write(store: Store, request: ForgetRequest) -> None:
-    content = {
-        "version": _VERSION,
-        "request_id": request.request_id,
-        "topic": request.topic,
-        "topic_id": request.topic_id,
-        "requested_ms": request.requested_ms,
-        "completed_ms": request.completed_ms,
-        "end_offsets": {str(partition): offset for partition, offset in request.end_offsets.items()},
-        "hash_key": request.hash_key.hex(),
-        "digests": base64.b64encode(request.digests).decode(),
-        "keys": None if request.keys is None else [base64.b64encode(key).decode() for key in request.keys.to_pylist()],
-    }
-    path = _folder(store) / f"{request.request_id}.json"
-    with storage_errors(path):
-        make_directory(path.parent)
-        replace_file(path, f"{json.dumps(content, indent=1)}\n".encode())
 
 
 def _parse(path: Path, data: bytes) -> ForgetRequest:
@@ -167,7 +173,8 @@ def _parse(path: Path, data: bytes) -> ForgetRequest:
             topic_id=str(content["topic_id"]),
             requested_ms=int(content["requested_ms"]),
             completed_ms=None if content["completed_ms"] is None else int(content["completed_ms"]),
-            end_offsets={int(partition): int(offset) for partition, offset in content["end_offsets"].items()},
+            end_offsets=_counts(content["end_offsets"]),
+            found={int(partition): _counts(segments) for partition, segments in content["found"].items()},
             hash_key=hash_key,
             digests=digests,
             keys=None if keys is None else _decoded(keys),
@@ -176,6 +183,10 @@ def _parse(path: Path, data: bytes) -> ForgetRequest:
         raise CorruptFileError(
             f"a request to forget keys is damaged: path={path} ({error}); delete it and make the request again"
         ) from error
+
+
+def _counts(content: dict[str, Any]) -> dict[int, int]:
+    return {int(number): int(count) for number, count in content.items()}
 
 
 def _decoded(keys: list[str]) -> pa.Array:

@@ -5,9 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from sink.clean_logs import clean_logs, pending_removals, plan_cleanings
-from sink.forget_keys import RequestState, prepare_erasure, settle_requests
-from sink.forgotten_keys import ForgetRequest, add_request, erased_keys
-from sink.ledger import Ledger
+from sink.forget_keys import RequestState, ask_to_forget, prepare_erasure, settle_requests
+from sink.forgotten_keys import ForgetRequest, erased_keys
 from sink.retain_logs import RetentionRun, remove_deleted
 from sink.store import Store
 from sink.store_access import maintaining
@@ -19,9 +18,8 @@ __all__ = ["ask", "erase"]
 
 def ask(store: Path, *keys: str) -> ForgetRequest:
     """Put keys on the list."""
-    found = Store.find(store)
-    states = Ledger.open(found.ledger_path).states()
-    return add_request(found, LOG.topic, pa.array([key.encode() for key in keys], pa.binary()), states, NOW_MS)
+    wanted = pa.array([key.encode() for key in keys], pa.binary())
+    return ask_to_forget(Store.find(store), LOG.topic, wanted, ManualClock(NOW_MS)).request
 
 
 def erase(store: Path) -> list[RequestState]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from pipeline.control.cleaner_checkpoints import LogWork
@@ -46,6 +46,7 @@ class WorkResult:
         log_start_offset: of the log now.
         first_dirty_offset: where the next cleaning begins; None where none was tried.
         bytes_before, bytes_after: of what was read and what it became; of a deletion, of the whole log.
+        erased: how many records with forgotten keys went, by base offset of the segment that had them.
     """
 
     log: TopicPartition
@@ -59,6 +60,7 @@ class WorkResult:
     bytes_after: int | None = None
     records_before: int | None = None
     records_after: int | None = None
+    erased: Mapping[int, int] = field(default_factory=dict)
     duration_ms: int = 0
 
     @property
@@ -119,6 +121,7 @@ def result_of_cleaning(work: PlannedWork, row: LogCleaningRow, log_start_offset:
         bytes_after=cleaned.bytes_after if cleaned else None,
         records_before=cleaned.records_before if cleaned else None,
         records_after=cleaned.records_after if cleaned else None,
+        erased=cleaned.erased if cleaned else {},
         duration_ms=row.duration_ms,
     )
 

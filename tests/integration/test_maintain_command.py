@@ -40,6 +40,9 @@ def test_maintain_when_logs_are_dirty_and_keys_forgotten_then_one_run_does_both_
     assert {(each["topic"], each["outcome"]) for each in told["results"]} == {(TOPIC, "done")}
     assert len(told["results"]) == PARTITIONS
     assert told["forgotten"]["none_left"]
+    (request,) = told["forgotten"]["requests"]
+    assert sum(each["records"] for each in request["erased"]) == request["records_found"] > 0
+    assert sum(sum(each["erased"].values()) for each in told["results"]) == request["records_found"]
     assert live_values(store) == live
     assert _sparklog("forget", store, "--verify")[0] == 0
     assert _sparklog("verify", store)[0] == 0

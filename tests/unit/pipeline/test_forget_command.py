@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from tests.compacted_store import LOG, write_keyed
+from tests.erased_keys import erase
 from tests.sparklog_command import Sparklog
 
 
@@ -26,6 +27,25 @@ def test_forget_when_keys_are_given_then_their_segments_are_told(sparklog: Spark
     assert ", the active one: " in ran.out
     assert "k3" not in ran.out
     assert sparklog("forget", store, "--verify").code == 1
+
+
+def test_forget_when_a_request_is_done_then_it_says_from_which_segments(sparklog: Sparklog, tmp_path: Path) -> None:
+    """Counts alone are kept."""
+    store = write_keyed(tmp_path / "store")
+    keys = _file(tmp_path, b"k3\n")
+    (asked,) = json.loads(sparklog("forget", store, LOG.topic, "--json", "--keys", keys).out)["requests"]
+    erase(store)
+
+    ran = sparklog("forget", store, LOG.topic, "--verify")
+
+    (request,) = json.loads(sparklog("forget", store, "--verify", "--json").out)["requests"]
+    counts = {each["segment"]: each["records"] for each in asked["segments"]}
+    assert ran.code == 0
+    assert "0 records left of 29" in ran.out
+    for base_offset, count in counts.items():
+        assert f"  {LOG} segment {base_offset}: {count} records erased" in ran.out
+    assert {each["segment"]: each["records"] for each in request["erased"]} == counts
+    assert (asked["records_found"], asked["erased"]) == (29, [])
 
 
 def test_forget_when_keys_are_base64_then_they_are_any_bytes(sparklog: Sparklog, tmp_path: Path) -> None:

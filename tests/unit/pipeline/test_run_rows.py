@@ -7,6 +7,7 @@ from pipeline.control.record_run import changed_checkpoints
 from pipeline.control.runs import RunOfWork, WorkResult, failures_of, former_runs, result_of_cleaning, rows_of_run
 from pipeline.control.schemas import RUNS
 from pipeline.maintenance_plan import Bounds, plan_maintenance
+from pipeline.maintenance_report import result_line
 from sink.clean_logs import LogCleaningRow
 from storage_core.cleaner.clean_log import CleanedLog
 from storage_core.topic_partition import TopicPartition
@@ -77,6 +78,19 @@ def test_result_when_a_log_is_uncleanable_then_its_dirty_part_stays() -> None:
     known = changed_checkpoints({_A: checkpoint("a", first_dirty_offset=20)}, [result], "r", NOW_MS)
     assert (known[_A].first_dirty_offset, known[_A].uncleanable_position) == (20, 9)
     assert result.is_failure
+
+
+def test_result_when_keys_were_erased_then_it_says_from_which_segments() -> None:
+    """The line of the log, and JSON, count what the cleaner took."""
+    (work,) = plan_maintenance([surveyed("a", "dirty", cleanable_bytes=1)], NOW_MS).due
+    cleaned = CleanedLog(first_dirty_offset=30, bytes_before=100, bytes_after=40, erased={40: 2, 0: 1})
+    row = LogCleaningRow(
+        log=_A, outcome="cleaned", reason="dirty", first_dirty_offset=30, duration_ms=5, cleaned=cleaned
+    )
+
+    line = result_line(result_of_cleaning(work, row, log_start_offset=0))
+
+    assert line.endswith(", of forgotten keys 1 in segment 0, 2 in segment 40")
 
 
 def test_result_when_a_map_was_full_then_the_next_round_begins_there() -> None:

@@ -71,11 +71,12 @@ def test_erasure_when_no_sink_runs_then_all_records_go_and_the_keys_leave_the_li
     """The active segment is rolled first; tombstones go as well; what stays on the list are digests."""
     store = write_keyed(tmp_path / "store", _LAG)
     others = {record.offset: record for record in read_store(store)[str(LOG)] if record.key not in (b"k3", b"k5")}
-    ask(store, "k3", "k5")
+    found = ask(store, "k3", "k5").found
 
     (settled,) = erase(store)
 
     assert settled.found == ()
+    assert settled.request.found == found
     assert _keys(store) == {b"k0", b"k1", b"k2", b"k4", b"k6"}
     assert {record.offset for record in read_store(store)[str(LOG)]} <= others.keys()
     (request,) = read_requests(Store.find(store))
@@ -168,3 +169,33 @@ def test_requests_when_a_file_is_damaged_then_it_is_named(tmp_path: Path) -> Non
 
     with pytest.raises(CorruptFileError, match=path.name):
         read_requests(Store.find(store))
+
+
+def test_request_when_records_are_found_then_it_keeps_how_many_in_which_segment(tmp_path: Path) -> None:
+    """The figures are written before anything is erased, so that no kill takes them; they say nothing of keys."""
+    store = write_keyed(tmp_path / "store", _LAG)
+    before = [record.offset for record in read_store(store)[str(LOG)] if record.key == b"k3"]
+    bases = sorted(int(path.stem) for path in (store / "logs" / str(LOG)).glob(f"*{SEGMENT}"))
+    expected = {
+        base: len([each for each in before if base <= each < following])
+        for base, following in zip(bases, [*bases[1:], 200], strict=True)
+    }
+
+    ask(store, "k3")
+
+    assert [each.found for each in read_requests(Store.find(store))] == [{0: expected, 1: {}}]
+
+
+def test_request_when_a_log_could_not_be_searched_then_the_next_run_adds_its_figures(tmp_path: Path) -> None:
+    """A log that is damaged is not one without records."""
+    store = write_keyed(tmp_path / "store", _LAG)
+    path = store / "logs" / str(LOG) / f"{0:020}.log"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:70] + b"?" + whole[71:])
+    assert ask(store, "k3").found == {1: {}}
+    path.write_bytes(whole)
+
+    (settled,) = erase(store)
+
+    assert settled.request.found_count == 29
+    assert sorted(settled.request.found) == [0, 1]
