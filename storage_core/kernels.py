@@ -2,8 +2,15 @@
 
 An explicit signature makes the import compile (or load) the kernel, so no record ever waits for a compiler, and a call
 with other types fails instead of compiling a second version in silence.
+
+numba knows a cached kernel by its name and by the file it stands in, not by what is compiled into it from elsewhere. So
+the name it is given has a digest of those files: after a change to one of them a kernel is another one.
 """
 
+import functools
+import hashlib
+import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -29,6 +36,25 @@ def kernel(signature: Any) -> Callable[[_Function], _Function]:
     """
 
     def compile_function(function: _Function) -> _Function:
-        return cast(_Function, numba.njit(signature, cache=True, nogil=True, boundscheck=False)(function))
+        name = function.__qualname__
+        function.__qualname__ = f"{name}-{_digest_of_sources(function.__module__)}"
+        try:
+            return cast(_Function, numba.njit(signature, cache=True, nogil=True, boundscheck=False)(function))
+        finally:
+            function.__qualname__ = name
 
     return compile_function
+
+
+@functools.cache
+def _digest_of_sources(module: str) -> str:
+    """Return a digest of the package's modules that a module takes anything from, and they from others."""
+    package, found, waiting = module.partition(".")[0], set(), [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name.partition(".")[0] == package:
+            found.add(name)
+            values = vars(sys.modules[name]).values()
+            waiting += {str(getattr(each, "__module__", "")) for each in values}
+    sources = (inspect.getsource(sys.modules[name]) for name in sorted(found - {module}))
+    return hashlib.sha256("".join(sources).encode()).hexdigest()[:12]

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from storage_core.kernels import kernel
 from storage_core.record.decode_kernels import SectionColumn
-from storage_core.record.kernel_memory import BYTES, address_of, inlined, load_byte
+from storage_core.record.kernel_memory import BYTES, address_of, inlined
+from storage_core.record.varint_kernels import read_field, read_varint, skip_varlong
 
-__all__ = ["LOCATE_FAILURES", "locate_records", "read_varint", "skip_varint"]
+__all__ = ["LOCATE_FAILURES", "locate_records"]
 
 LOCATE_FAILURES: Final = (
     "",
@@ -32,48 +33,9 @@ LOCATE_FAILURES: Final = (
 
 _START, _END, _COUNT = SectionColumn.START, SectionColumn.END, SectionColumn.COUNT
 _BASE_OFFSET: Final = SectionColumn.BASE_OFFSET
-_VARINT_BITS: Final = 35
-_VARLONG_BITS: Final = 70
 
 _Bytes = npt.NDArray[np.uint8]
 _Int64s = npt.NDArray[np.int64]
-
-
-@inlined
-def read_varint(address: int, end: int) -> tuple[int, int]:
-    """Return a 32-bit value and the address after it, or address -1 where it is damaged."""
-    raw = 0
-    for shift in range(0, _VARINT_BITS, 7):
-        if address >= end:
-            return 0, -1
-        byte = load_byte(address)
-        address += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            raw &= 0xFFFFFFFF
-            return (raw >> 1) ^ -(raw & 1), address
-    return 0, -1
-
-
-@inlined
-def skip_varint(address: int, end: int, bits: int) -> int:
-    """Return the address after a varint of at most so many bits, or -1 where it is damaged."""
-    for _ in range(0, bits, 7):
-        if address >= end:
-            return -1
-        address += 1
-        if load_byte(address - 1) < 0x80:
-            return address
-    return -1
-
-
-@inlined
-def _read_field(address: int, end: int) -> tuple[int, int]:
-    """Return a field's size, -1 for null, and where its bytes start, or address -1 where its length lies."""
-    size, address = read_varint(address, end)
-    if address < 0 or size > end - address:
-        return 0, -1
-    return max(size, -1), address
 
 
 @inlined
@@ -83,10 +45,10 @@ def _skip_headers(address: int, end: int) -> int:
     if address < 0 or count < 0 or count > end - address:
         return -1
     for _ in range(count):
-        size, address = _read_field(address, end)
+        size, address = read_field(address, end)
         if address < 0 or size < 0:
             return -1
-        size, address = _read_field(address + size, end)
+        size, address = read_field(address + size, end)
         if address < 0:
             return -1
         address += max(size, 0)
@@ -103,16 +65,16 @@ def _locate_record(address: int, section_end: int) -> tuple[int, int, int, int, 
     if address < 0 or length < 1 or length > section_end - address:
         return 1, 0, 0, 0, 0, 0
     end = address + length
-    address = skip_varint(address + 1, end, _VARLONG_BITS)
+    address = skip_varlong(address + 1, end)
     delta = 0
     if address >= 0:
         delta, address = read_varint(address, end)
     if address < 0:
         return 2, 0, 0, 0, 0, 0
-    key_size, key = _read_field(address, end)
+    key_size, key = read_field(address, end)
     if key < 0:
         return 3, 0, 0, 0, 0, 0
-    value_size, value = _read_field(key + max(key_size, 0), end)
+    value_size, value = read_field(key + max(key_size, 0), end)
     if value < 0:
         return 4, 0, 0, 0, 0, 0
     address = _skip_headers(value + max(value_size, 0), end)

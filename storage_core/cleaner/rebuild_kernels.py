@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage_core.cleaner.locate_kernels import read_varint
 from storage_core.kernels import kernel
 from storage_core.record.decode_kernels import SectionColumn
 from storage_core.record.kernel_memory import BYTES, INT64S, address_of, copy_bytes, inlined, load_byte, store_byte
+from storage_core.record.varint_kernels import read_varint, read_varlong, varint_size, write_varint
 
 __all__ = ["MAX_GROWTH_BYTES", "NO_HORIZON", "write_survivors"]
 
@@ -32,41 +32,6 @@ _Int64s = npt.NDArray[np.int64]
 
 
 @inlined
-def _read_varlong(address: int) -> tuple[int, int]:
-    """Return a 64-bit value that was checked, and the address after it."""
-    raw = np.uint64(0)
-    for shift in range(0, 70, 7):
-        byte = load_byte(address)
-        address += 1
-        raw |= np.uint64(byte & 0x7F) << np.uint64(shift)
-        if byte < 0x80:
-            break
-    return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), address  # type: ignore[return-value]
-
-
-@inlined
-def _varint_size(value: int) -> int:
-    rest = np.uint64((value << 1) ^ (value >> 63))
-    size = 1
-    while rest > np.uint64(0x7F):
-        rest >>= np.uint64(7)
-        size += 1
-    return size
-
-
-@inlined
-def _write_varint(address: int, value: int) -> int:
-    """Write one varint and return the address after it."""
-    rest = np.uint64((value << 1) ^ (value >> 63))
-    while rest > np.uint64(0x7F):
-        store_byte(address, np.int64(rest & np.uint64(0x7F) | np.uint64(0x80)))  # type: ignore[arg-type]
-        rest >>= np.uint64(7)
-        address += 1
-    store_byte(address, np.int64(rest))  # type: ignore[arg-type]
-    return address + 1
-
-
-@inlined
 def _write_record(out: int, start: int, end: int, shift: int, fixed: int) -> tuple[int, int]:
     """Write a record whose base timestamp moved; return the address after it, and what its delta from the old one was.
 
@@ -77,14 +42,14 @@ def _write_record(out: int, start: int, end: int, shift: int, fixed: int) -> tup
         fixed: not 0 where stored deltas mean nothing.
     """
     _, attributes = read_varint(start, end)
-    stored, tail = _read_varlong(attributes + 1)
+    stored, tail = read_varlong(attributes + 1, end)
     delta = 0 if fixed else stored
     if delta + shift == stored:
         copy_bytes(out, start, end - start)
         return out + end - start, delta
-    out = _write_varint(out, 1 + _varint_size(delta + shift) + end - tail)
+    out = write_varint(out, 1 + varint_size(delta + shift) + end - tail)
     store_byte(out, load_byte(attributes))
-    out = _write_varint(out + 1, delta + shift)
+    out = write_varint(out + 1, delta + shift)
     copy_bytes(out, tail, end - tail)
     return out + end - tail, delta
 
@@ -95,7 +60,7 @@ def _first_delta(start: int, end: int, fixed: int) -> int:
     if fixed:
         return 0
     _, attributes = read_varint(start, end)
-    delta, _ = _read_varlong(attributes + 1)
+    delta, _ = read_varlong(attributes + 1, end)
     return delta
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_core.kernels import kernel
-from storage_core.record.kernel_memory import BYTES, INT64S, address_of, copy_bytes, inlined, load_byte
+from storage_core.record.kernel_memory import BYTES, INT64S, address_of, copy_bytes, inlined
+from storage_core.record.varint_kernels import read_field, read_varint, read_varlong
 
 __all__ = [
     "FAILURES",
@@ -67,60 +68,13 @@ _STARTS: Final = "int64[::1], int32[::1]"
 
 
 @inlined
-def _read_varint(address: int, end: int) -> tuple[int, int]:
-    """Return a 32-bit value and the address after it, or address -1 where it is damaged."""
-    if address >= end:
-        return 0, -1
-    byte = load_byte(address)
-    address += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), address
-    raw = byte & 0x7F
-    for shift in range(7, 35, 7):
-        if address >= end:
-            return 0, -1
-        byte = load_byte(address)
-        address += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            raw &= 0xFFFFFFFF
-            return (raw >> 1) ^ -(raw & 1), address
-    return 0, -1
-
-
-@inlined
-def _read_varlong(address: int, end: int) -> tuple[int, int]:
-    """Return a 64-bit value and the address after it, or address -1 where it is damaged."""
-    raw = np.uint64(0)
-    for shift in range(0, 70, 7):
-        if address >= end:
-            return 0, -1
-        byte = load_byte(address)
-        address += 1
-        raw |= np.uint64(byte & 0x7F) << np.uint64(shift)
-        if byte < 0x80:
-            value: int = np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1))  # type: ignore[assignment]
-            return value, address
-    return 0, -1
-
-
-@inlined
-def _read_field(address: int, end: int) -> tuple[int, int]:
-    """Return a field's size, -1 for null, and where its bytes start, or address -1 where its length lies."""
-    size, address = _read_varint(address, end)
-    if address < 0 or size > end - address:
-        return 0, -1
-    return max(size, -1), address
-
-
-@inlined
 def _skip_headers(address: int, end: int, count: int) -> int:
     """Return the address after `count` headers, or minus a failure."""
     for _ in range(count):
-        size, address = _read_field(address, end)
+        size, address = read_field(address, end)
         if address < 0 or size < 0:
             return -7
-        size, address = _read_field(address + size, end)
+        size, address = read_field(address + size, end)
         if address < 0:
             return -8
         address += max(size, 0)
@@ -130,21 +84,21 @@ def _skip_headers(address: int, end: int, count: int) -> int:
 @inlined
 def _read_head(address: int, section_end: int) -> tuple[int, int, int, int]:
     """Return a record's end, its timestamp and offset deltas, and the address after these, or minus a failure."""
-    length, address = _read_varint(address, section_end)
+    length, address = read_varint(address, section_end)
     if address < 0 or length < 1 or length > section_end - address:
         return 0, 0, 0, -1
     end = address + length
-    timestamp_delta, address = _read_varlong(address + 1, end)
+    timestamp_delta, address = read_varlong(address + 1, end)
     if address < 0:
         return 0, 0, 0, -2
-    offset_delta, address = _read_varint(address, end)
+    offset_delta, address = read_varint(address, end)
     return end, timestamp_delta, offset_delta, address if address >= 0 else -3
 
 
 @inlined
 def _read_header_count(address: int, end: int) -> tuple[int, int, int]:
     """Return a record's number of headers, where they start, and its end if they fill it, or minus a failure."""
-    count, address = _read_varint(address, end)
+    count, address = read_varint(address, end)
     if address < 0 or count < 0 or count > end - address:
         return 0, 0, -6
     after = address
@@ -195,12 +149,12 @@ def parse_records(
             end, timestamp_delta, offset_delta, address = _read_head(address, section_end)
             if address < 0:
                 return -address, section
-            key_size, address = _read_field(address, end)
+            key_size, address = read_field(address, end)
             if address < 0:
                 return 4, section
             key_starts[place] = address - start if key_size >= 0 else -1
             key_end += max(key_size, 0)
-            value_size, address = _read_field(address + max(key_size, 0), end)
+            value_size, address = read_field(address + max(key_size, 0), end)
             if address < 0:
                 return 5, section
             value_starts[place] = address - start if value_size >= 0 else -1
@@ -244,10 +198,10 @@ def locate_headers(
     for record in range(header_starts.size):
         address = start + header_starts[record]
         for header in range(header_offsets[record], header_offsets[record + 1]):
-            size, address = _read_field(address, end)
+            size, address = read_field(address, end)
             name_starts[header] = address - start
             name_end += size
-            size, address = _read_field(address + size, end)
+            size, address = read_field(address + size, end)
             content_starts[header] = address - start if size >= 0 else -1
             content_end += max(size, 0)
             address += max(size, 0)

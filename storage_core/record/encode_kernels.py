@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from storage_core.kernels import kernel
 from storage_core.record.kernel_memory import BYTES, INT64S, address_of, copy_bytes, inlined, store_byte
+from storage_core.record.varint_kernels import varint_size, write_varint
 
 __all__ = [
     "Column",
@@ -67,31 +68,9 @@ _COLUMN: Final = f"{INT64S}, {BYTES}, {BYTES}"
 
 
 @inlined
-def _varint_size(value: int) -> int:
-    rest = np.uint64((value << 1) ^ (value >> 63))
-    size = 1
-    while rest > np.uint64(0x7F):
-        rest >>= np.uint64(7)
-        size += 1
-    return size
-
-
-@inlined
-def _write_varint(address: int, value: int) -> int:
-    """Write one varint and return the address after it."""
-    rest = np.uint64((value << 1) ^ (value >> 63))
-    while rest > np.uint64(0x7F):
-        store_byte(address, np.int64(rest & np.uint64(0x7F) | np.uint64(0x80)))  # type: ignore[arg-type]
-        rest >>= np.uint64(7)
-        address += 1
-    store_byte(address, np.int64(rest))  # type: ignore[arg-type]
-    return address + 1
-
-
-@inlined
 def _write_field(address: int, source: int, size: int) -> int:
     """Write a length, -1 for null, and that many bytes; return the address after them."""
-    address = _write_varint(address, size)
+    address = write_varint(address, size)
     if size > 0:
         copy_bytes(address, source, size)
         address += size
@@ -101,7 +80,7 @@ def _write_field(address: int, source: int, size: int) -> int:
 @inlined
 def _field_size(size: int) -> int:
     """Return what a field of `size` bytes takes with its length; -1 is null."""
-    return _varint_size(size) + max(size, 0)
+    return varint_size(size) + max(size, 0)
 
 
 @kernel(f"int64({INT64S}, {BYTES}, {INT64S}, int64[::1])")
@@ -147,7 +126,7 @@ def add_header_sizes(
         if list_flags.size != 0 and list_flags[row] == 0:
             continue
         first, end = list_offsets[row], list_offsets[row + 1]
-        body = _varint_size(end - first) - 1
+        body = varint_size(end - first) - 1
         for header in range(first, end):
             if name_flags.size != 0 and name_flags[header] == 0:
                 return place
@@ -179,8 +158,8 @@ def _plan_batch(
     while place < end:
         row = rows[place]
         timestamp, next_delta = timestamps[row], (offsets[row] if offsets.size else place) - base_offset
-        length = bodies[place] + _varint_size(timestamp - base_timestamp) + _varint_size(next_delta)
-        size = _varint_size(length) + length
+        length = bodies[place] + varint_size(timestamp - base_timestamp) + varint_size(next_delta)
+        size = varint_size(length) + length
         if place > first and (total + size > limit_bytes or next_delta > delta_limit or next_delta <= delta):
             break  # what can't follow here may open the next batch, which judges it
         total += size
@@ -287,10 +266,10 @@ def write_records(
         base_offset = offsets[rows[first]] if offsets.size else first
         for place in range(first, first + batches[batch, _COUNT]):
             row = rows[place]
-            address = _write_varint(address, lengths[place])
+            address = write_varint(address, lengths[place])
             store_byte(address, 0)
-            address = _write_varint(address + 1, timestamps[row] - base_timestamp)
-            address = _write_varint(address, (offsets[row] if offsets.size else place) - base_offset)
+            address = write_varint(address + 1, timestamps[row] - base_timestamp)
+            address = write_varint(address, (offsets[row] if offsets.size else place) - base_offset)
             size = key_offsets[row + 1] - key_offsets[row]
             if key_flags.size != 0 and key_flags[row] == 0:
                 size = -1
@@ -302,7 +281,7 @@ def write_records(
             header = header_end = 0
             if list_offsets.size != 0 and (list_flags.size == 0 or list_flags[row] != 0):
                 header, header_end = list_offsets[row], list_offsets[row + 1]
-            address = _write_varint(address, header_end - header)
+            address = write_varint(address, header_end - header)
             while header < header_end:
                 size = name_offsets[header + 1] - name_offsets[header]
                 address = _write_field(address, name_start + name_offsets[header], size)

@@ -4,8 +4,6 @@ Small compiled functions here take addresses, never arrays: passing an array cou
 costs more than encoding a record (measured: 110 ns, against 25), and an indexed loop copies byte by byte (64 ns for
 100 bytes, against 4). Nothing here checks bounds: a kernel proves that an address is inside its array before it uses
 it, and keeps the array alive, being called with it.
-
-numba's cache knows a kernel by its own file alone: after a change here, touch the kernel files.
 """
 
 from collections.abc import Callable
