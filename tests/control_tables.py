@@ -12,8 +12,9 @@ from deltalake.exceptions import DeltaError
 
 from pipeline.control.read_tables import has_table, read_rows, table_path
 from pipeline.control.schemas import SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
+from pipeline.control.update_rows import update_rows
 
-__all__ = ["DeltaLeaseTable", "put_rows", "set_version", "write_side_sums"]
+__all__ = ["DeltaLeaseTable", "flip_bit", "put_rows", "set_version", "write_side_sums"]
 
 
 def put_rows(store: Path, table: ControlTable, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -26,6 +27,13 @@ def put_rows(store: Path, table: ControlTable, rows: Sequence[Mapping[str, Any]]
         DeltaTable.create(uri, table.schema, configuration=properties, raise_if_key_not_exists=False)
     if rows:
         write_deltalake(uri, columns, mode="append")
+
+
+def flip_bit(file: Path, position: int) -> None:
+    """Change one bit of a file."""
+    data = bytearray(file.read_bytes())
+    data[position] ^= 1
+    file.write_bytes(data)
 
 
 def set_version(store: Path, table: ControlTable, version: int) -> None:
@@ -70,14 +78,9 @@ class DeltaLeaseTable:
             return False
         return True
 
-    def try_update(self, table: ControlTable, assignments: str, condition: str) -> bool:
-        """Change rows; one assignment."""
-        name, _, value = assignments.partition(" = ")
-        try:
-            self._open(table).update(predicate=condition, updates={name: value})
-        except DeltaError:
-            return False
-        return True
+    def try_update(self, table: ControlTable, updates: Mapping[str, str], condition: str) -> bool:
+        """Change rows, as a run does."""
+        return update_rows(self._store, table, updates, condition)
 
     def rows(self, table: ControlTable) -> list[dict[str, Any]]:
         """Return the rows."""

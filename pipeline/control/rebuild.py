@@ -2,19 +2,25 @@
 
 Every log is taken for one that was never cleaned: its first dirty offset is its start. That is always right, and costs
 one cleaning of each that finds less to do than it reads. Tables that can be read stay, but for the checkpoints.
+
+Epochs of leases grow for ever: a lower one than before would be taken for a run that lost its lease long ago. Where the
+table of leases is gone, each log gets a row that nobody owns, and whose epoch is the time in milliseconds. A log's
+epoch grows by one a run, a run takes longer than a millisecond, so no epoch was ever as large, unless the clock has
+been set back since: so what `runs` tells of epochs, where it can be read, is a floor as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from pipeline.control.cleaner_checkpoints import CleanerCheckpoint
 from pipeline.control.leases import refuse_leased
 from pipeline.control.read_tables import check_table, table_path
-from pipeline.control.schemas import CLEANER_CHECKPOINTS, CONTROL_TABLES, LEASES, ControlTable
+from pipeline.control.schemas import CLEANER_CHECKPOINTS, CONTROL_TABLES, LEASES, RUNS, ControlTable
 from pipeline.control.tables import ControlTables
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
@@ -24,7 +30,7 @@ from storage_core.errors import CorruptFileError, UnsupportedFormatError
 from storage_core.storage.local import storage_errors, sync_directory
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["rebuild_control", "tables_to_replace"]
+__all__ = ["rebuild_control", "tables_to_replace", "unowned_leases"]
 
 
 def tables_to_replace(store: Path) -> dict[str, str]:
@@ -59,8 +65,25 @@ def rebuild_control(root: Path, spark: Callable[[], SparkSession], clock: Clock)
         for name in tables_to_replace(root):
             _set_aside(root / "control" / name, clock.now_ms())
         tables = ControlTables(spark(), root)
+        if not tables.rows(LEASES):
+            tables.put(LEASES, unowned_leases(states, tables.rows(RUNS), clock.now_ms()))
         tables.put(CLEANER_CHECKPOINTS, [each.as_dict() for each in _uncleaned(states, clock.now_ms()).values()])
     return len(states)
+
+
+def unowned_leases(
+    logs: Iterable[TopicPartition], runs: Iterable[Mapping[str, Any]], now_ms: int
+) -> list[dict[str, Any]]:
+    """Return rows of leases that anybody may take, in epochs that no run had.
+
+    Args:
+        logs: of the store.
+        runs: rows of `runs`, as far as they are known.
+        now_ms: the time.
+    """
+    epoch = max((row["lease_epoch"] for row in runs if row["lease_epoch"] is not None), default=0)
+    nobody = {"owner": "", "machine": "", "epoch": max(epoch, now_ms), "acquired_ms": now_ms, "expires_ms": 0}
+    return [{"topic": log.topic, "partition": log.partition, **nobody} for log in logs]
 
 
 def _problem(store: Path, table: ControlTable) -> str | None:

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.control.read_tables import read_rows, table_path
+from pipeline.control.read_tables import check_table, read_rows, table_path
 from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
 from sink.store import Store
 from sink.truncated_offsets import note_truncated_offset, read_truncated_offsets
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
+from storage_core.errors import CorruptFileError
 from tests.compacted_store import LOG, SETTINGS, expected_offsets, offsets, write_keyed
-from tests.control_tables import set_version
+from tests.control_tables import flip_bit, set_version
 from tests.delta_jars import jars_fixture
 from tests.maintained_spark import SPARK
 from tests.retained_store import state_of
@@ -53,7 +54,7 @@ def test_control_tables_when_written_by_spark_then_as_the_rules_say(tmp_path: Pa
 def test_maintain_when_executed_then_cleaned_told_and_not_done_again(tmp_path: Path) -> None:
     """Run and works are rows, the next plan begins behind it, and brokers find where; a rebuild forgets that.
 
-    Truncations before it are forgotten with its checkpoints.
+    Truncations before it are forgotten with its checkpoints. A bit that flips in what Spark wrote is found without it.
     """
     store = write_keyed(tmp_path / "store")
     end = state_of(store, LOG).active_base_offset
@@ -74,14 +75,18 @@ def test_maintain_when_executed_then_cleaned_told_and_not_done_again(tmp_path: P
     assert cleaned == {LOG: end}
     assert read_truncated_offsets(Store.find(store), {LOG: state_of(store, LOG)}) == {}
 
+    _refuses_flipped_bits(store)
     set_version(store, CLEANER_CHECKPOINTS, 9)
-    (store / "control" / "runs" / "_delta_log" / f"{0:020}.json").write_text("{")
+    for file in table_path(store, RUNS).rglob("*0000-*.parquet"):
+        flip_bit(file, 1000)
+    (table_path(store, LEASES) / "_delta_log" / f"{0:020}.json").write_text("{")
     assert _maintain(tmp_path, "--execute").returncode == 1
     rebuilt = _maintain(tmp_path, "--rebuild-control", "--execute")
     assert rebuilt.returncode == 0, rebuilt.stderr[-4000:]
     assert {row["first_dirty_offset"] for row in read_rows(store, CLEANER_CHECKPOINTS)} == {0}
     assert read_rows(store, RUNS) == []
-    assert len([*table_path(store, RUNS).parent.glob("*.replaced-*")]) == 2
+    assert {row["epoch"] > known["updated_ms"] for row in read_rows(store, LEASES)} == {True}
+    assert len([*table_path(store, RUNS).parent.glob("*.replaced-*")]) == 3
 
 
 def test_maintain_when_a_run_ends_by_an_exception_then_its_row_and_its_figures_say_so(tmp_path: Path) -> None:
@@ -97,6 +102,20 @@ def test_maintain_when_a_run_ends_by_an_exception_then_its_row_and_its_figures_s
     assert rows[None]["error"].startswith("StorageError: ")
     assert read_rows(store, CLEANER_CHECKPOINTS) == []
     assert "\nsparklog_maintenance_success 0\n" in metrics.read_text()
+
+
+def _refuses_flipped_bits(store: Path) -> None:
+    """Wherever it is, in data or log: the sums that Spark leaves are those that are looked for."""
+    path = table_path(store, RUNS)
+    files = [*path.glob("*.parquet"), *(path / "_delta_log").glob("*.json")]
+    assert len(files) >= 3
+    for file in files:
+        for position in range(0, file.stat().st_size, 101):
+            flip_bit(file, position)
+            with pytest.raises(CorruptFileError, match=file.name):
+                check_table(store, RUNS)
+            flip_bit(file, position)
+    check_table(store, RUNS)
 
 
 def _maintain(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":

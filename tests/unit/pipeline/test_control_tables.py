@@ -11,7 +11,7 @@ from pipeline.control.read_tables import check_table, has_table, read_rows, tabl
 from pipeline.control.rebuild import tables_to_replace
 from pipeline.control.schemas import CLEANER_CHECKPOINTS, CONTROL_TABLES, LEASES, RUNS, ControlTable
 from storage_core.errors import CorruptFileError, UnsupportedFormatError
-from tests.control_tables import put_rows, set_version, write_side_sums
+from tests.control_tables import flip_bit, put_rows, set_version, write_side_sums
 from tests.maintained_logs import NOW_MS, checkpoint
 
 
@@ -22,9 +22,7 @@ def _row(table: ControlTable) -> dict[str, object]:
 
 
 def _flip(file: Path) -> None:
-    data = bytearray(file.read_bytes())
-    data[len(data) // 3] ^= 1
-    file.write_bytes(data)
+    flip_bit(file, file.stat().st_size // 3)
 
 
 def _tear(file: Path) -> None:

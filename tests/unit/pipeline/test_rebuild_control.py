@@ -1,0 +1,26 @@
+"""What a rebuild writes into tables that are gone."""
+
+from pathlib import Path
+
+from pipeline.control.leases import LEASE_MS, acquire_leases
+from pipeline.control.rebuild import unowned_leases
+from pipeline.control.schemas import LEASES
+from storage_core.clock import ManualClock
+from storage_core.topic_partition import TopicPartition
+from tests.control_tables import DeltaLeaseTable, put_rows
+from tests.maintained_logs import NOW_MS
+
+_A, _B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def test_leases_when_made_anew_then_epochs_are_above_all_that_were(memory_path: Path) -> None:
+    """The clock is: nobody has leased a log as often; where it was set back, what runs tell is."""
+    late, clock = NOW_MS + 10**9, ManualClock(NOW_MS)
+    assert {row["epoch"] for row in unowned_leases([_A, _B], [{"lease_epoch": None}], NOW_MS)} == {NOW_MS}
+    rows = unowned_leases([_A, _B], [{"lease_epoch": 7}, {"lease_epoch": late}], NOW_MS)
+    put_rows(memory_path, LEASES, rows)
+
+    table = DeltaLeaseTable(memory_path)
+    assert acquire_leases(table, [_A], "r1", clock, "here").epochs == {_A: late + 1}
+    clock.advance(LEASE_MS)
+    assert acquire_leases(table, [_A, _B], "r2", clock, "there").epochs == {_A: late + 2, _B: late + 1}
