@@ -31,7 +31,7 @@ def _clean(files: SegmentFiles, end_offset: int, map_bytes: int) -> bytes | None
         dirty = DirtyRange(segments=[files], first_dirty_offset=0, first_uncleanable_offset=end_offset)
         build_map(dirty, offset_map, lambda: None)
         request = CleanRequest(now_ms=1_800_000_000_000, delete_retention_ms=0, cleaning_end_offset=end_offset)
-        done = clean_segments([files], offset_map, CleanedTransactions(()), request, lambda: None)
+        done = clean_segments([files], offset_map, CleanedTransactions(), request, lambda: None)
         return done.paths[0].read_bytes()
     return None
 
