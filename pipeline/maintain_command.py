@@ -21,6 +21,7 @@ from pipeline.control.leases import refuse_leased
 from pipeline.control.owner_check import OwnerCheck
 from pipeline.control.read_tables import check_tables
 from pipeline.control.runs import RunOfWork, WorkResult
+from pipeline.given_plan import GivenPlan, compare_plans
 from pipeline.maintenance_plan import Bounds, MaintenancePlan
 from pipeline.maintenance_settings import MaintenanceSettings, maintenance_options
 from pipeline.maintenance_survey import Survey, survey_store
@@ -49,11 +50,13 @@ class MaintainedPlace:
 
     Attributes:
         spark: Spark's settings.
+        given_plan: that a run carries out, no more; None for what it finds due.
     """
 
     root: Path
     settings: MaintenanceSettings
     spark: Mapping[str, str]
+    given_plan: GivenPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +157,8 @@ def execute_maintenance(
     with maintaining(place.root) as maintained:
         requests = prepare_erasure(maintained, clock)
         survey = survey_store(maintained.store, _bounds(place.settings), clock, erased_keys(requests))
+        if place.given_plan is not None:
+            survey = replace(survey, plan=compare_plans(place.given_plan, survey.plan))
         telling.plan(survey.plan)
         run, pending = _carry_out(maintained, (survey, requests), place.settings, spark(), clock)
         erasures = settle_requests(maintained.store, requests, clock)

@@ -12,6 +12,7 @@ The first one is always taken: a bound below a log's size must not keep it dirty
 | wait     | it failed not long ago, or another run has its lease                                                |
 | keep     | it is not due                                                                                       |
 | fail     | nobody can tell what is due: the log can't be read, or its topic's settings are not known           |
+| skip     | the plan that is to be carried out has it otherwise, or not at all (`given_plan`)                   |
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from storage_core.topic_partition import TopicPartition
 __all__ = ["Action", "Bounds", "FormerRuns", "MaintenancePlan", "PlannedWork", "SurveyedLog", "plan_maintenance"]
 
 Action = Literal["delete", "compact", "erase"]
-Decision = Literal["do", "defer", "wait", "keep", "fail"]
+Decision = Literal["do", "defer", "wait", "keep", "fail", "skip"]
 
 _DEFAULT_BYTES_PER_S: Final = 50_000_000
 _DELETION_MS: Final = 2

@@ -9,10 +9,11 @@ from rich.table import Table
 
 from pipeline import forget_command
 from pipeline.control.runs import WorkResult
+from pipeline.given_plan import PLAN_VERSION, work_facts
 from pipeline.maintain_command import MaintenanceRun
 from pipeline.maintenance_plan import MaintenancePlan, PlannedWork
 
-__all__ = ["plan_as_dict", "plan_verdict", "print_plan", "result_line", "run_as_dict", "run_verdict"]
+__all__ = ["plan_as_dict", "plan_verdict", "print_plan", "result_line", "run_as_dict", "run_verdict", "undone_lines"]
 
 _WIDE = 200
 _MOST_ROWS = 200
@@ -76,6 +77,12 @@ def result_line(each: WorkResult) -> str:
     return f"{each.log} {each.action} {each.outcome}{sizes}{records}{erased}{why}"
 
 
+def undone_lines(plan: MaintenancePlan) -> list[str]:
+    """Return a line for each work that is not done and not kept: where a plan was given, what has changed since."""
+    undone = (each for each in plan.works if each.decision not in ("do", "keep"))
+    return [f"{each.log} {each.action} {each.decision}: {each.reason}" for each in undone]
+
+
 def run_verdict(run: MaintenanceRun) -> str:
     """Return the last line of a run for people."""
     if not run.results:
@@ -88,15 +95,27 @@ def run_verdict(run: MaintenanceRun) -> str:
     return f"done: {done:,} works, {before:,} -> {after:,} bytes{rest}; run {run.run_id}"
 
 
-def plan_as_dict(plan: MaintenancePlan) -> dict[str, Any]:
-    """Return a plan for JSON, with what is not due."""
-    return {"executed": False, "logs_checked": plan.logs_checked, "works": [_work_as_dict(each) for each in plan.works]}
+def plan_as_dict(plan: MaintenancePlan, store_id: str) -> dict[str, Any]:
+    """Return a plan for JSON, with what is not due; `given_plan` reads it.
+
+    Args:
+        plan: to print.
+        store_id: of the store that it is of.
+    """
+    return {
+        "plan_version": PLAN_VERSION,
+        "store_id": store_id,
+        "made_ms": plan.now_ms,
+        "executed": False,
+        "logs_checked": plan.logs_checked,
+        "works": [_work_as_dict(each) for each in plan.works],
+    }
 
 
-def run_as_dict(run: MaintenanceRun) -> dict[str, Any]:
+def run_as_dict(run: MaintenanceRun, store_id: str) -> dict[str, Any]:
     """Return a run for JSON: its plan, and what came of each work."""
     results = [_result_as_dict(each) for each in run.results]
-    return plan_as_dict(run.plan) | {
+    return plan_as_dict(run.plan, store_id) | {
         "executed": True,
         "run_id": run.run_id,
         "results": results,
@@ -106,7 +125,7 @@ def run_as_dict(run: MaintenanceRun) -> dict[str, Any]:
 
 
 def _figures(each: PlannedWork) -> tuple[str, str, str]:
-    if each.decision in ("wait", "fail"):
+    if each.decision in ("wait", "fail", "skip"):
         return "-", "-", "-"
     freed = "?" if each.freed_bytes is None else f"{each.freed_bytes:,}"
     return f"{each.read_bytes:,}", freed, f"{each.expected_ms / 1000:,.1f} s"
@@ -123,12 +142,11 @@ def _work_as_dict(each: PlannedWork) -> dict[str, Any]:
         "freed_bytes": each.freed_bytes,
         "expected_ms": each.expected_ms,
     }
+    found |= work_facts(each)
     plan = each.cleaning.plan if each.cleaning else None
     if plan is None:
         return found
     return found | {
-        "first_dirty_offset": plan.first_dirty_offset,
-        "first_uncleanable_offset": plan.first_uncleanable_offset,
         "clean_bytes": plan.clean_bytes,
         "cleanable_bytes": plan.cleanable_bytes,
         "dirty_ratio": round(plan.dirty_ratio, 6),

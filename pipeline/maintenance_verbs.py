@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pipeline.maintain_command import MaintainedPlace
     from pipeline.maintenance_plan import MaintenancePlan
+    from storage_core.clock import Clock
 
 __all__ = ["MAINTENANCE_VERBS"]
 
@@ -32,6 +33,7 @@ class _Shown:
 @click.argument("store", type=PLACE, required=False)
 @click.option("--config", metavar="FILE", help="Settings file (YAML), in place of STORE.")
 @EXECUTE
+@click.option("--plan", "plan_file", metavar="FILE", help="With --execute: what maintain --json printed, and no more.")
 @click.option("--max-bytes", metavar="SIZE", help="What the cleanings of a run may read, such as 10GiB.")
 @click.option("--max-time", metavar="TIME", help="How long a run may be expected to take, such as 30m.")
 @click.option("--memory", metavar="SIZE", help="What the offset map of a task may take; 128MiB if not given.")
@@ -43,6 +45,7 @@ class _Shown:
 def maintain(
     store: Path | None,
     config: str | None,
+    plan_file: str | None,
     execute: bool,
     with_kept: bool,
     rebuild_control: bool,
@@ -54,22 +57,56 @@ def maintain(
     Works beside a running sink, which keeps its active segments. Exit code 1: a log failed, or is another run's.
     """
     from pipeline import maintain_command, maintenance_report, tools
+    from sink.store import Store
     from storage_core.clock import SystemClock
 
     if (store is None) == (config is None):
         raise click.UsageError("one of STORE and --config is needed")
-    place = maintain_command.find_place(store, config, given)
+    if plan_file is not None and (rebuild_control or not execute):
+        raise click.UsageError("--plan is carried out by --execute alone")
+    place = _find_place(store, config, given, None if plan_file is None else Path(plan_file), SystemClock())
     if rebuild_control:
         return _rebuild_control(place, execute)
     if execute:
         return _maintain(place, as_json, with_kept)
     plan = maintain_command.plan_maintenance_of(place, SystemClock())
     if as_json:
-        click.echo(tools.to_json(maintenance_report.plan_as_dict(plan)))
+        click.echo(tools.to_json(maintenance_report.plan_as_dict(plan, Store.find(place.root).store_id)))
     else:
         maintenance_report.print_plan(plan, with_kept=with_kept)
         click.echo(maintenance_report.plan_verdict(plan))
     return DONE
+
+
+def _find_place(
+    store: Path | None, config: str | None, given: Mapping[str, str | None], plan_file: Path | None, clock: "Clock"
+) -> "MaintainedPlace":
+    """Return what the command was told.
+
+    Raises:
+        InvalidConfigError: something makes no sense; every problem is named, those of the plan, too.
+    """
+    from pipeline import maintain_command
+    from pipeline.given_plan import read_plan
+    from sink.store import Store
+    from storage_core.errors import InvalidConfigError
+
+    place, plan, problems = None, None, []
+    try:
+        place = maintain_command.find_place(store, config, given)
+    except InvalidConfigError as error:
+        problems.append(str(error))
+    try:
+        plan = None if plan_file is None else read_plan(plan_file)
+    except InvalidConfigError as error:
+        problems.append(str(error))
+    if plan is not None and place is not None:
+        problems += plan.problems(Store.find(place.root).store_id, clock.now_ms())
+        if place.settings.every_ms is not None:
+            problems.append("plan: is carried out once, not every so often: leave every out")
+    if problems or place is None:
+        raise InvalidConfigError("; ".join(problems))
+    return replace(place, given_plan=plan)
 
 
 def _maintain(place: "MaintainedPlace", as_json: bool, with_kept: bool) -> int:
@@ -114,6 +151,7 @@ def _maintain_once(
     """Carry a run of maintenance out; what is waited for goes to stderr."""
     from pipeline import forget_command, maintain_command, maintenance_report, retain_command, tools
     from pipeline.metrics_file import telling_failure, write_metrics
+    from sink.store import Store
     from storage_core.clock import SystemClock
 
     clock = SystemClock()
@@ -133,9 +171,10 @@ def _maintain_once(
     if metrics is not None:
         write_metrics(metrics, run, began_ms, clock.now_ms())
     if shown.as_json:
-        click.echo(tools.to_json(maintenance_report.run_as_dict(run)))
+        click.echo(tools.to_json(maintenance_report.run_as_dict(run, Store.find(place.root).store_id)))
     else:
-        told = [line for each in run.erasures for line in forget_command.lines(each)]
+        undone = [] if place.given_plan is None else maintenance_report.undone_lines(run.plan)
+        told = undone + [line for each in run.erasures for line in forget_command.lines(each)]
         for line in (*map(maintenance_report.result_line, run.results), *told, maintenance_report.run_verdict(run)):
             click.echo(line)
     return FAILED if run.has_failures else DONE

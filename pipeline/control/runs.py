@@ -201,7 +201,9 @@ def former_runs(rows: Iterable[Mapping[str, Any]]) -> FormerRuns:
 
 
 def _run_row(run: RunOfWork, plan: MaintenancePlan, results: Sequence[WorkResult]) -> dict[str, Any]:
-    counts = {name: sum(each.decision == name for each in plan.works) for name in ("do", "defer", "wait", "fail")}
+    counts = {
+        name: sum(each.decision == name for each in plan.works) for name in ("do", "defer", "wait", "fail", "skip")
+    }
     facts = {
         "logs_checked": plan.logs_checked,
         **counts,

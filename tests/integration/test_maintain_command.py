@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.control.read_tables import read_rows
+from pipeline.control.schemas import RUNS
 from tests.delta_jars import jars_fixture
 from tests.maintained_store import PARTITIONS, TOPIC, live_values, write_keys
 
@@ -46,3 +48,25 @@ def test_maintain_when_logs_are_dirty_and_keys_forgotten_then_one_run_does_both_
     assert live_values(store) == live
     assert _sparklog("forget", store, "--verify")[0] == 0
     assert _sparklog("verify", store)[0] == 0
+
+
+def test_maintain_when_a_plan_is_given_then_that_and_nothing_else(tmp_path: Path) -> None:
+    """A log that the plan does not have is left as it is, and told in the run's table."""
+    store, file = write_keys(tmp_path / "store"), tmp_path / "plan.json"
+    planned = json.loads(_sparklog("maintain", store, "--json")[1])
+    planned["works"] = [each for each in planned["works"] if each["partition"] != 1]
+    file.write_text(json.dumps(planned))
+
+    code, said, errors = _sparklog("maintain", store, "--execute", "--plan", file)
+
+    assert code == 0, errors
+    assert f"{TOPIC}-1 compact skip: is due only now" in said
+    assert f"{TOPIC}-0 compact done" in said
+    told = {row["partition"]: (row["decision"], row["outcome"]) for row in read_rows(store, RUNS)}
+    assert told == {
+        None: ("do", "done"),
+        0: ("do", "done"),
+        1: ("skip", "skipped"),
+        2: ("do", "done"),
+        3: ("do", "done"),
+    }

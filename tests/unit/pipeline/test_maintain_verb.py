@@ -1,5 +1,6 @@
 """The verb `maintain` as far as it needs no Spark: plans, refusals."""
 
+import json
 import os
 import time
 from contextlib import closing
@@ -98,6 +99,27 @@ def test_maintain_when_settings_make_no_sense_then_all_problems_at_once(sparklog
     assert all(name in ran.err for name in ("max_bytes: 'lots'", "max_time: 0 is below 1", "memory: 5 is below"))
     assert sparklog("maintain").code == 2
     assert sparklog("maintain", store / "logs").code == 2
+
+
+def test_maintain_when_a_given_plan_makes_no_sense_then_refused_with_all_other_problems(
+    sparklog: Sparklog, store: Path, tmp_path: Path
+) -> None:
+    """Another store, too old, again and again; or no plan at all, beside a bound that is none."""
+    (planned,) = sparklog("maintain", store, "--json").objects
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(planned | {"store_id": "another", "made_ms": 1}))
+    ran = sparklog("maintain", store, "--execute", "--plan", file, "--every", "15m")
+    assert ran.code == 2
+    assert all(words in ran.err for words in ("store_id=another", "age_ms=", "not every so often"))
+
+    for text, words in (("{", "is not JSON"), ("{}", "is not what maintain --json prints")):
+        file.write_text(text)
+        ran = sparklog("maintain", store, "--execute", "--plan", file, "--max-bytes", "lots")
+        assert ran.code == 2
+        assert all(each in ran.err for each in ("max_bytes: 'lots'", words))
+    assert "can't be read" in sparklog("maintain", store, "--execute", "--plan", tmp_path / "none").err
+    for arguments in ((), ("--execute", "--rebuild-control")):
+        assert "--plan is carried out by --execute" in sparklog("maintain", store, "--plan", file, *arguments).err
 
 
 def test_maintain_when_a_settings_file_names_the_store_then_its_section_counts(
