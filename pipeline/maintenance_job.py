@@ -2,6 +2,7 @@
 
     driver                          tasks
     deletions, one ledger commit
+    active segments that the plan rolls, one more
     logs -> slots         --------> clean, log by log, the largest first
     rows                  <-------- a row for each log
     logs with more keys than a map takes: `offset_map_job`, one after the other
@@ -45,6 +46,7 @@ from sink.clean_logs import (
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.retain_logs import PendingRemoval, execute_plans
+from sink.roll_active import roll_where_no_sink_is
 from sink.stage import freeze_garbage
 from sink.store_access import MaintainedStore
 from storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
@@ -114,6 +116,8 @@ def run_plan(
     results, removals = _delete(maintained, plan, clock)
     due = [each for each in plan.due if each.cleaning is not None]
     cleanings = [each.cleaning for each in due if each.cleaning is not None]
+    rolls = [each.log for each in cleanings if each.plan is not None and each.plan.rolls]
+    roll_where_no_sink_is(maintained, rolls, clock)
     states = Ledger.open(maintained.store.ledger_path).states()
     shared = _SharedWork(replace(budget, leaves_large=True), clock, check_owner, stop)
     tasks = _tasks(cleanings, states)

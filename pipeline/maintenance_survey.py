@@ -20,8 +20,10 @@ from sink.clean_logs import plan_cleanings
 from sink.ledger import Ledger
 from sink.retain_logs import plan_logs
 from sink.store import Store
+from sink.store_access import WRITER_LOCK
 from sink.topic_configs import read_topic_configs
 from sink.truncated_offsets import read_truncated_offsets
+from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
 from storage_core.topic_partition import TopicPartition
 
@@ -80,7 +82,9 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erased_topic_ids: C
     configs = read_topic_configs(store)
     compacted = {log for log in states if log.topic in configs and configs[log.topic].is_compacted}
     dirty = {log: each.first_dirty_offset for log, each in checkpoints.items()}
-    cleanings = {each.log: each for each in plan_cleanings(store, dirty, clock, compacted)} if compacted else {}
+    may_roll = not WriterLock.is_held(store.root / WRITER_LOCK)
+    plans = plan_cleanings(store, dirty, clock, compacted, may_roll=may_roll) if compacted else []
+    cleanings = {each.log: each for each in plans}
     logs = [
         SurveyedLog(
             retention=each,

@@ -130,6 +130,8 @@ def plan_cleanings(
     checkpoints: Mapping[TopicPartition, int],
     clock: Clock,
     logs: Collection[TopicPartition] | None = None,
+    *,
+    may_roll: bool = False,
 ) -> list[LogCleaning]:
     """Return what a cleaner makes of each log; changes nothing.
 
@@ -138,6 +140,7 @@ def plan_cleanings(
         checkpoints: where the last cleaning of each log ended.
         clock: tells how old records are.
         logs: to look at; all if None.
+        may_roll: whether who cleans rolls active segments first, those whose plan says so: no sink holds the store.
 
     Raises:
         CorruptFileError: the topics' settings can't be read.
@@ -151,7 +154,16 @@ def plan_cleanings(
         found = []
         for log, state in wanted[start : start + _CHUNK]:
             config = configs.get(log.topic, LogConfig())
-            found.append(_plan(store, log, state, config, (checkpoints.get(log), now_ms)))
+            directory = store.log_path(state)
+            each = LogCleaning(log=log, state=state, directory=directory, config=config)
+            facts = LogFacts(
+                directory=directory,
+                end=committed_end(state),
+                log_start_offset=state.log_start_offset,
+                checkpoint=checkpoints.get(log),
+                may_roll=may_roll,
+            )
+            found.append(_plan(each, facts, now_ms))
         return found
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="clean") as pool:
@@ -238,21 +250,11 @@ def pending_removals(plans: Sequence[LogCleaning], clock: Clock) -> list[Pending
     return sorted(found, key=lambda removal: removal.due_ms)
 
 
-def _plan(
-    store: Store, log: TopicPartition, state: LogState, config: LogConfig, when: tuple[int | None, int]
-) -> LogCleaning:
-    directory, (checkpoint, now_ms) = store.log_path(state), when
-    found = LogCleaning(log=log, state=state, directory=directory, config=config)
-    facts = LogFacts(
-        directory=directory,
-        end=committed_end(state),
-        log_start_offset=state.log_start_offset,
-        checkpoint=checkpoint,
-    )
+def _plan(each: LogCleaning, facts: LogFacts, now_ms: int) -> LogCleaning:
     try:
-        return replace(found, plan=plan_log(facts, config, now_ms))
+        return replace(each, plan=plan_log(facts, each.config, now_ms))
     except LogStorageError as error:
-        return replace(found, failure=str(error))
+        return replace(each, failure=str(error))
 
 
 def _plan_of(each: LogCleaning) -> CleaningPlan:
@@ -302,6 +304,8 @@ def _clean(
         return row("skipped", "the plan no longer fits, the log is another one")
     if state.log_end_offset < plan.first_uncleanable_offset:
         return row("skipped", "the plan no longer fits, the log was truncated")
+    if plan.rolls and state.active_base_offset < plan.first_uncleanable_offset:
+        return row("skipped", "the plan no longer fits, the active segment was not rolled")
     try:
         cleaned = clean(_to_clean(each, state, budget, began_ms))
     except WriterFencedError:

@@ -23,14 +23,14 @@ import pyarrow as pa
 from sink.forgotten_keys import ForgetRequest, complete_request, make_request, put_request, read_requests
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
-from sink.roll_active import roll_active_segments
+from sink.roll_active import roll_where_no_sink_is
 from sink.store import Store
 from sink.store_access import MaintainedStore
 from storage_core.cleaner.cleaned_transactions import is_control
 from storage_core.cleaner.keyed_records import iter_keyed
 from storage_core.cleaner.offset_map import KeySet
 from storage_core.clock import Clock
-from storage_core.errors import CorruptBatchError, LogStorageError, WriterFencedError
+from storage_core.errors import CorruptBatchError, LogStorageError
 from storage_core.log.log_walk import LogWalk, SegmentList
 from storage_core.topic_partition import TopicPartition
 
@@ -152,17 +152,7 @@ def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> list[ForgetReq
         if (request := _with_found(each)).found != each.request.found:
             put_request(maintained.store, request)
     active = sorted({found.log for each in searched for found in each.found if found.is_active})
-    if active:
-        try:
-            with maintained.try_writer() as written:
-                if written is None:
-                    logger.info("A sink holds active segments with forgotten keys, they wait logs=%d", len(active))
-                else:
-                    roll_active_segments(written, active, clock)
-        except WriterFencedError:
-            raise
-        except LogStorageError as error:
-            logger.warning("Active segments with forgotten keys can't be rolled: %s", error)
+    roll_where_no_sink_is(maintained, active, clock)
     return [_with_found(each) for each in searched]
 
 

@@ -54,7 +54,7 @@ def with_append_time(topic: StageTopic, log: LogConfig, now_ms: int) -> StageTop
 def _limits(config: LogConfig) -> tuple[int, ...]:
     return (
         config.segment_bytes,
-        min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms,
+        config.max_segment_ms,
         config.index_interval_bytes,
         max_entries(config.segment_index_bytes, 8),
         max_entries(config.segment_index_bytes, 12),

@@ -101,6 +101,13 @@ class WriterLock:
             finally:
                 os.close(descriptor)
 
+    @staticmethod
+    def is_held(path: Path) -> bool:
+        """Whether somebody has a lock; who took it in this moment, and has not signed it yet, does not count."""
+        with storage_errors(path):
+            is_signed = path.exists() and path.stat().st_size > 0
+        return is_signed and not WriterLock.was_left(path)
+
     @classmethod
     def take_by_force(cls, path: Path) -> "WriterLock":
         """Take the lock from whoever holds it: the file is replaced by one that this process has locked."""

@@ -20,6 +20,7 @@ __all__ = [
     "LOAD_FAULT_POINTS",
     "REPAIR_FAULT_POINTS",
     "RETENTION_FAULT_POINTS",
+    "ROLL_FAULT_POINTS",
     "TRUNCATE_FAULT_POINTS",
     "reach",
 ]
@@ -93,6 +94,9 @@ TRUNCATE_FAULT_POINTS = ("truncate.noted", "truncate.committed", "truncate.finis
 
 RETENTION_FAULT_POINTS = ("retain.rolled", "retain.committed", "retain.renamed", "retain.deleted")
 """Every step of `sparklog retain` and `sparklog delete-records`, in the order in which they pass them."""
+
+ROLL_FAULT_POINTS = ("roll.closed", "roll.added", "roll.committed")
+"""Every step of rolling active segments without an append, before a cleaning; the first two for each log."""
 
 CLEANER_FAULT_POINTS = ("clean.cleaned", "clean.swap", "clean.deleted", "clean.renamed", "clean.checkpoint")
 """Every step of cleaning a log, in the order in which it passes them; all but the last one for each group of segments:

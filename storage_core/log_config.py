@@ -120,6 +120,11 @@ class LogConfig:
         return "compact" in self.cleanup_policies
 
     @property
+    def max_segment_ms(self) -> int:
+        """Record time after which the next append rolls: dirty records get their turn by `max.compaction.lag.ms`."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+
+    @property
     def codec(self) -> str:
         """The codec new batches get, one of `CODECS`."""
         return self.compression_type if self.compression_type in CODECS else "none"

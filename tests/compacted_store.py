@@ -25,6 +25,7 @@ SETTINGS: Mapping[str, object] = {
     "partitions": 2,
     "cleanup.policy": "compact",
     "segment.bytes": 600,
+    "segment.ms": 2**62,  # the records are old, and a maintenance without a sink would roll their segments
     "batch.size": 200,
     "index.interval.bytes": 100,
     "min.cleanable.dirty.ratio": 0.1,

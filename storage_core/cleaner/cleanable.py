@@ -72,6 +72,7 @@ class CleaningPlan:
         cleanable_bytes: of segments in the cleanable part.
         compaction_delay_ms: by how much the oldest dirty batch is overdue; 0 if it is not.
         is_checkpoint_invalid: whether the checkpoint was not taken, because it lies outside the log.
+        rolls: whether the plan is of the log as it is once its active segment was rolled, which the reason says, too.
     """
 
     decision: Decision
@@ -82,6 +83,7 @@ class CleaningPlan:
     cleanable_bytes: int
     compaction_delay_ms: int = 0
     is_checkpoint_invalid: bool = False
+    rolls: bool = False
 
     @property
     def is_due(self) -> bool:

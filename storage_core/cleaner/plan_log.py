@@ -7,11 +7,13 @@ the segments tells: it costs a scan of the dirty part. A cleaning looks for them
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storage_core.cleaner.cleanable import CleanableLog, CleaningPlan, plan_cleaning
 from storage_core.cleaner.listed_segments import ListedSegment, list_cleanable_segments
+from storage_core.cleaner.plan_roll import why_roll
 from storage_core.errors import CorruptBatchError
 from storage_core.log.append_state import CommittedEnd
 from storage_core.log.largest_timestamp import proven_largest_timestamp
@@ -31,16 +33,20 @@ class LogFacts:
 
     Attributes:
         checkpoint: where the last cleaning ended; None if that is not known.
+        may_roll: whether the active segment may be rolled before the cleaning: nobody appends to the log.
     """
 
     directory: Path
     end: CommittedEnd
     log_start_offset: int
     checkpoint: int | None = None
+    may_roll: bool = False
 
 
 def plan_log(log: LogFacts, config: LogConfig, now_ms: int) -> CleaningPlan:
     """Return what a cleaner makes of a log; reads only, and nothing at all of one that is not compacted.
+
+    Its active segment is rolled first where it may be, its time is over, and it is cleaned at once then.
 
     Raises:
         CorruptFileError: the active segment is missing, or the files end before the log does.
@@ -50,11 +56,26 @@ def plan_log(log: LogFacts, config: LogConfig, now_ms: int) -> CleaningPlan:
     if not config.is_compacted:
         return _not_compacted(log, config)
     segments = list_cleanable_segments(log.directory, log.end, log.log_start_offset)
+    plan = _plan(log, segments, config, now_ms)
+    active = segments[-1]
+    if not log.may_roll or not active.size_bytes:
+        return plan
+    why = why_roll(_first_timestamp(log.directory, active), active.modified_ms, config, now_ms)
+    if why is None:
+        return plan
     end_offset = log.end.log_end_offset
+    empty = ListedSegment(base_offset=end_offset, next_offset=end_offset, size_bytes=0, modified_ms=now_ms)
+    rolled = _plan(log, [*segments, empty], config, now_ms)
+    if not rolled.is_due or rolled.first_uncleanable_offset < end_offset:
+        return plan
+    return replace(rolled, reason=f"rolls the active segment first: {why}; {rolled.reason}", rolls=True)
+
+
+def _plan(log: LogFacts, segments: Sequence[ListedSegment], config: LogConfig, now_ms: int) -> CleaningPlan:
     facts = CleanableLog(
         segments=segments,
         log_start_offset=log.log_start_offset,
-        log_end_offset=end_offset,
+        log_end_offset=log.end.log_end_offset,
         checkpoint=log.checkpoint,
         last_stable_offset=lambda dirty: _last_stable_offset(log, dirty),
         largest_timestamp_of=lambda number: _largest_timestamp(log.directory, segments[number]),
