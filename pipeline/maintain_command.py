@@ -222,7 +222,7 @@ def _carry_out(
         )
         record_run(tables, maintained.store, survey.checkpoints, survey.gone, (run, plan, results))
 
-    with holding_leases(tables, leases, clock, maintained.lock.sign_off):
+    with holding_leases(tables, leases, maintained.lock.sign_off):
         with _failure_told(lambda failure: tell((), failure)):
             results, pending = run_plan(spark, maintained, plan, budget, clock, check_owner)
             leases.check()

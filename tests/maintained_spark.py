@@ -36,7 +36,7 @@ def leases(tables: ControlTables) -> dict[str, Any]:
     again = acquire_leases(tables, [_A], "r3", clock, "here")
     clock.advance(LEASE_MS)
     late = acquire_leases(tables, [_C], "r4", clock, "here")
-    with holding_leases(tables, late, clock, lambda: None):
+    with holding_leases(tables, late, lambda: None):
         pass
     rows = {row["partition"]: row["expires_ms"] for row in tables.rows(LEASES)}
     found = {"first": first, "second": second, "again": again, "late": late}
@@ -75,7 +75,7 @@ def race(spark: SparkSession, store: Path) -> dict[str, Any]:
         for turn in range(_ROUNDS):
             found = acquire_leases(tables, [_A], f"{name}{turn}", clock, name)
             owned.extend((epoch, found.owner) for epoch in found.epochs.values())
-            while found.epochs and not tables.try_update(LEASES, "expires_ms = 0", f"owner = '{found.owner}'"):
+            while found.epochs and not tables.try_update(LEASES, {"expires_ms": "0"}, f"owner = '{found.owner}'"):
                 pass
 
     with ThreadPoolExecutor(2) as pool:

@@ -11,8 +11,9 @@ MERGE, and reads back which it got: a MERGE that did not fail is no answer, for 
 | another run of this machine                  | in the next epoch: that one is dead, or the lock were its own |
 | another run elsewhere, not expired           | not: that run is named                                        |
 
-A lease is prolonged at a third of its term. One that can't be is lost: the run's signature is taken out of the lock's
-file then, so that its executors stop before their next step.
+A lease is prolonged at a third of its term, by the driver without Spark, whose slots may all be taken. One that can't
+be is lost a fifteenth of its term, a minute, before others may have it: the run's signature is taken out of the lock's
+file then, so that its executors stop before their next step. So clocks of machines may differ by that minute.
 """
 
 from __future__ import annotations
@@ -49,6 +50,11 @@ logger = logging.getLogger(__name__)
 LEASE_MS: Final = 15 * 60_000
 
 _TRIES: Final = 3
+_MARGINS: Final = 15
+"""A term has so many: what a run leaves of it to its executors, who have to stop, and to clocks that differ."""
+_LOOKS: Final = 20
+"""How often a run looks whether its leases are lost, between two prolongations."""
+_LONGEST_LOOK_S: Final = 1.0
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _CLAUSES: Final = """
 WHEN MATCHED AND t.owner = s.owner THEN UPDATE SET expires_ms = s.expires_ms
@@ -65,7 +71,7 @@ class LeaseTable(Protocol):
         """Merge rows; return whether it was done, or lost a race."""
         ...
 
-    def try_update(self, table: ControlTable, assignments: str, condition: str) -> bool:
+    def try_update(self, table: ControlTable, updates: Mapping[str, str], condition: str) -> bool:
         """Change the rows that a condition holds for; return whether it was done, or lost a race."""
         ...
 
@@ -80,20 +86,44 @@ class Leases:
 
     Attributes:
         owner: of the leases: host, process and run.
+        clock: tells what is left of them.
+        term_ms: for which they are had at a time.
         epochs: of each log that it got.
         refused: for each log that it did not get, who has it, and until when.
+        until_ms: when they expire.
     """
 
     owner: str
+    clock: Clock
+    term_ms: int = LEASE_MS
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     refused: Mapping[TopicPartition, str] = field(default_factory=dict)
-    is_lost: bool = False
+    until_ms: int = 0
+    _is_given_up: bool = field(default=False, init=False)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another run may have one of them: it took one, or their time is over but for the margin."""
+        if self._is_given_up:
+            return True
+        return bool(self.epochs) and self.clock.now_ms() >= self.until_ms - self.term_ms // _MARGINS
+
+    def take_over(self, rows: Mapping[TopicPartition, Mapping[str, Any]]) -> None:
+        """Take the time of the leases over from their rows; one that is missing is another run's by now."""
+        if self.epochs.keys() - rows.keys():
+            self._is_given_up = True
+        elif self.epochs and not self.is_lost:
+            self.until_ms = min(rows[log]["expires_ms"] for log in self.epochs)
+
+    def give_up(self) -> None:
+        """Stay without them, whatever a prolongation that hung brings later: executors have heard of it."""
+        self._is_given_up = True
 
     def check(self) -> None:
         """Make sure that the run still has them.
 
         Raises:
-            WriterFencedError: it could not prolong them.
+            WriterFencedError: another run may have one of them.
         """
         if self.is_lost:
             raise WriterFencedError(f"this run has lost its leases, another one may work: owner={self.owner}")
@@ -140,7 +170,12 @@ def refuse_leased(root: Path, clock: Clock | None = None, machine: str | None = 
 
 
 def acquire_leases(
-    table: LeaseTable, logs: Collection[TopicPartition], run_id: str, clock: Clock, machine: str | None = None
+    table: LeaseTable,
+    logs: Collection[TopicPartition],
+    run_id: str,
+    clock: Clock,
+    machine: str | None = None,
+    term_ms: int = LEASE_MS,
 ) -> Leases:
     """Lease logs, as many of them as can be had; the caller holds the maintenance lock.
 
@@ -150,74 +185,97 @@ def acquire_leases(
         run_id: of the run.
         clock: tells what has expired.
         machine: this one.
+        term_ms: for which they are had, unless they are prolonged.
     """
-    leases = Leases(owner=f"{socket.gethostname()}:{os.getpid()}:{run_id}")
+    leases = Leases(owner=f"{socket.gethostname()}:{os.getpid()}:{run_id}", clock=clock, term_ms=term_ms)
     if not logs:
         return leases
     now_ms = clock.now_ms()
     wanted = {"owner": leases.owner, "machine": machine or machine_id(), "epoch": 1}
-    wanted |= {"acquired_ms": now_ms, "expires_ms": now_ms + LEASE_MS}
+    wanted |= {"acquired_ms": now_ms, "expires_ms": now_ms + term_ms}
     rows = [{"topic": each.topic, "partition": each.partition, **wanted} for each in logs]
     for _ in range(_TRIES):  # a race is lost to runs that lease other logs, too
         if table.try_merge(LEASES, rows, _CLAUSES):
             break
-    found = {TopicPartition(row["topic"], row["partition"]): row for row in table.rows(LEASES)}
-    mine = {log: found[log]["epoch"] for log in logs if log in found and found[log]["owner"] == leases.owner}
-    leases.epochs = mine
+    found = _rows_by_log(table)
+    mine = {log: found[log] for log in logs if log in found and found[log]["owner"] == leases.owner}
+    leases.epochs, leases.until_ms = {log: row["epoch"] for log, row in mine.items()}, now_ms + term_ms
     leases.refused = {log: _holder(found[log]) if log in found else "nobody" for log in logs if log not in mine}
     return leases
 
 
 @contextlib.contextmanager
 def holding_leases(
-    table: LeaseTable, leases: Leases, clock: Clock, fence: Callable[[], None], wait_s: float = LEASE_MS / 3000
+    table: LeaseTable, leases: Leases, fence: Callable[[], None], wait_s: float | None = None
 ) -> Iterator[Leases]:
     """Prolong leases in the background, and give them back at the end.
+
+    Who watches their time is not who prolongs them: a disk that hangs must not keep a run from hearing that it lost.
 
     Args:
         table: of the leases.
         leases: to hold.
-        clock: tells the time.
         fence: called once they are lost: stops who works for this run elsewhere.
-        wait_s: between two prolongations.
+        wait_s: between two prolongations; a third of the term if None.
     """
-    is_over = threading.Event()
-
-    def prolong() -> None:
-        until_ms = clock.now_ms() + LEASE_MS
-        while not is_over.wait(wait_s):
-            try:
-                until_ms = _prolong(table, leases, clock, until_ms)
-            except LogStorageError as error:
-                logger.warning("Leases could not be prolonged owner=%s: %s", leases.owner, error)
-                if clock.now_ms() >= until_ms:
-                    leases.is_lost = True
-            if leases.is_lost:
-                fence()
-                return
-
-    thread = threading.Thread(target=prolong, name="leases", daemon=True)
-    thread.start()
+    wait_s = leases.term_ms / 3000 if wait_s is None else wait_s
+    look_s = min(wait_s / _LOOKS, _LONGEST_LOOK_S)
+    is_over, is_watched = threading.Event(), threading.Event()
+    prolonging = threading.Thread(
+        target=_keep_prolonging, args=(table, leases, is_over, wait_s), name="leases", daemon=True
+    )
+    watching = threading.Thread(target=_watch, args=(leases, fence, is_watched, look_s), name="fence", daemon=True)
+    prolonging.start()
+    watching.start()
     try:
         yield leases
     finally:
         is_over.set()
-        thread.join()
+        while prolonging.is_alive() and not leases.is_lost:
+            prolonging.join(look_s)
+        is_watched.set()
+        watching.join()
     if leases.epochs and not leases.is_lost:
-        table.try_update(LEASES, "expires_ms = 0", f"owner = '{leases.owner}'")
+        table.try_update(LEASES, {"expires_ms": "0"}, _owned_by(leases))
 
 
-def _prolong(table: LeaseTable, leases: Leases, clock: Clock, until_ms: int) -> int:
-    """Prolong leases; return until when they last now."""
-    wanted_ms = clock.now_ms() + LEASE_MS
-    is_done = not leases.epochs or table.try_update(LEASES, f"expires_ms = {wanted_ms}", f"owner = '{leases.owner}'")
-    owned = {TopicPartition(row["topic"], row["partition"]) for row in table.rows(LEASES) if _is_owned(row, leases)}
-    leases.is_lost = not leases.epochs.keys() <= owned
-    return wanted_ms if is_done else until_ms
+def _keep_prolonging(table: LeaseTable, leases: Leases, is_over: threading.Event, wait_s: float) -> None:
+    while not is_over.wait(wait_s) and not leases.is_lost:
+        try:
+            _prolong(table, leases)
+        except LogStorageError as error:
+            logger.warning("Leases could not be prolonged owner=%s: %s", leases.owner, error)
 
 
-def _is_owned(row: Mapping[str, Any], leases: Leases) -> bool:
-    return bool(row["owner"] == leases.owner)
+def _prolong(table: LeaseTable, leases: Leases) -> None:
+    """Prolong leases, and see what came of it: a commit that did not fail is no answer."""
+    wanted_ms = leases.clock.now_ms() + leases.term_ms
+    for _ in range(_TRIES):
+        if not leases.epochs or table.try_update(LEASES, {"expires_ms": str(wanted_ms)}, _owned_by(leases)):
+            break
+    found = {log: row for log, row in _rows_by_log(table).items() if row["owner"] == leases.owner}
+    leases.take_over(found)
+
+
+def _watch(leases: Leases, fence: Callable[[], None], is_over: threading.Event, look_s: float) -> None:
+    """Fence a run whose leases are lost."""
+    while not is_over.wait(look_s):
+        if not leases.is_lost:
+            continue
+        leases.give_up()
+        try:
+            fence()
+            return
+        except LogStorageError as error:
+            logger.warning("A run that lost its leases can't be fenced yet owner=%s: %s", leases.owner, error)
+
+
+def _rows_by_log(table: LeaseTable) -> dict[TopicPartition, Mapping[str, Any]]:
+    return {TopicPartition(row["topic"], row["partition"]): row for row in table.rows(LEASES)}
+
+
+def _owned_by(leases: Leases) -> str:
+    return f"owner = '{leases.owner}'"
 
 
 def _holder(row: Mapping[str, Any]) -> str:

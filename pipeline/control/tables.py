@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.control.read_tables import check_table, has_table, read_rows, table_path
 from pipeline.control.schemas import CONTROL_TABLES, SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
+from pipeline.control.update_rows import update_rows
 from pipeline.spark_errors import SPARK_ERRORS, explain
 from storage_core.errors import LogStorageError
 from storage_core.storage.local import make_directory, storage_errors, sync_filesystems
@@ -92,12 +93,11 @@ class ControlTables:
             return
         for _ in range(_TRIES):
             if self.try_merge(table, rows, clauses):
-                self._make_durable(table)
                 return
         raise LogStorageError(f"others keep changing a control table: path={table_path(self._store, table)}; try again")
 
     def try_merge(self, table: ControlTable, rows: Sequence[Mapping[str, Any]], clauses: str) -> bool:
-        """Merge rows; return whether it was done, or lost a race.
+        """Merge rows, durably; return whether it was done, or lost a race.
 
         Args:
             table: to change, `t` in the clauses.
@@ -106,11 +106,17 @@ class ControlTables:
         """
         keys = " AND ".join(f"t.{name} <=> s.{name}" for name in table.keys)
         with self._view(table, rows) as view:
-            return self._try(table, f"MERGE INTO {self._name(table)} t USING {view} s ON {keys} {clauses}")
+            is_done = self._try(table, f"MERGE INTO {self._name(table)} t USING {view} s ON {keys} {clauses}")
+        if is_done:
+            self._make_durable(table)
+        return is_done
 
-    def try_update(self, table: ControlTable, assignments: str, condition: str) -> bool:
-        """Change the rows that a condition holds for; return whether it was done, or lost a race."""
-        return self._try(table, f"UPDATE {self._name(table)} SET {assignments} WHERE {condition}")
+    def try_update(self, table: ControlTable, updates: Mapping[str, str], condition: str) -> bool:
+        """Change rows as `update_rows` does: a run's tasks may fill all of Spark's slots for longer than this can wait.
+
+        Return whether it was done, or lost a race.
+        """
+        return update_rows(self._store, table, updates, condition)
 
     def rows(self, table: ControlTable) -> list[dict[str, Any]]:
         """Return the rows that the table has now."""

@@ -54,7 +54,7 @@ def test_leases_when_given_back_then_anybody_may_have_them(memory_path: Path) ->
     """A run that ends well leaves nothing to wait for."""
     table, clock = DeltaLeaseTable(memory_path), ManualClock(NOW_MS)
     leases = acquire_leases(table, [_A], "r1", clock, "there")
-    with holding_leases(table, leases, clock, fence=lambda: None):
+    with holding_leases(table, leases, fence=lambda: None):
         pass
 
     assert acquire_leases(table, [_A], "r2", clock, "here").epochs == {_A: 2}
@@ -71,7 +71,7 @@ def test_leases_when_many_race_then_each_epoch_has_one_owner(memory_path: Path) 
             leases = acquire_leases(table, [_A], f"{number}-{turn}", clock, f"m{number}")
             owned.extend((epoch, leases.owner) for epoch in leases.epochs.values())
             if leases.epochs:
-                table.try_update(LEASES, "expires_ms = 0", f"owner = '{leases.owner}'")
+                table.try_update(LEASES, {"expires_ms": "0"}, f"owner = '{leases.owner}'")
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(race, range(4)))
@@ -88,18 +88,63 @@ def test_leases_when_taken_over_then_the_run_is_stopped(memory_path: Path) -> No
     clock.advance(LEASE_MS)
     assert acquire_leases(table, [_A], "r2", clock, "here").epochs == {_A: 2}
 
-    with holding_leases(table, leases, clock, fenced.set, wait_s=0.01):
+    with holding_leases(table, leases, fenced.set, wait_s=0.01):
         assert fenced.wait(10)
         with pytest.raises(WriterFencedError, match="lost its leases"):
             leases.check()
     assert [row["epoch"] for row in table.rows(LEASES) if row["expires_ms"] > clock.now_ms()] == [2]
 
 
+class _StuckTable(DeltaLeaseTable):
+    """A table on a disk that hangs, or whose changes always lose."""
+
+    def __init__(self, store: Path, *, hangs: bool) -> None:
+        super().__init__(store)
+        self.is_asked, self.goes_on = threading.Event(), threading.Event()
+        if not hangs:
+            self.goes_on.set()
+
+    def try_update(self, *_: object) -> bool:
+        self.is_asked.set()
+        self.goes_on.wait()
+        return False
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_leases_when_they_can_not_be_prolonged_then_lost_before_others_may_have_them(
+    memory_path: Path, hangs: bool
+) -> None:
+    """A minute before: clocks differ, and executors need time to stop."""
+    table, clock, fenced = _StuckTable(memory_path, hangs=hangs), ManualClock(NOW_MS), threading.Event()
+    leases = acquire_leases(table, [_A], "r1", clock, "there")
+    with holding_leases(table, leases, fenced.set, wait_s=0.01):
+        assert table.is_asked.wait(10)
+        clock.advance(LEASE_MS - 60_001)
+        leases.check()
+        assert not fenced.wait(0.05)
+        clock.advance(1)
+        with pytest.raises(WriterFencedError, match="lost its leases"):
+            leases.check()
+        assert fenced.wait(10)
+        assert acquire_leases(DeltaLeaseTable(memory_path), [_A], "r2", clock, "here").epochs == {}
+    table.goes_on.set()
+
+
+def test_leases_when_given_up_then_a_late_prolongation_brings_them_not_back(memory_path: Path) -> None:
+    """Executors have stopped by then."""
+    table, clock = DeltaLeaseTable(memory_path), ManualClock(NOW_MS)
+    leases = acquire_leases(table, [_A], "r1", clock, "there")
+    leases.give_up()
+    leases.take_over({_A: {"expires_ms": NOW_MS + 9 * LEASE_MS}})
+
+    assert leases.is_lost
+
+
 def test_leases_when_a_run_goes_on_then_they_are_prolonged(memory_path: Path) -> None:
     """Nobody else gets a log while its run lives, however long that takes."""
     table, clock = DeltaLeaseTable(memory_path), ManualClock(NOW_MS)
     leases = acquire_leases(table, [_A], "r1", clock, "there")
-    with holding_leases(table, leases, clock, lambda: None, wait_s=0.01):
+    with holding_leases(table, leases, lambda: None, wait_s=0.01):
         clock.advance(LEASE_MS // 2)
         until, waited = NOW_MS + LEASE_MS + LEASE_MS // 2, threading.Event()
         while [row["expires_ms"] for row in table.rows(LEASES)] != [until]:

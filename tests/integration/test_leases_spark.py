@@ -1,0 +1,39 @@
+"""Leases of a run whose Spark is busy."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.delta_jars import jars_fixture
+
+pytestmark = pytest.mark.spark
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+jars = jars_fixture("LEASES BESIDE A BUSY SPARK WERE NOT TESTED")
+
+
+def test_leases_when_spark_is_busy_then_they_stay_and_no_change_of_the_table_is_lost(tmp_path: Path) -> None:
+    """No slot is needed to prolong them; who loses a race for the table is told, and can try again."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.leases_on_spark", str(tmp_path)],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+
+    assert seen["left_ms"] > 0
+    assert not seen["is_fenced"]
+    assert seen["updated"] == seen["updates_found"] > 0
+    assert seen["merged"] == seen["merges_found"] > 0
+    assert seen["races_lost"] > 0, "nobody lost a race: the test shows nothing"
