@@ -60,13 +60,13 @@ def plan_log(log: LogFacts, config: LogConfig, now_ms: int) -> CleaningPlan:
     active = segments[-1]
     if not log.may_roll or not active.size_bytes:
         return plan
-    why = why_roll(_first_timestamp(log.directory, active), active.modified_ms, config, now_ms)
-    if why is None:
-        return plan
     end_offset = log.end.log_end_offset
     empty = ListedSegment(base_offset=end_offset, next_offset=end_offset, size_bytes=0, modified_ms=now_ms)
     rolled = _plan(log, [*segments, empty], config, now_ms)
     if not rolled.is_due or rolled.first_uncleanable_offset < end_offset:
+        return plan  # before a timestamp is read: most quiet logs end here
+    why = why_roll(_first_timestamp(log.directory, active), active.modified_ms, config, now_ms)
+    if why is None:
         return plan
     return replace(rolled, reason=f"rolls the active segment first: {why}; {rolled.reason}", rolls=True)
 
