@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 
 from pipeline.control.runs import WorkResult, result_of_cleaning, result_of_retention
 from pipeline.maintenance_plan import MaintenancePlan
-from pipeline.offset_map_job import clean_in_parts
+from pipeline.offset_map_job import STOPPED, PartChecks, clean_in_parts
 from pipeline.slots import slots_of
 from pipeline.spark_errors import SPARK_ERRORS, explain
 from pipeline.stop_file import StopFile
@@ -49,9 +49,9 @@ from sink.retain_logs import PendingRemoval, execute_plans
 from sink.roll_active import roll_where_no_sink_is
 from sink.stage import freeze_garbage
 from sink.store_access import MaintainedStore
-from storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
-from storage_core.cleaner.cleaning_round import prepare_round
+from storage_core.cleaner.clean_log import UNCLEANABLE, CleanedLog, LogToClean
 from storage_core.cleaner.hold_log import held_alone
+from storage_core.cleaner.swap import finish_own_swaps
 from storage_core.clock import Clock
 from storage_core.errors import WriterFencedError
 from storage_core.topic_partition import TopicPartition
@@ -63,6 +63,9 @@ logger = logging.getLogger(__name__)
 _TASKS_PER_SLOT: Final = 4
 _ROW_DDL: Final = "row binary"
 _WORK_SCHEMA: Final = pa.schema([("slot", pa.int32()), ("work", pa.binary())])
+
+_UNCLEANABLE: Final = tuple(each.__name__ for each in UNCLEANABLE)
+"""An error that comes out of a task comes as text."""
 
 Check = Callable[[], None]
 """Raises once another run owns the store."""
@@ -213,21 +216,27 @@ def _clean_on_spark(
 
 
 def _clean_large(spark: SparkSession, task: _LogTask, shared: _SharedWork) -> LogCleaningRow:
-    """Clean a log by several tasks, or as far as one map gets where it has transactions."""
+    """Clean a log by several tasks."""
 
     def clean(log: LogToClean) -> CleanedLog:
         with held_alone(log.directory) as let_parts_in:
-            round_ = prepare_round(replace(log, leaves_large=False), shared.check_owner)
-            if not round_.surveyed.has_markers:
-                let_parts_in()
-                return clean_in_parts(spark, round_, shared.check_owner)
-        return clean_log(round_.log, shared.check_owner)
+            finish_own_swaps(log.directory, log.end.segment_base, shared.check_owner)
+            let_parts_in()
+            return clean_in_parts(spark, log, PartChecks(shared.check_owner, shared.stop.is_asked))
 
     try:
         return clean_log_by(task.cleaning, task.state, shared.budget, shared.clock, clean)
     except SPARK_ERRORS as error:
         shared.check_owner()
-        return failed_cleaning(task.cleaning, explain(error))
+        if shared.stop.is_asked():
+            return _stopped(task)
+        failed = failed_cleaning(task.cleaning, explain(error))
+        is_damaged = any(f"{name}: " in str(error) for name in _UNCLEANABLE)
+        return replace(failed, outcome="uncleanable") if is_damaged else failed
+
+
+def _stopped(task: _LogTask) -> LogCleaningRow:
+    return replace(failed_cleaning(task.cleaning, STOPPED), outcome="skipped")
 
 
 def _run_task(batches: Iterator[pa.RecordBatch], shared: _SharedWork) -> Iterator[pa.RecordBatch]:
@@ -237,7 +246,7 @@ def _run_task(batches: Iterator[pa.RecordBatch], shared: _SharedWork) -> Iterato
         row: LogCleaningRow | WriterFencedError
         try:
             if shared.stop.is_asked():
-                row = replace(failed_cleaning(task.cleaning, "the run was asked to stop"), outcome="skipped")
+                row = _stopped(task)
             else:
                 row = clean_one_log(task.cleaning, task.state, shared.budget, shared.clock, shared.check_owner)
         except WriterFencedError as error:

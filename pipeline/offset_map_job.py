@@ -1,48 +1,60 @@
 """A log whose keys exceed the memory of one task's map, cleaned in one round by several tasks.
 
-    records -> (digest, group, offset, offset if dirty)       a task for each segment
+    survey of the log -> a row for each group of segments     one task
+    records -> (digest, group, offset, offset if dirty)       a task for each group
             -> the latest dirty offset of each digest         a shuffle by digest, which spills to disks
-            -> what is older than that, by group              a shuffle by group
-            -> each group cleaned with a map of its own       a task for each group
+            -> offsets in front of that, by group, in order   a shuffle by group
+            -> each group cleaned without these               a task for each group
 
-A group's map holds only keys that have a later record, and only those of its records: its size is bounded by a segment,
-whatever the log's is. All other records survive without being in any map, as in a map that knows them as the latest.
+What a task holds is set by the pieces that it reads, neither by the log nor by its group: the superseded offsets of a
+group come in the order of its records, and are taken as its records pass. The driver holds some facts of each group
+that was cleaned, and nothing of its records or transactions.
 
-A group may be done while one in front of it is not: its task died, or the disk was full. So a tombstone of the dirty
-part stays, old or to be erased: what it deletes may lie in that other group. One of the clean part has nothing in front
-of it any more, and goes as always; so does one of today's dirty part in the round after this one.
+The survey is kept by Spark for the time of the round. If that is lost, with an executor, the round fails: made again
+beside groups that are cleaned already it would number them anew. Of keys that are read again the same comes out, for
+the latest record of each key is still there.
 
-Only logs without transactions are cleaned so: whether a marker may go depends on the groups in front of it. A task that
-Spark runs again behind its swap misses the segments that are gone, and fails: the log is a whole one, its first dirty
-offset stays, and the next run goes on.
+A task that Spark runs again behind its swap misses the segments that are gone, and fails: the log is a whole one, its
+first dirty offset stays, and the next run goes on. A task that has not begun its group when the run is asked to stop
+does nothing.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql import SparkSession, Window
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from pipeline.task_progress import task_progress
-from storage_core.cleaner.build_map import BuiltMap, DirtyRange
-from storage_core.cleaner.clean_segments import CleanedSegment
-from storage_core.cleaner.cleaned_transactions import CleanedTransactions
-from storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, lacks_room, result_of_round
-from storage_core.cleaner.dirty_keys import iter_dirty_keys
-from storage_core.cleaner.hold_log import held_group
-from storage_core.cleaner.listed_segments import ListedSegment
-from storage_core.cleaner.offset_map import OffsetMap
+from storage_core.cleaner.cleaning_part import (
+    CleanedPart,
+    CleaningPart,
+    clean_part,
+    cut_into_parts,
+    part_keys,
+    result_of_parts,
+)
+from storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, LogToClean, survey_round
 
-__all__ = ["clean_in_parts"]
+__all__ = ["STOPPED", "PartChecks", "clean_in_parts"]
 
+STOPPED: Final = "the run was asked to stop"
+
+_SHARED: Final = -1
+"""Number of the row that holds what all parts share."""
+_FIRST: Final = -1
+"""Offset of the row that holds the part itself: the first of its rows."""
+
+_PARTS_SCHEMA: Final = pa.schema([("part", pa.int32()), ("content", pa.binary())])
+_PARTS_DDL: Final = "part int, content binary"
 _KEYS_SCHEMA: Final = pa.schema(
     [("high", pa.int64()), ("low", pa.int64()), ("part", pa.int32()), ("offset", pa.int64()), ("dirty", pa.int64())]
 )
@@ -52,73 +64,91 @@ Check = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """A group as it came out of its task; without segment, it did not fit on the disk."""
+class PartChecks:
+    """What a task looks at; travels to tasks.
 
-    number: int
-    cleaned: CleanedSegment | None
-    problem: str | None
+    Attributes:
+        owner: raises once another run owns the store.
+        is_stopped: whether the run is to stop.
+    """
+
+    owner: Check
+    is_stopped: Callable[[], bool]
+
+    def while_reading(self) -> None:
+        """Raise once there is nothing to read for: another run owns the store, or this one is to stop."""
+        self.owner()
+        if self.is_stopped():
+            raise InterruptedError(STOPPED)
 
 
-def clean_in_parts(spark: SparkSession, round_: CleaningRound, check_owner: Check) -> CleanedLog:
-    """Clean all of a round.
+def clean_in_parts(spark: SparkSession, log: LogToClean, checks: PartChecks) -> CleanedLog:
+    """Clean all of a log's dirty range; the caller has finished what an earlier round left, and keeps others out.
 
     Args:
         spark: to work with.
-        round_: of a log without transactions that ended.
-        check_owner: travels to tasks.
+        log: to clean.
+        checks: travel to tasks.
 
     Raises:
         PySparkException: a task failed; groups that were done stay done, and the log is a whole one.
     """
-    groups = round_.groups(round_.end_offset)
-    segments = [(part, segment) for part, group in enumerate(groups) for segment in group]
+    found = _survey(spark, log)
+    shared: CleaningRound = pickle.loads(found.where(F.col("part") == _SHARED).collect()[0]["content"])
+    parts = found.where(F.col("part") != _SHARED)
+    count = parts.count()
+    if not count:
+        return result_of_parts(shared, 0, [])
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        numbers = [number for batch in batches for number in batch.column("number").to_pylist()]
-        for number in numbers:
-            part, segment = segments[number]
-            yield from _read_keys(round_, part, segment, check_owner)
+        for content in [each for batch in batches for each in batch.column("content").to_pylist()]:
+            yield from _read_keys(shared, pickle.loads(content), checks)
 
     def clean(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        part = _clean_part(round_, groups, TaskContext.get().partitionId(), batches, check_owner)
-        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(part)], pa.binary())], names=["part"])
+        done = _clean_part(shared, batches, checks)
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(done)], pa.binary())], names=["done"])
 
-    numbers: Any = spark.createDataFrame(pa.table({"number": pa.array(range(len(segments)), pa.int32())}))
-    keys = numbers.repartitionById(len(segments), F.col("number")).mapInArrow(read, _KEYS_DDL)
+    keys = parts.repartitionById(count, F.col("part")).mapInArrow(read, _KEYS_DDL)
     latest = F.max("dirty").over(Window.partitionBy("high", "low"))
-    superseded = keys.withColumn("latest", latest).where("latest > offset").select("part", "high", "low", "latest")
-    with task_progress(spark, f"cleaning {round_.log.directory.name}", len(groups)):
-        rows = superseded.repartitionById(len(groups), F.col("part")).mapInArrow(clean, "part binary").collect()
-    parts: list[_Part] = sorted((pickle.loads(row["part"]) for row in rows), key=lambda each: each.number)
-    return _result(round_, groups, parts)
-
-
-def _result(round_: CleaningRound, groups: Sequence[Sequence[ListedSegment]], parts: Sequence[_Part]) -> CleanedLog:
-    written = [(groups[each.number], each.cleaned) for each in parts if each.cleaned is not None]
-    problem = next((each.problem for each in parts if each.problem), None)
-    built = BuiltMap(end_offset=round_.end_offset, is_full=False, bytes_read=0, records_read=0)
-    if problem is not None or len(written) < len(groups):
-        return result_of_round(written, round_.first_dirty_offset, built, problem or "a group was not cleaned")
-    return result_of_round(written, round_.end_offset, built, round_.open_transaction)
-
-
-def _read_keys(
-    round_: CleaningRound, part: int, segment: ListedSegment, check_owner: Check
-) -> Iterator[pa.RecordBatch]:
-    """Yield the digests of a segment's records; `dirty` is -1 where a record says nothing of others."""
-    whole = round_.dirty
-    one = DirtyRange(
-        segments=[segment.files(round_.log.directory)],
-        first_dirty_offset=whole.first_dirty_offset,
-        first_uncleanable_offset=segment.next_offset,
-        aborted=whole.aborted,
+    superseded = keys.withColumn("latest", latest).where("latest > offset")
+    told = superseded.select("part", "offset", F.lit(None).cast("binary").alias("content")).unionByName(
+        parts.select("part", F.lit(_FIRST).cast("bigint").alias("offset"), "content")
     )
-    for digests, offsets, dirty in iter_dirty_keys(one, round_.log.hash_key, check_owner):
+    by_part = told.repartitionById(count, F.col("part")).sortWithinPartitions("offset")
+    with task_progress(spark, f"cleaning {log.directory.name}", count):
+        rows = by_part.mapInArrow(clean, "done binary").collect()
+    done: list[CleanedPart] = [pickle.loads(row["done"]) for row in rows]
+    return result_of_parts(shared, count, done)
+
+
+def _survey(spark: SparkSession, log: LogToClean) -> DataFrame:
+    """Return a row for each part, and one of what they share, made by a task and kept on its disk."""
+
+    def survey(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        shared, parts = cut_into_parts(survey_round(log))
+        yield _row(_SHARED, shared)
+        for part in parts:
+            yield _row(part.number, part)
+
+    one: Any = spark.range(1, numPartitions=1)
+    found: DataFrame = one.mapInArrow(survey, _PARTS_DDL).localCheckpoint(True, StorageLevel.DISK_ONLY)
+    return found
+
+
+def _row(number: int, content: object) -> pa.RecordBatch:
+    columns = [pa.array([number], pa.int32()), pa.array([pickle.dumps(content)], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=_PARTS_SCHEMA)
+
+
+def _read_keys(shared: CleaningRound, part: CleaningPart, checks: PartChecks) -> Iterator[pa.RecordBatch]:
+    """Yield the digests of a part's records; `dirty` is -1 where a record says nothing of others."""
+    for digests, offsets, dirty in part_keys(shared, part, checks.while_reading):
         columns: list[npt.NDArray[Any]] = [
             digests[:, 0].view(np.int64),
             digests[:, 1].view(np.int64),
-            np.full(len(offsets), part, np.int32),
+            np.full(len(offsets), part.number, np.int32),
             offsets,
             dirty,
         ]
@@ -126,31 +156,18 @@ def _read_keys(
         yield pa.RecordBatch.from_arrays(arrays, schema=_KEYS_SCHEMA)
 
 
-def _clean_part(
-    round_: CleaningRound,
-    groups: Sequence[Sequence[ListedSegment]],
-    number: int,
-    batches: Iterator[pa.RecordBatch],
-    check_owner: Check,
-) -> _Part:
-    """Clean one group with a map of its superseded keys."""
-    offset_map = _map_of(batches, round_)
-    group = groups[number]
-    check_owner()
-    if problem := lacks_room(round_.log.directory, group):
-        return _Part(number, None, problem)
-    request = replace(round_.request(), tombstones_stay_from=round_.first_dirty_offset)
-    shared = CleanedTransactions(round_.surveyed.aborted), request
-    with held_group(round_.log.directory, group[0].base_offset):
-        return _Part(number, round_.clean(group, offset_map, shared, check_owner), None)
+def _clean_part(shared: CleaningRound, batches: Iterator[pa.RecordBatch], checks: PartChecks) -> CleanedPart:
+    """Clean the part that the first row holds, without the offsets of the others."""
+    first = next(batch for batch in batches if len(batch))
+    part: CleaningPart = pickle.loads(first.column("content")[0].as_py())
 
+    def superseded() -> Iterator[npt.NDArray[np.int64]]:
+        yield first.column("offset")[1:].to_numpy()
+        for batch in batches:
+            yield batch.column("offset").to_numpy()
 
-def _map_of(batches: Iterator[pa.RecordBatch], round_: CleaningRound) -> OffsetMap:
-    digests, offsets = [np.empty((0, 2), np.uint64)], [np.empty(0, np.int64)]
-    for batch in batches:
-        high, low, latest = (batch.column(name).to_numpy() for name in ("high", "low", "latest"))
-        digests.append(np.stack([high.view(np.uint64), low.view(np.uint64)], axis=1))
-        offsets.append(latest)
-    return OffsetMap.from_columns(
-        np.concatenate(digests), np.concatenate(offsets), round_.end_offset - 1, round_.log.hash_key
-    )
+    done = CleanedPart(part, None, STOPPED) if checks.is_stopped() else None
+    done = done or clean_part(shared, part, superseded(), checks.owner)
+    for _ in batches:  # Spark ends a worker that leaves some of its input
+        pass
+    return done

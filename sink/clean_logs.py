@@ -25,17 +25,14 @@ from sink.store import Store
 from sink.store_access import MaintainedStore
 from sink.topic_configs import read_topic_configs
 from sink.undo import committed_end
-from storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
+from storage_core.cleaner.clean_log import UNCLEANABLE, CleanedLog, LogToClean, clean_log
 from storage_core.cleaner.cleanable import CleaningPlan, order_of_work
 from storage_core.cleaner.plan_log import LogFacts, plan_log
 from storage_core.cleaner.swap import finish_swaps, has_swaps
 from storage_core.clock import Clock
 from storage_core.errors import (
-    CorruptBatchError,
     CorruptFileError,
-    InvalidRecordError,
     LogStorageError,
-    OffsetOutOfRangeError,
     WriterFencedError,
 )
 from storage_core.log.deleted_files import list_deleted
@@ -310,7 +307,7 @@ def _clean(
         cleaned = clean(_to_clean(each, state, budget, began_ms))
     except WriterFencedError:
         raise
-    except (CorruptBatchError, CorruptFileError, InvalidRecordError, OffsetOutOfRangeError) as error:
+    except UNCLEANABLE as error:
         return row("uncleanable", str(error))
     except LogStorageError as error:
         return row("failed", str(error))

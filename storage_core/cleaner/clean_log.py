@@ -27,9 +27,13 @@ from storage_core.cleaner.cleaning_round import (
 from storage_core.cleaner.hold_log import held_alone
 from storage_core.cleaner.listed_segments import ListedSegment
 from storage_core.cleaner.offset_map import OffsetMap
+from storage_core.errors import CorruptBatchError, CorruptFileError, InvalidRecordError, OffsetOutOfRangeError
 from storage_core.fault_points import reach
 
-__all__ = ["CleanedLog", "LogToClean", "clean_log"]
+__all__ = ["UNCLEANABLE", "CleanedLog", "LogToClean", "clean_log"]
+
+UNCLEANABLE = (CorruptBatchError, CorruptFileError, InvalidRecordError, OffsetOutOfRangeError)
+"""What makes a log uncleanable until somebody mends it."""
 
 
 def clean_log(log: LogToClean, check_owner: Callable[[], None]) -> CleanedLog:

@@ -19,8 +19,9 @@ from storage_core.cleaner.cleaned_output import CleanedOutput
 from storage_core.cleaner.cleaned_transactions import CleanedTransactions
 from storage_core.cleaner.filter_batches import Action, RebuildOptions, filter_batches
 from storage_core.cleaner.keyed_records import KeyedRecords, iter_keyed
-from storage_core.cleaner.offset_map import KeySet, OffsetMap
+from storage_core.cleaner.offset_map import KeySet
 from storage_core.cleaner.read_batches import checked_chunks
+from storage_core.cleaner.superseded import LaterRecords
 from storage_core.cleaner.survivors import (
     BatchFates,
     RecordFacts,
@@ -118,7 +119,7 @@ class CleanedSegment:
 
 def clean_segments(
     group: Sequence[SegmentFiles],
-    offset_map: OffsetMap,
+    later: LaterRecords,
     transactions: CleanedTransactions,
     request: CleanRequest,
     check_owner: Callable[[], None],
@@ -129,7 +130,7 @@ def clean_segments(
 
     Args:
         group: segments that follow each other, at least one.
-        offset_map: of the round.
+        later: what is known of later records: the map of the round, or what somebody knows of this group alone.
         transactions: of the round; groups come in order.
         request: of the round.
         check_owner: raises once somebody else owns the log; called every few MiB.
@@ -141,7 +142,7 @@ def clean_segments(
 
     Whatever is raised, no file of it is left behind.
     """
-    cleaning = _Cleaning(group, offset_map, transactions, request)
+    cleaning = _Cleaning(group, later, transactions, request)
     try:
         for number, files in enumerate(group):
             following = group[number + 1].base_offset if number + 1 < len(group) else INT64_MAX
@@ -159,12 +160,12 @@ class _Cleaning:
     def __init__(
         self,
         group: Sequence[SegmentFiles],
-        offset_map: OffsetMap,
+        later: LaterRecords,
         transactions: CleanedTransactions,
         request: CleanRequest,
     ) -> None:
         self._group = group
-        self._map = offset_map
+        self._later = later
         self._transactions = transactions
         self._request = request
         self._rules = RetentionRules(
@@ -230,17 +231,17 @@ class _Cleaning:
             place = after
 
     def _judge(self, records: KeyedRecords, fates: BatchFates) -> RecordFates:
-        digests = records.digests(self._map.hash_key)
+        digests = records.digests(self._later.hash_key)
         erased = self._request.erased
         facts = RecordFacts(
             batch=records.batch,
             offset=records.offset,
-            known_offset=self._map.get(digests),
+            has_later=self._later.has_later(digests, records.offset),
             has_key=records.has_key,
             has_value=records.has_value,
             is_erased=erased.contains(digests) if erased else None,
         )
-        return judge_records(fates, facts, self._map.latest_offset)
+        return judge_records(fates, facts, self._later.latest_offset)
 
     def _count(
         self,

@@ -1,7 +1,6 @@
 """What the groups of one round over a log share, and how one of them is cleaned.
 
-A round is cleaned group by group, by one process, or by several where there are no transactions: whether a marker may
-go depends on batches in front of it.
+A round is cleaned group by group, by one process, or as parts by several (`cleaning_part`).
 
 Source: Kafka Cleaner.doClean.
 """
@@ -21,7 +20,8 @@ from storage_core.cleaner.clean_segments import CleanCounts, CleanedSegment, Cle
 from storage_core.cleaner.cleaned_transactions import CleanedTransactions
 from storage_core.cleaner.grouping import group_segments_by_size
 from storage_core.cleaner.listed_segments import ListedSegment, list_cleanable_segments, with_index_sizes
-from storage_core.cleaner.offset_map import KeySet, OffsetMap
+from storage_core.cleaner.offset_map import KeySet
+from storage_core.cleaner.superseded import LaterRecords
 from storage_core.cleaner.survey_log import SurveyedLog, survey_transactions
 from storage_core.cleaner.swap import drop_cleaned, finish_own_swaps, swap_in
 from storage_core.errors import InvalidConfigError
@@ -31,7 +31,15 @@ from storage_core.log.log_walk import SegmentList
 from storage_core.log_config import INT32_MAX, LogConfig
 from storage_core.storage.local import storage_errors
 
-__all__ = ["CleanedLog", "CleaningRound", "LogToClean", "lacks_room", "prepare_round", "result_of_round"]
+__all__ = [
+    "CleanedLog",
+    "CleaningRound",
+    "LogToClean",
+    "lacks_room",
+    "prepare_round",
+    "result_of_round",
+    "survey_round",
+]
 
 _LARGEST_BYTES: Final = INT32_MAX
 """A position in an index entry has 31 bits."""
@@ -171,7 +179,7 @@ class CleaningRound:
     def clean(
         self,
         group: Sequence[ListedSegment],
-        offset_map: OffsetMap,
+        later: LaterRecords,
         shared: tuple[CleanedTransactions, CleanRequest],
         check_owner: Callable[[], None],
     ) -> CleanedSegment:
@@ -179,7 +187,7 @@ class CleaningRound:
 
         Args:
             group: of the round.
-            offset_map: of the dirty range, as far as it is about keys of the group.
+            later: what is known of later records, as far as it is about those of the group.
             shared: by all groups that one process cleans, in their order.
             check_owner: raises once somebody else owns the log; asked before each step that can't be undone.
 
@@ -189,7 +197,7 @@ class CleaningRound:
             StorageError: the disk refused.
         """
         files = [each.files(self.log.directory) for each in group]
-        cleaned = clean_segments(files, offset_map, *shared, check_owner)
+        cleaned = clean_segments(files, later, *shared, check_owner)
         reach("clean.cleaned")
         if cleaned.size_bytes > _LARGEST_BYTES:
             drop_cleaned(cleaned)
@@ -207,6 +215,16 @@ class CleaningRound:
 def prepare_round(log: LogToClean, check_owner: Callable[[], None]) -> CleaningRound:
     """Return a round: what an earlier one left is finished, and the log is surveyed; the caller holds it alone."""
     finish_own_swaps(log.directory, log.end.segment_base, check_owner)
+    return survey_round(log)
+
+
+def survey_round(log: LogToClean) -> CleaningRound:
+    """Return a round over a log that nothing is left to be finished in; the caller keeps others from it.
+
+    Raises:
+        CorruptBatchError, CorruptFileError: the log is damaged; names file and position.
+        StorageError: the disk refused.
+    """
     segments = list_cleanable_segments(log.directory, log.end, log.log_start_offset)
     every = SegmentList(log.directory, log.end.log_end_offset)
     surveyed = survey_transactions(every, log.log_start_offset, log.now_ms)

@@ -142,6 +142,11 @@ class OffsetMap:
         get_offsets(self._table, self._slots, digests, offsets)
         return offsets
 
+    def has_later(self, digests: _Digests, offsets: _Int64s) -> npt.NDArray[np.bool_]:
+        """Return (n,) whether it knows a later record of each one's key than that at its offset."""
+        later: npt.NDArray[np.bool_] = self.get(digests) > offsets
+        return later
+
     def columns(self) -> tuple[_Digests, _Int64s]:
         """Return (k, 2) the digests and (k,) the offsets of all keys, in no order."""
         digests, offsets = np.empty((self._size, 2), np.uint64), np.empty(self._size, np.int64)

@@ -49,14 +49,12 @@ class SurveyedLog:
         producers: those that are active at the log's end.
         borders: for each segment with batches where it begins, and the producers whose transactions are open there,
             as far as there is data of them in front of it; in order.
-        has_markers: whether any transaction ended in the log.
     """
 
     aborted: AbortedColumns
     last_stable_offset: int
     producers: tuple[ProducerState, ...]
     borders: Sequence[tuple[int, Sequence[int]]] = ()
-    has_markers: bool = False
 
     def transactions_of(self, base_offset: int, next_offset: int) -> CleanedTransactions:
         """Return what is to be known of the transactions between two segments, without those in front of them."""
@@ -98,7 +96,6 @@ def survey_transactions(segments: SegmentList, log_start_offset: int, now_ms: in
         last_stable_offset=segments.end_offset if open_since is None else open_since,
         producers=tuple(producers.states()),
         borders=borders,
-        has_markers=found.has_markers,
     )
 
 
@@ -108,11 +105,6 @@ class _Aborted:
     def __init__(self) -> None:
         self._rows: list[_Int64s] = []
         self._last_marker: dict[int, int] = {}
-
-    @property
-    def has_markers(self) -> bool:
-        """Whether there were any."""
-        return bool(self._last_marker)
 
     def add(self, markers: BatchScan, aborted: Sequence[AbortedTransaction]) -> None:
         """Take the next markers, and the transactions that they abort, in the same order."""

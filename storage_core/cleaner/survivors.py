@@ -124,14 +124,14 @@ class RecordFacts:
     Attributes:
         batch: (n,) number of each one's batch.
         offset: (n,) of each.
-        known_offset: (n,) what the map knows of its key, -1 for nothing.
+        has_later: (n,) whether a later record of its key is known.
         has_key: (n,) and `has_value` (n,): whether these are not null.
         is_erased: (n,) whether its key is to be erased; None for none.
     """
 
     batch: _Int64s
     offset: _Int64s
-    known_offset: _Int64s
+    has_later: _Bools
     has_key: _Bools
     has_value: _Bools
     is_erased: _Bools | None = None
@@ -193,7 +193,7 @@ def judge_records(fates: BatchFates, facts: RecordFacts, latest_offset: int) -> 
     erased = nothing if facts.is_erased is None else facts.is_erased & is_data & has_key & (has_value | may_expire)
     is_known = is_data & (facts.offset <= latest_offset) & ~erased
     is_keyless = is_known & ~has_key
-    is_superseded = is_known & has_key & (facts.offset < facts.known_offset)
+    is_superseded = is_known & has_key & facts.has_later
     is_expired = nothing
     if not has_value.all():
         is_expired = is_known & has_key & ~is_superseded & may_expire & ~fates.keeps_tombstones[batch]

@@ -1,104 +1,55 @@
-"""What the tasks of one round do when they end in any order, without Spark: its shuffle is a dict."""
+"""When the tasks that clean a large log stop."""
 
+import pickle
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import pipeline.offset_map_job as job
-from storage_core.cleaner.clean_log import LogToClean
-from storage_core.cleaner.cleaning_round import CleanedLog, prepare_round
-from storage_core.cleaner.listed_segments import ListedSegment
-from storage_core.log.append_state import CommittedEnd
-from storage_core.log.log_reader import LogReader
+from storage_core.cleaner.cleaning_part import cut_into_parts
+from storage_core.cleaner.cleaning_round import LogToClean, survey_round
+from storage_core.errors import WriterFencedError
 from storage_core.log_config import LogConfig
-from storage_core.record.batch_encode import EncodeOptions
-from storage_core.record.scalar import Record, pack_batch
-
-_START_MS = 1_700_000_000_000
-_CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=1 << 20, delete_retention_ms=1000)
-_SEGMENTS = [[(b"gone", b"v1"), (b"a", b"1")], [(b"gone", None), (b"b", b"2")], [(b"c", b"3")]]
+from tests.compacted_logs import LogShape, write_segments
 
 
-@pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A key's value in the first group, its tombstone in the second; each segment is a group."""
-    monkeypatch.setattr(
-        "storage_core.cleaner.cleaning_round.group_segments_by_size", lambda found, *_: [[each] for each in found]
-    )
-    for number, rows in enumerate(_SEGMENTS):
-        base = 2 * number
-        records = [
-            Record(offset=base + place, timestamp=_START_MS, key=key, value=value)
-            for place, (key, value) in enumerate(rows)
-        ]
-        data = pack_batch(records, EncodeOptions(partition_leader_epoch=0))
-        (tmp_path / f"{base:020}.log").write_bytes(data)
-        for suffix in (".index", ".timeindex"):
-            (tmp_path / f"{base:020}{suffix}").write_bytes(b"")
-    return tmp_path
+def _fenced() -> None:
+    raise WriterFencedError("another run has it")
 
 
-def _clean(log: Path, now_ms: int, first_dirty_offset: int, erased: list[bytes] | None = None) -> CleanedLog:
+def test_clean_part_when_the_run_is_asked_to_stop_then_it_says_so_and_changes_nothing(tmp_path: Path) -> None:
+    """A group that was not begun stays as it is; what was told of it is drained, so that its worker lives on."""
+    log = write_segments(tmp_path / "t-0", LogShape(segments=3))
     what = LogToClean(
-        directory=log,
-        end=CommittedEnd(4, (log / f"{4:020}.log").stat().st_size, 5),
+        directory=log.directory,
+        end=log.end,
         log_start_offset=0,
-        first_dirty_offset=first_dirty_offset,
-        first_uncleanable_offset=4,
-        config=_CONFIG,
-        now_ms=_START_MS + now_ms,
+        first_dirty_offset=0,
+        first_uncleanable_offset=log.bases[-1],
+        config=LogConfig(cleanup_policy="compact"),
+        now_ms=log.shape.start_ms,
         map_bytes=1 << 16,
         hash_key=bytes(16),
-        erased_keys=None if erased is None else pa.array(erased, pa.binary()),
     )
-    round_ = prepare_round(what, lambda: None)
-    groups = round_.groups(round_.end_offset)
-    found = [
-        row
-        for part, group in enumerate(groups)
-        for segment in group
-        for batch in job._read_keys(round_, part, segment, lambda: None)
-        for row in batch.to_pylist()
-    ]
-    latest: dict[tuple[int, int], int] = {}
-    for row in found:
-        key = row["high"], row["low"]
-        latest[key] = max(latest.get(key, -1), row["dirty"])
-    parts = []
-    for part in range(len(groups)):
-        old = [row for row in found if row["part"] == part and latest[row["high"], row["low"]] > row["offset"]]
-        columns = {name: np.array([row[name] for row in old], np.int64) for name in ("high", "low")}
-        columns["latest"] = np.array([latest[row["high"], row["low"]] for row in old], np.int64)
-        batch = pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
-        parts.append(job._clean_part(round_, groups, part, iter([batch]), lambda: None))
-    return job._result(round_, groups, parts)
+    shared, parts = cut_into_parts(survey_round(what))
+    part = next(parts)
+    columns = [pa.array([-1, 0, 1]), pa.array([pickle.dumps(part), None, None], pa.binary())]
+    told = iter([pa.RecordBatch.from_arrays(columns, names=["offset", "content"]) for _ in range(2)])
+    before = {path.name: path.read_bytes() for path in log.directory.iterdir()}
+
+    done = job._clean_part(shared, told, job.PartChecks(_fenced, lambda: True))
+
+    assert (done.cleaned, done.problem) == (None, "the run was asked to stop")
+    assert next(told, None) is None
+    assert {path.name: path.read_bytes() for path in log.directory.iterdir()} == before
 
 
-def _rows(log: Path) -> list[tuple[bytes, bytes | None]]:
-    found = LogReader(log, log_start_offset=0, log_end_offset=5, last_stable_offset=5).read(0)
-    return [(row["key"], row["value"]) for batch in found for row in batch.to_pylist()]
+def test_while_reading_when_the_run_is_asked_to_stop_then_raises() -> None:
+    """A task that reads keys ends by an error: half of them would be taken for all."""
+    job.PartChecks(lambda: None, lambda: False).while_reading()
 
-
-@pytest.mark.parametrize("erased", [None, [b"gone"]])
-def test_clean_part_when_the_group_in_front_is_not_done_then_its_tombstone_stays(
-    log: Path, monkeypatch: pytest.MonkeyPatch, erased: list[bytes] | None
-) -> None:
-    """A deleted key stays deleted whichever groups are done; once a round has done all, its tombstone goes in time."""
-
-    def no_room(_directory: Path, group: list[ListedSegment]) -> str | None:
-        return "not enough disk" if group[0].base_offset == 0 else None
-
-    with monkeypatch.context() as full:
-        full.setattr(job, "lacks_room", no_room)
-        for now_ms in (1, 2000):
-            cleaned = _clean(log, now_ms, 0, erased)
-            assert (cleaned.stopped, cleaned.first_dirty_offset) == ("not enough disk", 0)
-            assert [value for key, value in _rows(log) if key == b"gone"] == [b"v1", None]
-
-    rest = [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
-    assert _clean(log, 3000, 0, erased).first_dirty_offset == 4
-    assert _rows(log) == [rest[0], (b"gone", None), *rest[1:]]
-    _clean(log, 6000, 4, erased)
-    assert _rows(log) == rest
+    with pytest.raises(InterruptedError, match="asked to stop"):
+        job.PartChecks(lambda: None, lambda: True).while_reading()
+    with pytest.raises(WriterFencedError):
+        job.PartChecks(_fenced, lambda: True).while_reading()

@@ -22,7 +22,7 @@ def _judge(may_go: bool = False, keeps_tombstones: bool = True, **facts: Any) ->
     scan = _scan(BatchSpec())
     fates = judge_batches(scan, np.array([may_go]), True, _RULES)
     fates.keeps_tombstones[:] = keeps_tombstones
-    values = {"offset": 5, "known_offset": -1, "has_key": True, "has_value": True, "is_erased": False, **facts}
+    values = {"offset": 5, "has_later": False, "has_key": True, "has_value": True, "is_erased": False, **facts}
     columns = {name: np.array([value]) for name, value in values.items()}
     judged = judge_records(fates, RecordFacts(batch=np.array([0]), **columns), 10)
     names = ("stays", "is_erased", "is_keyless", "is_superseded", "is_expired")
@@ -33,20 +33,18 @@ def _judge(may_go: bool = False, keeps_tombstones: bool = True, **facts: Any) ->
     ("facts", "fate"),
     [
         ({}, "stays"),
-        ({"known_offset": 5}, "stays"),
-        ({"known_offset": 4}, "stays"),
-        ({"known_offset": 6}, "is_superseded"),
-        ({"offset": 10, "known_offset": 11}, "is_superseded"),
-        ({"offset": 11, "known_offset": 12}, "stays"),
+        ({"has_later": True}, "is_superseded"),
+        ({"offset": 10, "has_later": True}, "is_superseded"),
+        ({"offset": 11, "has_later": True}, "stays"),
         ({"has_key": False}, "is_keyless"),
         ({"has_key": False, "offset": 11}, "stays"),
         ({"has_value": False}, "stays"),
         ({"has_value": False, "keeps_tombstones": False}, "is_expired"),
-        ({"has_value": False, "keeps_tombstones": False, "known_offset": 6}, "is_superseded"),
+        ({"has_value": False, "keeps_tombstones": False, "has_later": True}, "is_superseded"),
         ({"has_value": False, "keeps_tombstones": False, "offset": 11}, "stays"),
         ({"is_erased": True}, "is_erased"),
         ({"is_erased": True, "offset": 11}, "is_erased"),
-        ({"is_erased": True, "has_value": False, "known_offset": 6}, "is_erased"),
+        ({"is_erased": True, "has_value": False, "has_later": True}, "is_erased"),
     ],
 )
 def test_judge_records_of_a_data_batch_gives_one_fate(facts: dict[str, Any], fate: str) -> None:

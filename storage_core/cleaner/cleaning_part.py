@@ -1,0 +1,146 @@
+"""A round over a log that one map can't take, cut into parts that several may clean in any order.
+
+    survey of the log -> a part for each group of segments
+    keys of each part -> elsewhere: the latest dirty offset of each key, and which records lie in front of it
+    each part, told which of its records are superseded, is cleaned and swapped in
+
+A part's task knows of the rest of the log only what it was told: which transactions were aborted that reach into its
+group, and of whose transactions data lies in front of it. Both come from the log as it was before any part was cleaned.
+That makes the order of parts, and those that are never cleaned, not matter:
+
+| what is dropped                | why nothing comes back, whatever becomes of other parts                            |
+|--------------------------------|------------------------------------------------------------------------------------|
+| a record that is superseded    | the latest one of its key stays in its part: a value, or a tombstone that is held  |
+| data of an aborted transaction | its marker stays: data of it was there when the round began                        |
+| a marker                       | only if there was no data of its transaction anywhere when the round began         |
+| a tombstone of the clean part  | nothing in front of it has its key any more: the round before saw to that          |
+
+A tombstone of the dirty part stays, old or to be erased: what it deletes may lie in a part that is not cleaned. The
+next round finds it in its clean part, where it goes as always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from storage_core.cleaner.aborted_columns import NONE_ABORTED
+from storage_core.cleaner.build_map import BuiltMap, DirtyRange
+from storage_core.cleaner.clean_segments import CleanedSegment
+from storage_core.cleaner.cleaned_transactions import CleanedTransactions
+from storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, lacks_room, result_of_round
+from storage_core.cleaner.dirty_keys import Keys, iter_dirty_keys
+from storage_core.cleaner.hold_log import held_group
+from storage_core.cleaner.listed_segments import ListedSegment
+from storage_core.cleaner.superseded import SupersededOffsets
+
+__all__ = ["CleanedPart", "CleaningPart", "clean_part", "cut_into_parts", "part_keys", "result_of_parts"]
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningPart:
+    """A group on its way to its task.
+
+    Attributes:
+        number: of the part, from 0.
+        group: segments that become one.
+        transactions: as they are where the group begins.
+    """
+
+    number: int
+    group: Sequence[ListedSegment]
+    transactions: CleanedTransactions
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedPart:
+    """A part as it came out of its task; without segment, nothing was done, and the problem says why."""
+
+    part: CleaningPart
+    cleaned: CleanedSegment | None
+    problem: str | None = None
+
+
+def cut_into_parts(round_: CleaningRound) -> tuple[CleaningRound, Iterator[CleaningPart]]:
+    """Return what all parts of a round share, and the parts in the order of their offsets."""
+    groups = round_.groups(round_.end_offset)
+    shared = replace(round_, surveyed=replace(round_.surveyed, aborted=NONE_ABORTED, borders=()))
+    parts = (
+        CleaningPart(number, group, round_.surveyed.transactions_of(group[0].base_offset, group[-1].next_offset))
+        for number, group in enumerate(groups)
+    )
+    return shared, parts
+
+
+def part_keys(shared: CleaningRound, part: CleaningPart, check_owner: Callable[[], None]) -> Iterator[Keys]:
+    """Yield of the records of a part what `iter_dirty_keys` yields of a segment.
+
+    Args:
+        shared: by all parts.
+        part: to read.
+        check_owner: raises once somebody else owns the log; called every few MiB.
+
+    Raises:
+        CorruptBatchError: a batch is damaged; names file and position.
+        InvalidRecordError: a dirty record of format v2 has no key; names offset and file.
+        StorageError: the disk refused.
+    """
+    for segment in part.group:
+        one = DirtyRange(
+            segments=[segment.files(shared.log.directory)],
+            first_dirty_offset=shared.first_dirty_offset,
+            first_uncleanable_offset=segment.next_offset,
+            aborted=part.transactions.aborted,
+        )
+        yield from iter_dirty_keys(one, shared.log.hash_key, check_owner)
+
+
+def clean_part(
+    shared: CleaningRound,
+    part: CleaningPart,
+    superseded: Iterable[npt.NDArray[np.int64]],
+    check_owner: Callable[[], None],
+) -> CleanedPart:
+    """Clean a part, and let the new segment take its place; or say that the disk lacks room for it.
+
+    Args:
+        shared: by all parts.
+        part: to clean, once.
+        superseded: offsets of its records that have a later one of their key, rising; taken as they are needed.
+        check_owner: raises once somebody else owns the log; asked before each step that can't be undone.
+
+    Raises:
+        CorruptBatchError: a batch is damaged.
+        InvalidConfigError: the new segment would be too large.
+        StoreLockedError: another task is at work on the group, or has replaced it.
+        StorageError: the disk refused.
+    """
+    log = shared.log
+    check_owner()
+    if problem := lacks_room(log.directory, part.group):
+        return CleanedPart(part, None, problem)
+    request = replace(shared.request(), tombstones_stay_from=shared.first_dirty_offset)
+    later = SupersededOffsets(superseded, shared.end_offset - 1, log.hash_key)
+    with held_group(log.directory, part.group[0].base_offset):
+        cleaned = shared.clean(part.group, later, (part.transactions, request), check_owner)
+    return CleanedPart(part, cleaned)
+
+
+def result_of_parts(shared: CleaningRound, count: int, found: Sequence[CleanedPart]) -> CleanedLog:
+    """Return what a round did; only one that cleaned all its parts moves the first dirty offset.
+
+    Args:
+        shared: by all parts.
+        count: of the parts.
+        found: of parts that came back, in any order.
+    """
+    ordered = sorted(found, key=lambda each: each.part.number)
+    written = [(each.part.group, each.cleaned) for each in ordered if each.cleaned is not None]
+    problem = next((each.problem for each in ordered if each.problem), None)
+    built = BuiltMap(end_offset=shared.end_offset, is_full=False, bytes_read=0, records_read=0)
+    if problem is not None or len(written) < count:
+        return result_of_round(written, shared.first_dirty_offset, built, problem or "a group was not cleaned")
+    return result_of_round(written, shared.end_offset, built, shared.open_transaction)
