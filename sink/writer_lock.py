@@ -41,6 +41,7 @@ class WriterLock:
         self._path = path
         self._descriptor = descriptor
         self.token = token
+        self._signature = b""
         self.follows_crash = follows_crash
         self.owes_renewal = owes_renewal
 
@@ -134,9 +135,11 @@ class WriterLock:
             WriterFencedError: it does not.
         """
         with storage_errors(self._path):
-            is_current = self._is_current()
+            is_current, is_signed = self._is_current(), self._is_signed()
         if not is_current:
             raise WriterFencedError(f"another writer took the store by force: lock={self._path}; this one has to stop")
+        if not is_signed:  # the lock does not reach the other's machine, or this owner gave up
+            raise WriterFencedError(f"the lock has lost this owner's signature: lock={self._path}; it has to stop")
 
     def note_renewed(self) -> None:
         """Write down that no file is left that an owner before the taking by force may have open.
@@ -149,10 +152,14 @@ class WriterLock:
                 self._sign()
 
     def sign_off(self) -> None:
-        """Take the signature out, unless new inodes are still owed: this owner leaves nothing else to undo."""
+        """Take the signature out, unless new inodes are still owed: this owner leaves nothing else to undo.
+
+        Another owner's stays: it has taken over where the lock does not reach its machine.
+        """
         if not self.owes_renewal:
             with storage_errors(self._path):
-                os.ftruncate(self._descriptor, 0)
+                if self._is_signed():
+                    os.ftruncate(self._descriptor, 0)
 
     def release(self) -> None:
         """Give the lock back."""
@@ -166,6 +173,9 @@ class WriterLock:
         mine = os.fstat(self._descriptor)
         return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino)
 
+    def _is_signed(self) -> bool:
+        return os.pread(self._descriptor, _SIGNATURE_BYTES, 0) == self._signature
+
     def _sign(self) -> None:
         owner = {"host": socket.gethostname(), "pid": os.getpid(), "since_ms": time.time_ns() // 1_000_000}
         owner |= {"forced": True} if self.owes_renewal else {}
@@ -173,6 +183,7 @@ class WriterLock:
         write_all(self._descriptor, signature, 0)
         os.ftruncate(self._descriptor, len(signature))
         os.fsync(self._descriptor)  # a power cut must not make this owner look like one that ended well
+        self._signature = signature
 
 
 def _says_forced(signature: bytes) -> bool:

@@ -105,6 +105,29 @@ def test_acquire_when_the_signature_cannot_be_read_then_new_inodes_are_owed(
     lock.release()
 
 
+def test_lock_when_another_owner_has_signed_it_then_fenced_and_the_signature_stays(tmp_path: Path) -> None:
+    """Where a lock does not reach another machine, what it signs is all that tells: it is not this owner's to erase."""
+    lock = WriterLock.acquire(tmp_path / "lock")
+    (tmp_path / "lock").write_text("another one")
+
+    with pytest.raises(WriterFencedError, match=f"the lock has lost this owner's signature: lock={tmp_path}/lock"):
+        lock.check()
+    lock.sign_off()
+    assert (tmp_path / "lock").read_text() == "another one"
+    lock.release()
+
+
+def test_check_when_signed_off_then_fenced(tmp_path: Path) -> None:
+    """A run that gave itself up changes nothing more."""
+    lock = WriterLock.acquire(tmp_path / "lock")
+    lock.check()
+    lock.sign_off()
+
+    with pytest.raises(WriterFencedError):
+        lock.check()
+    lock.release()
+
+
 def test_check_when_the_file_is_gone_then_fenced(tmp_path: Path) -> None:
     """Somebody removed the lock: nobody can tell who owns the store."""
     lock = WriterLock.acquire(tmp_path / "lock")
