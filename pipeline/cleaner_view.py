@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from pipeline.maintenance_survey import read_checkpoints
 from pipeline.store_view import LogView, StoreView
+from pipeline.tools import iso_time
 from sink.clean_logs import LogCleaning, plan_cleanings
 from sink.store import Store
 from sink.topic_configs import read_topic_configs
@@ -80,4 +81,5 @@ def _line(each: Mapping[str, Any]) -> str:
     line = f"{name} first dirty offset {each['first_dirty_offset']:,}, dirty ratio {each['dirty_ratio']:.2f}"
     if not each["failure_count"]:
         return line
-    return f"{line}, failed {each['failure_count']} times: {each['uncleanable_reason'] or 'see control/runs'}"
+    when = "" if each["retry_at_ms"] is None else f", tried again at {iso_time(each['retry_at_ms'])}"
+    return f"{line}, failed {each['failure_count']} times{when}: {each['uncleanable_reason'] or 'see control/runs'}"

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from pipeline.control.cleaner_checkpoints import CleanerCheckpoint
+from pipeline.tools import iso_time
 from sink.clean_logs import LogCleaning
 from sink.retain_logs import LogRetention
 from storage_core.topic_partition import TopicPartition
@@ -147,7 +148,7 @@ def plan_maintenance(
     now_ms: int,
     bounds: Bounds = Bounds(),
     former: FormerRuns = FormerRuns(),
-    erased_topic_ids: Collection[str] = (),
+    erased_logs: Collection[TopicPartition] = (),
 ) -> MaintenancePlan:
     """Return what a run does.
 
@@ -156,10 +157,10 @@ def plan_maintenance(
         now_ms: to measure waits by.
         bounds: of the run.
         former: what is known of speed and yield.
-        erased_topic_ids: of topics with keys whose records all go, whatever the dirty ratio.
+        erased_logs: with records of keys that are to be erased, whatever the dirty ratio.
     """
     deletions = [work for each in logs if (work := _deletion(each))]
-    cleanings = [work for each in logs if (work := _cleaning(each, now_ms, former, erased_topic_ids))]
+    cleanings = [work for each in logs if (work := _cleaning(each, now_ms, former, erased_logs))]
     cleanings.sort(key=_urgency)
     works = [*deletions, *_within(bounds, cleanings, sum(_cost_ms(each) for each in deletions))]
     works.sort(key=lambda each: each.decision != "do")
@@ -194,7 +195,7 @@ def _deletion(each: SurveyedLog) -> PlannedWork | None:
 
 
 def _cleaning(
-    each: SurveyedLog, now_ms: int, former: FormerRuns, erased_topic_ids: Collection[str]
+    each: SurveyedLog, now_ms: int, former: FormerRuns, erased_logs: Collection[TopicPartition]
 ) -> PlannedWork | None:
     """Return what a cleaner does to a log; None where its topic is not compacted."""
     found, known = each.cleaning, each.checkpoint
@@ -216,7 +217,7 @@ def _cleaning(
         freed_bytes=None if share is None else round(plan.cleanable_bytes * (1 - share)),
         expected_ms=_CLEANING_MS + round(1000 * read / speed),
     )
-    if not plan.is_due and found.state.topic_id not in erased_topic_ids:
+    if not plan.is_due and each.log not in erased_logs:
         return replace(work, freed_bytes=0)
     if not plan.is_due:
         work = replace(work, action="erase", reason=f"has keys to erase; {plan.reason}")
@@ -227,7 +228,7 @@ def _cleaning(
 
 def _waits(known: CleanerCheckpoint) -> str:
     what = known.uncleanable_reason or "it failed"
-    return f"failed {known.failure_count} times, tried again at {known.retry_at_ms}: {what}"
+    return f"failed {known.failure_count} times, tried again at {iso_time(known.retry_at_ms or 0)}: {what}"
 
 
 def _not_leased(work: PlannedWork, leased_by: str | None) -> PlannedWork:

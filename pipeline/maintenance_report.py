@@ -16,6 +16,8 @@ from pipeline.maintenance_plan import MaintenancePlan, PlannedWork
 __all__ = ["plan_as_dict", "plan_verdict", "print_plan", "result_line", "run_as_dict", "run_verdict", "undone_lines"]
 
 _WIDE = 200
+_LOG_SHARE = 4
+"""Of a line: what names of logs may take, so that long ones leave room for the reasons."""
 _MOST_ROWS = 200
 """Of a table, unless all are asked for."""
 
@@ -34,11 +36,12 @@ def print_plan(plan: MaintenancePlan, *, with_kept: bool) -> None:
     if not console.is_terminal:
         console = Console(width=_WIDE)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("log", "work", "decision"):
+    table.add_column("log", overflow="fold", max_width=console.width // _LOG_SHARE)
+    for heading in ("work", "decision"):
         table.add_column(heading, no_wrap=True)
     for heading in ("reads", "frees", "takes"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("why")
+    table.add_column("why", overflow="fold")
     shown = works if with_kept else works[:_MOST_ROWS]
     for each in shown:
         table.add_row(str(each.log), each.action, each.decision, *_figures(each), each.reason)

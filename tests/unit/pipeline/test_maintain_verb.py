@@ -218,7 +218,10 @@ def test_describe_when_a_log_is_compacted_then_what_a_cleaner_makes_of_it(sparkl
     assert second["decision"] == "nothing-cleanable"
     line = "cleaner: keyed-0 first dirty offset 20, dirty ratio"
     assert line in sparklog("describe", store).out
-    assert "failed 2 times: damaged: position=7" in sparklog("describe", store, "keyed").out
+    assert (
+        "failed 2 times, tried again at 1970-01-01T00:00:00.005Z: damaged: position=7"
+        in sparklog("describe", store, "keyed").out
+    )
 
 
 def test_describe_when_a_control_table_can_not_be_used_then_the_rest_is_shown(sparklog: Sparklog, store: Path) -> None:
