@@ -43,7 +43,7 @@ kafka-test: $(SETUP) ## let Kafka's own tools, broker and clients judge what we 
 kill-test: $(SETUP) ## kill the job at every named step and at 50 random moments (long form)
 	SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q -m kill tests/kill
 
-soak: $(SETUP) ## 500 kills of a job that does everything, and every fault of a disk (hours); SPARKLOG_SEED repeats one
+soak: $(SETUP) ## 500 kills of a job that does everything, 100 seeds of kills under maintenance, every fault of a disk (hours); SPARKLOG_SEED repeats one
 	SPARKLOG_SOAK=1 SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q tests/kill tests/faults \
 		tests/integration/test_full_disk.py tests/property/test_store_state_machine.py
 

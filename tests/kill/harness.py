@@ -11,6 +11,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 from tests.kill.job import run_direct
+from tests.kill.session_processes import kill_session
 
 _ROOT = Path(__file__).resolve().parents[2]
 _TIMEOUT_S = 180.0
@@ -87,9 +88,12 @@ class SparkJob:
     """
 
     def __init__(self, folder: Path, *arguments: str, module: str = "tests.kill.job", **environment: str) -> None:
+        self._folder = folder
         self._ready = folder / "ready"
         self._ready.unlink(missing_ok=True)
+        (folder / "error.txt").unlink(missing_ok=True)
         self._log = (folder / "job.log").open("ab")
+        self._begins_at = self._log.tell()
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, str(folder), *arguments],
             cwd=_ROOT,
@@ -99,6 +103,23 @@ class SparkJob:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+    @property
+    def pid(self) -> int:
+        """Of the driver, and of the session that all it starts is in."""
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the driver has ended."""
+        return self._process.poll() is not None
+
+    @property
+    def told(self) -> str:
+        """What the driver left of its failure, or the end of what it said."""
+        error = self._folder / "error.txt"
+        said = (self._folder / "job.log").read_bytes()[self._begins_at :].decode(errors="replace")
+        return error.read_text() if error.exists() else said[-3000:]
 
     def finish(self) -> int:
         """Wait for the driver to end, kill what it leaves behind, and return its exit code."""
@@ -115,9 +136,10 @@ class SparkJob:
         """Let the stopped driver go on."""
         os.kill(self._process.pid, signal.SIGCONT)
 
-    def kill(self) -> None:
-        """Kill driver, JVM and workers at once, also stopped ones."""
+    def kill(self) -> int:
+        """Kill driver, JVM and workers at once, also stopped ones; return the driver's exit code."""
         self._clean_up()
+        return self._process.wait()
 
     def kill_after(self, seconds: float) -> int:
         """Kill driver, JVM and workers so many seconds after Spark is up, unless the job ends before."""
@@ -130,7 +152,6 @@ class SparkJob:
         return self._process.wait()
 
     def _clean_up(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_session(self._process.pid)
         self._process.wait()
         self._log.close()

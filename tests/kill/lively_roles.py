@@ -111,9 +111,9 @@ def _read(store: Path) -> Iterator[None]:
 
 
 ROLES: dict[str, tuple[Callable[[Path], Iterator[None]], float]] = {
-    "writer": (_write, 0.02),
+    "writer": (_write, 0.1),
     "cleaner": (_clean, 0.0),
-    "reader": (_read, 0.05),
+    "reader": (_read, 0.3),
 }
 """What each does, and how many seconds it rests between two rounds."""
 
