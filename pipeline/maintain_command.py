@@ -27,7 +27,7 @@ from pipeline.maintenance_settings import MaintenanceSettings, maintenance_optio
 from pipeline.maintenance_survey import Survey, survey_store
 from pipeline.settings import load_settings
 from sink.clean_logs import CleanerBudget
-from sink.forget_keys import RequestState, prepare_erasure, settle_requests
+from sink.forget_keys import RequestState, logs_to_erase, prepare_erasure, settle_requests
 from sink.forgotten_keys import ForgetRequest, erased_keys, read_requests
 from sink.retain_logs import PendingRemoval, RetentionRun, remove_deleted
 from sink.store import Store
@@ -128,7 +128,7 @@ def plan_maintenance_of(place: MaintainedPlace, clock: Clock) -> MaintenancePlan
         LedgerDamagedError: the ledger can't be read.
     """
     store = Store.find(place.root)
-    return survey_store(store, _bounds(place.settings), clock, erased_keys(read_requests(store))).plan
+    return survey_store(store, _bounds(place.settings), clock, logs_to_erase(store, read_requests(store))).plan
 
 
 def execute_maintenance(
@@ -155,13 +155,13 @@ def execute_maintenance(
     check_tables(place.root)
     refuse_leased(place.root, clock)
     with maintaining(place.root) as maintained:
-        requests = prepare_erasure(maintained, clock)
-        survey = survey_store(maintained.store, _bounds(place.settings), clock, erased_keys(requests))
+        erasure = prepare_erasure(maintained, clock)
+        survey = survey_store(maintained.store, _bounds(place.settings), clock, erasure.logs)
         if place.given_plan is not None:
             survey = replace(survey, plan=compare_plans(place.given_plan, survey.plan))
         telling.plan(survey.plan)
-        run, pending = _carry_out(maintained, (survey, requests), place.settings, spark(), clock)
-        erasures = settle_requests(maintained.store, requests, clock)
+        run, pending = _carry_out(maintained, (survey, erasure.requests), place.settings, spark(), clock)
+        erasures = settle_requests(maintained.store, erasure.requests, clock)
     if pending and pending[-1].due_ms > clock.now_ms():
         telling.waits(sum(len(each.names) for each in pending), pending[-1].due_ms)
     unremoved = remove_deleted(RetentionRun([], pending), clock, telling.sleep)

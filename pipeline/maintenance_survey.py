@@ -59,14 +59,14 @@ def read_checkpoints(store: Store) -> dict[TopicPartition, CleanerCheckpoint]:
     return checkpoints_of(read_rows(store.root, CLEANER_CHECKPOINTS), states, read_truncated_offsets(store, states))
 
 
-def survey_store(store: Store, bounds: Bounds, clock: Clock, erased_topic_ids: Collection[str] = ()) -> Survey:
+def survey_store(store: Store, bounds: Bounds, clock: Clock, erased_logs: Collection[TopicPartition] = ()) -> Survey:
     """Return what a run would do; changes nothing.
 
     Args:
         store: to look at.
         bounds: of the run.
         clock: tells how old records are.
-        erased_topic_ids: of topics with keys whose records all go.
+        erased_logs: with records of keys that are to be erased.
 
     Raises:
         UnsupportedFormatError: a newer release wrote a control table.
@@ -95,14 +95,16 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erased_topic_ids: C
         for each in plan_logs(store, clock)
     ]
     known = {TopicPartition(row["topic"], row["partition"]) for row in rows}
-    plan = plan_maintenance(logs, now_ms, bounds, former, erased_topic_ids)
+    plan = plan_maintenance(logs, now_ms, bounds, former, erased_logs)
     return Survey(plan, checkpoints, sorted(known - checkpoints.keys()))
 
 
-def make_plan(root: Path, bounds: Bounds, clock: Clock, erased_topic_ids: Collection[str] = ()) -> MaintenancePlan:
+def make_plan(
+    root: Path, bounds: Bounds, clock: Clock, erased_logs: Collection[TopicPartition] = ()
+) -> MaintenancePlan:
     """Return what a run on the store in a folder would do.
 
     Raises:
         InvalidConfigError: no store is there.
     """
-    return survey_store(Store.find(root), bounds, clock, erased_topic_ids).plan
+    return survey_store(Store.find(root), bounds, clock, erased_logs).plan

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -34,7 +34,16 @@ from storage_core.errors import CorruptBatchError, LogStorageError
 from storage_core.log.log_walk import LogWalk, SegmentList
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["FoundRecords", "RequestState", "ask_to_forget", "prepare_erasure", "search_requests", "settle_requests"]
+__all__ = [
+    "Erasure",
+    "FoundRecords",
+    "RequestState",
+    "ask_to_forget",
+    "logs_to_erase",
+    "prepare_erasure",
+    "search_requests",
+    "settle_requests",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +101,19 @@ class RequestState:
         return sum(each.records_count for each in self.found)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """What a run has to erase.
+
+    Attributes:
+        requests: that wait.
+        logs: with records of theirs in closed segments, or that could not be searched: they are cleaned, due or not.
+    """
+
+    requests: Sequence[ForgetRequest]
+    logs: Collection[TopicPartition]
+
+
 def ask_to_forget(store: Store, topic: str, keys: pa.Array, clock: Clock) -> RequestState:
     """Put keys of a topic on the list, durably, with how many records they have where; return what was found.
 
@@ -108,7 +130,7 @@ def ask_to_forget(store: Store, topic: str, keys: pa.Array, clock: Clock) -> Req
         StorageError: the disk refused.
     """
     states = Ledger.open(store.ledger_path).states()
-    (searched,) = search_requests(store, [make_request(topic, keys, states, clock.now_ms())])
+    (searched,) = _search_requests(store, [make_request(topic, keys, states, clock.now_ms())])
     request = _with_found(searched)
     put_request(store, request)
     return replace(searched, request=request)
@@ -120,23 +142,21 @@ def search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[Req
     Raises:
         LedgerDamagedError: the ledger can't be read.
     """
+    searched = _search_requests(store, [replace(each, cleared=frozenset()) for each in requests])
+    return [replace(state, request=each) for state, each in zip(searched, requests, strict=True)]
+
+
+def logs_to_erase(store: Store, requests: Sequence[ForgetRequest]) -> set[TopicPartition]:
+    """Return the logs that may have records of requests that wait, as far as searches told; reads none of them."""
+    wanted = [each for each in requests if each.completed_ms is None]
+    if not wanted:
+        return set()
     states = Ledger.open(store.ledger_path).states()
-    works = [(each, log, state) for each in requests for log, state in _logs_of(each, states)]
-
-    def search(work: tuple[ForgetRequest, TopicPartition, LogState]) -> list[FoundRecords]:
-        request, log, state = work
-        return _search(store, log, state, (request.key_set(), request.end_offsets[log.partition]))
-
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="forget") as pool:
-        found = list(pool.map(search, works))
-    by_request: dict[str, list[FoundRecords]] = {each.request_id: [] for each in requests}
-    for (request, _, _), segments in zip(works, found, strict=True):
-        by_request[request.request_id] += segments
-    return [RequestState(request=each, found=by_request[each.request_id]) for each in requests]
+    return {log for each in wanted for log, _ in _logs_of(each, states)}
 
 
-def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> list[ForgetRequest]:
-    """Return the requests that are not done; active segments that have records of theirs are rolled, if no sink runs.
+def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> Erasure:
+    """Return what a run has to erase; active segments that have such records are rolled, if no sink runs.
 
     Requests whose topic is gone are done: its records went with it.
 
@@ -144,24 +164,24 @@ def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> list[ForgetReq
         CorruptFileError, UnsupportedFormatError: a request can't be read.
         WriterFencedError: the store was taken by force.
     """
-    wanted = _without_gone(maintained.store, read_requests(maintained.store), clock)
-    if not wanted:
-        return []
-    searched = search_requests(maintained.store, wanted)
-    for each in searched:
-        if (request := _with_found(each)).found != each.request.found:
-            put_request(maintained.store, request)
-    active = sorted({found.log for each in searched for found in each.found if found.is_active})
-    roll_where_no_sink_is(maintained, active, clock)
-    return [_with_found(each) for each in searched]
+    store = maintained.store
+    wanted = _without_gone(store, read_requests(store), clock)
+    searched = [_noted(store, each) for each in _search_requests(store, wanted)]
+    found = [found for each in searched for found in each.found]
+    active = {each.log for each in found if each.is_active}
+    rolled = roll_where_no_sink_is(maintained, sorted(active), clock)
+    return Erasure(
+        requests=[each.request for each in searched],
+        logs=rolled | {each.log for each in found if not each.is_active},
+    )
 
 
 def settle_requests(store: Store, requests: Sequence[ForgetRequest], clock: Clock) -> list[RequestState]:
     """Search again behind a cleaning; take the keys off the list of those requests of which nothing is left."""
     found = []
-    for each in search_requests(store, requests):
+    for each in _search_requests(store, requests):
         if each.found:
-            found.append(each)
+            found.append(_noted(store, each))
             logger.info("Records of forgotten keys are left request=%s records=%d", *_facts(each))
         else:
             done = complete_request(store, each.request, clock.now_ms())
@@ -182,15 +202,44 @@ def _without_gone(store: Store, requests: Sequence[ForgetRequest], clock: Clock)
     return [each for each in wanted if each.topic_id in topic_ids]
 
 
+def _search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[RequestState]:
+    """Search the logs that are not cleared."""
+    if not requests:
+        return []
+    states = Ledger.open(store.ledger_path).states()
+    works = [(each, log, state) for each in requests for log, state in _logs_of(each, states)]
+
+    def search(work: tuple[ForgetRequest, TopicPartition, LogState]) -> list[FoundRecords]:
+        request, log, state = work
+        return _search(store, log, state, (request.key_set(), request.end_offsets[log.partition]))
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="forget") as pool:
+        found = list(pool.map(search, works))
+    by_request: dict[str, list[FoundRecords]] = {each.request_id: [] for each in requests}
+    for (request, _, _), segments in zip(works, found, strict=True):
+        by_request[request.request_id] += segments
+    return [RequestState(request=each, found=by_request[each.request_id]) for each in requests]
+
+
+def _noted(store: Store, state: RequestState) -> RequestState:
+    """Keep with a request what a search found out, if that is new."""
+    request = _with_found(state)
+    if request.found == state.request.found and request.cleared == state.request.cleared:
+        return state
+    put_request(store, request)
+    return replace(state, request=request)
+
+
 def _with_found(state: RequestState) -> ForgetRequest:
-    """Return a request with the figures of logs that could be searched for the first time."""
+    """Return a request with the figures of logs that could be searched for the first time, and those that are clear."""
     request, found = state.request, dict(state.request.found)
     failed = {each.log.partition for each in state.found if each.failure is not None}
     for partition in request.end_offsets.keys() - found.keys() - failed:
         found[partition] = {
             each.base_offset: each.records_count for each in state.found if each.log.partition == partition
         }
-    return replace(request, found=found)
+    left = {each.log.partition for each in state.found}
+    return replace(request, found=found, cleared=frozenset(request.end_offsets.keys() - left))
 
 
 def _facts(each: RequestState) -> tuple[str, int]:
@@ -204,6 +253,7 @@ def _logs_of(request: ForgetRequest, states: States) -> list[tuple[TopicPartitio
         if log.topic == request.topic
         and state.topic_id == request.topic_id
         and request.end_offsets.get(log.partition, 0) > 0
+        and log.partition not in request.cleared
     ]
 
 

@@ -47,6 +47,7 @@ class ForgetRequest:
         digests: 16 bytes for each key.
         found: how many records of its keys there were when it was made, by partition and base offset of the segment;
             without partitions that could not be searched.
+        cleared: partitions of which a search found that none of its records is left, or was ever there: none can come.
         keys: binary; None once it is done.
         completed_ms: when no record was left; None before.
     """
@@ -59,6 +60,7 @@ class ForgetRequest:
     hash_key: bytes
     digests: bytes
     found: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    cleared: frozenset[int] = frozenset()
     keys: pa.Array | None = None
     completed_ms: int | None = None
 
@@ -116,6 +118,7 @@ def put_request(store: Store, request: ForgetRequest) -> None:
         "completed_ms": request.completed_ms,
         "end_offsets": request.end_offsets,
         "found": request.found,
+        "cleared": sorted(request.cleared),
         "hash_key": request.hash_key.hex(),
         "digests": base64.b64encode(request.digests).decode(),
         "keys": None if request.keys is None else [base64.b64encode(key).decode() for key in request.keys.to_pylist()],
@@ -175,6 +178,7 @@ def _parse(path: Path, data: bytes) -> ForgetRequest:
             completed_ms=None if content["completed_ms"] is None else int(content["completed_ms"]),
             end_offsets=_counts(content["end_offsets"]),
             found={int(partition): _counts(segments) for partition, segments in content["found"].items()},
+            cleared=frozenset(int(partition) for partition in content["cleared"]),
             hash_key=hash_key,
             digests=digests,
             keys=None if keys is None else _decoded(keys),

@@ -39,29 +39,32 @@ logger = logging.getLogger(__name__)
 _THREADS: Final = 8
 
 
-def roll_where_no_sink_is(maintained: MaintainedStore, logs: Sequence[TopicPartition], clock: Clock) -> None:
-    """Roll the active segments of some logs, unless they are empty or gone; where a sink runs, they are left to it.
+def roll_where_no_sink_is(
+    maintained: MaintainedStore, logs: Sequence[TopicPartition], clock: Clock
+) -> frozenset[TopicPartition]:
+    """Roll the active segments of some logs, unless they are empty or gone; return which were.
 
-    What can't be rolled stays as it is, and is told as a warning.
+    Where a sink runs, they are left to it. What can't be rolled stays as it is, and is told as a warning.
 
     Raises:
         WriterFencedError: the store was taken by force.
     """
     if not logs:
-        return
+        return frozenset()
     try:
         with maintained.try_writer() as written:
             if written is None:
                 logger.info("A sink holds the active segments, they wait for it logs=%d", len(logs))
-            else:
-                _roll(written, logs, clock)
+                return frozenset()
+            return _roll(written, logs, clock)
     except WriterFencedError:
         raise
     except LogStorageError as error:
         logger.warning("Active segments can't be rolled: %s", error)
+        return frozenset()
 
 
-def _roll(written: WrittenStore, logs: Sequence[TopicPartition], clock: Clock) -> None:
+def _roll(written: WrittenStore, logs: Sequence[TopicPartition], clock: Clock) -> frozenset[TopicPartition]:
     """Roll segments side by side, for each waits for its disk; one commit tells of all."""
     states = written.ledger.states()
     wanted = [log for log in logs if log in states and states[log].active_size_bytes]
@@ -75,6 +78,7 @@ def _roll(written: WrittenStore, logs: Sequence[TopicPartition], clock: Clock) -
         values["updated_ms"] = np.full(len(rows), clock.now_ms(), np.int64)
         written.ledger.correct(rows, values)
         reach("roll.committed")
+    return frozenset(rolled)
 
 
 def _roll_one(written: WrittenStore, state: LogState, clock: Clock) -> bool:

@@ -26,7 +26,7 @@ def erase(store: Path) -> list[RequestState]:
     """Do what a maintenance run does."""
     clock = ManualClock(NOW_MS)
     with maintaining(store) as maintained:
-        requests = prepare_erasure(maintained, clock)
+        requests = prepare_erasure(maintained, clock).requests
         keys = erased_keys(requests)
         budget = BUDGET.__class__(map_bytes=BUDGET.map_bytes, hash_key=BUDGET.hash_key, erased_keys=keys)
         plans = plan_cleanings(maintained.store, {}, clock)

@@ -12,6 +12,7 @@ from sink.clean_logs import plan_cleanings
 from sink.retain_logs import plan_logs
 from sink.store import Store
 from storage_core.clock import Clock
+from storage_core.topic_partition import TopicPartition
 from tests.compacted_store import NOW_MS, SETTINGS
 from tests.sink_store import in_process, open_store, read_store, rows
 
@@ -47,12 +48,12 @@ def write_keys(store: Path, count: int = 400, keys: int = 7, settings: dict[str,
     return store
 
 
-def plan_of(store: Path, clock: Clock, erased_topic_ids: Collection[str] = ()) -> MaintenancePlan:
+def plan_of(store: Path, clock: Clock, erased_logs: Collection[TopicPartition] = ()) -> MaintenancePlan:
     """Return the plan of a run over a store that no run has maintained before."""
     found = Store.find(store)
     cleanings = {each.log: each for each in plan_cleanings(found, {}, clock)}
     logs = [SurveyedLog(retention=each, cleaning=cleanings[each.log]) for each in plan_logs(found, clock)]
-    return plan_maintenance(logs, clock.now_ms(), erased_topic_ids=erased_topic_ids)
+    return plan_maintenance(logs, clock.now_ms(), erased_logs=erased_logs)
 
 
 def live_values(store: Path) -> dict[str, dict[bytes | None, bytes | None]]:

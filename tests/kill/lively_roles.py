@@ -55,7 +55,7 @@ def clean_once(store: Path, checkpoints: dict[TopicPartition, int]) -> None:
     """
     clock = SystemClock()
     with maintaining(store) as maintained:
-        requests = prepare_erasure(maintained, clock)
+        requests = prepare_erasure(maintained, clock).requests
         budget = CleanerBudget(map_bytes=MAP_BYTES, hash_key=secrets.token_bytes(16), erased_keys=erased_keys(requests))
         run = execute_plans(maintained, plan_logs(maintained.store, clock), clock)
         plans = plan_cleanings(maintained.store, checkpoints, clock)

@@ -22,7 +22,7 @@ def test_plan_when_several_are_due_then_deletions_overdue_dirty_and_erased_in_th
         surveyed("e", "overdue", clean_bytes=90, cleanable_bytes=10, delay_ms=50),
         surveyed("f"),
     ]
-    plan = plan_maintenance(logs, NOW_MS, erased_topic_ids={"id-of-a"})
+    plan = plan_maintenance(logs, NOW_MS, erased_logs={TopicPartition("a", 0)})
 
     wanted = [("d", "delete"), ("e", "compact"), ("c", "compact"), ("d", "compact"), ("b", "compact"), ("a", "erase")]
     assert _done(plan) == wanted

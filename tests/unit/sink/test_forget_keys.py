@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from sink.delete_topic import delete_topic
-from sink.forget_keys import search_requests
+from sink.forget_keys import logs_to_erase, prepare_erasure, search_requests
 from sink.forgotten_keys import erased_keys, read_requests
 from sink.store import Store
-from sink.store_access import writing
+from sink.store_access import maintaining, writing
+from storage_core.clock import ManualClock
 from storage_core.errors import CorruptFileError
 from storage_core.log.log_files import LOG as SEGMENT
 from storage_core.log.log_files import segment_file_name
@@ -20,7 +21,7 @@ from storage_core.record.control_records import ControlType
 from tests.compacted_store import LOG, NOW_MS, SETTINGS, keyed_rows, write_keyed
 from tests.erased_keys import ask, erase
 from tests.retained_store import state_of
-from tests.sink_store import in_process, open_store, read_store
+from tests.sink_store import in_process, open_store, read_store, rows
 from tests.transaction_log import Marker, control_batch
 
 _LAG = {**SETTINGS, "min.cleanable.dirty.ratio": 1.0}
@@ -199,3 +200,46 @@ def test_request_when_a_log_could_not_be_searched_then_the_next_run_adds_its_fig
 
     assert settled.request.found_count == 29
     assert sorted(settled.request.found) == [0, 1]
+
+
+def test_erasure_when_records_wait_in_an_active_segment_then_nothing_is_cleaned_for_them(tmp_path: Path) -> None:
+    """A sink may hold it for days: until it rolls, a run reads that log, and writes none."""
+    store = write_keyed(tmp_path / "store", _LAG)
+    ask(store, "k3")
+    with closing(open_store(store, {LOG.topic: _LAG}, topic=LOG.topic)):
+        (settled,) = erase(store)
+        assert settled.records_count > 0
+        with maintaining(store) as maintained:
+            erasure = prepare_erasure(maintained, ManualClock(NOW_MS))
+
+        assert [each.request_id for each in erasure.requests] == [settled.request.request_id]
+        assert erasure.logs == set()
+
+
+def test_erasure_when_some_logs_have_no_such_record_then_they_are_neither_cleaned_nor_searched_again(
+    tmp_path: Path,
+) -> None:
+    """Nothing that lies below the end of then can come."""
+    store = write_keyed(tmp_path / "store", _LAG)
+    with closing(open_store(store, {LOG.topic: _LAG}, topic=LOG.topic)) as writer:
+        writer.append("q", 100, in_process(rows(partition=[1], key=["other"], value=["x"], timestamp=[NOW_MS])))
+
+    request = ask(store, "k3")
+
+    assert request.cleared == {1}
+    assert logs_to_erase(Store.find(store), [request]) == {LOG}
+    with maintaining(store) as maintained:
+        assert prepare_erasure(maintained, ManualClock(NOW_MS)).logs == {LOG}
+    (settled,) = erase(store)
+    assert settled.request.completed_ms == NOW_MS
+
+
+def test_search_when_a_log_is_cleared_then_a_verification_searches_it_all_the_same(tmp_path: Path) -> None:
+    """Somebody may have put a copy from before back."""
+    store = write_keyed(tmp_path / "store", _LAG)
+    request = replace(ask(store, "k3"), cleared=frozenset({0, 1}))
+
+    (state,) = search_requests(Store.find(store), [request])
+
+    assert state.records_count == 29
+    assert state.request is request
