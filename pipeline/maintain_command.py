@@ -111,10 +111,10 @@ def find_place(store: Path | None, config: str | None, given: Mapping[str, str |
     """
     options = {name: value for name, value in given.items() if value is not None}
     if config is None:
-        place = MaintainedPlace(root=store or Path(), settings=maintenance_options(options), spark={})
+        place = MaintainedPlace(root=(store or Path()).absolute(), settings=maintenance_options(options), spark={})
     else:
         found = load_settings(config, [f"maintenance.{name}={value}" for name, value in options.items()])
-        place = MaintainedPlace(root=Path(found.store), settings=found.maintenance, spark=found.spark)
+        place = MaintainedPlace(root=Path(found.store).absolute(), settings=found.maintenance, spark=found.spark)
     Store.find(place.root)
     return place
 
