@@ -56,7 +56,7 @@ def held_group(directory: Path, base_offset: int) -> Iterator[None]:
         StorageError: the disk refused.
     """
     path = directory / segment_file_name(base_offset, LOG)
-    with _opened(directory) as log, _opened(path) as segment:
+    with _opened(directory) as log, _opened(path, os.O_RDWR) as segment:  # NFS locks alone only what it may write
         _take(log, fcntl.LOCK_SH, directory)
         _take(segment, fcntl.LOCK_EX, path)
         with storage_errors(path):
@@ -67,9 +67,9 @@ def held_group(directory: Path, base_offset: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def _opened(path: Path, mode: int = os.O_RDONLY) -> Iterator[int]:
     with storage_errors(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, mode | os.O_CLOEXEC)
     try:
         yield descriptor
     finally:

@@ -14,8 +14,8 @@ def test_find_place_when_the_path_is_relative_then_executors_elsewhere_find_the_
     """Their working directory is another one than the driver's."""
     write_keyed(tmp_path / "store")
     (tmp_path / "stream.yaml").write_text(
-        "store: ./store\ncheckpoint: ./checkpoint\nsource: {format: rate}\nrecords: {topic: \"'keyed'\", value: value}\n"
-        "topics: {keyed: {partitions: 2}}\n"
+        "store: ./store\ncheckpoint: ./checkpoint\nsource: {format: rate}\n"
+        "records: {topic: \"'keyed'\", value: value}\ntopics: {keyed: {partitions: 2}}\n"
     )
     monkeypatch.chdir(tmp_path)
 
