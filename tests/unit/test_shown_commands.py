@@ -1,0 +1,51 @@
+"""Commands that the documentation and the schedules show are commands that there are."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from pipeline.cli import cli
+
+_ROOT = Path(__file__).parents[2]
+_PAGES = (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md")))
+_COMMAND = re.compile(r"^(?:\$ )?(?:\S*=)?(?:\.venv/bin/|\S*/)?sparklog +(\S.*)|pipeline/__main__\.py +(\S.*)")
+_SYNOPSIS = re.compile(r"[\[|]|\.\.\.")
+
+
+def _shown() -> Iterator[tuple[str, tuple[str, ...]]]:
+    for page in _PAGES:
+        for block in re.findall(r"^```[a-z]*\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE):
+            for line in block.replace("\\\n", " ").splitlines():
+                found = _COMMAND.search(line)
+                if found and not _SYNOPSIS.search(line):
+                    yield page.name, tuple(shlex.split(found[1] or found[2], comments=True))
+    schedules = _ROOT / "deploy" / "schedules"
+    for task in json.loads((schedules / "databricks_job.json").read_text())["tasks"]:
+        yield "databricks_job.json", tuple(task["python_wheel_task"]["parameters"])
+    for name, start in (("maintain.cron", "$SPARKLOG "), ("maintain.service", "bin/sparklog ")):
+        for line in (schedules / name).read_text().splitlines():
+            if start in line and not line.startswith("#"):
+                yield name, tuple(shlex.split(line.split(start, 1)[1]))
+
+
+@pytest.mark.parametrize(("page", "arguments"), sorted(set(_shown())), ids=lambda each: " ".join(each)[:60])
+def test_cli_when_a_command_is_shown_then_verb_and_options_are_known(page: str, arguments: tuple[str, ...]) -> None:
+    """A page that shows an option which is gone helps nobody."""
+    if arguments[0] in ("--version", "--help"):
+        return
+    command = cli.commands[arguments[0]]
+    context = click.Context(command, info_name=page)
+
+    command.make_parser(context).parse_args(list(arguments[1:]))
+
+
+def test_shown_commands_when_pages_are_read_then_some_are_found() -> None:
+    """The search finds commands at all."""
+    pages = {page for page, _ in _shown()}
+
+    assert pages >= {"README.md", "clusters.md", "maintenance.md", "tools.md", "maintain.cron", "maintain.service"}
