@@ -189,6 +189,18 @@ def _failure_told(tell: Callable[[str], None]) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def _spark_failure_named() -> Iterator[None]:
+    """Turn what Spark raises by itself, such as after the death of its JVM, into what ends a run and no loop."""
+    from pipeline.spark_errors import SPARK_ERRORS, explain
+
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        raise LogStorageError(f"Spark failed: {explain(error)}") from error
+
+
+@_spark_failure_named()
 def _carry_out(
     maintained: MaintainedStore,
     surveyed: tuple[Survey, Sequence[ForgetRequest]],

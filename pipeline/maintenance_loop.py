@@ -10,7 +10,13 @@ import logging
 from collections.abc import Callable
 
 from storage_core.clock import Clock
-from storage_core.errors import LogStorageError, StoreLockedError, UnsupportedFormatError, WriterFencedError
+from storage_core.errors import (
+    LogStorageError,
+    SparkLostError,
+    StoreLockedError,
+    UnsupportedFormatError,
+    WriterFencedError,
+)
 
 __all__ = ["run_every"]
 
@@ -45,7 +51,7 @@ def run_every(
         began_ms = clock.now_ms()
         try:
             code = run_once()
-        except UnsupportedFormatError:
+        except (UnsupportedFormatError, SparkLostError):
             raise
         except (StoreLockedError, WriterFencedError) as error:
             logger.warning("%s", error)

@@ -1,8 +1,13 @@
-"""The Spark session of a maintenance run, started when the first part of a run asks for it."""
+"""The Spark session of maintenance runs: started when the first part of a run asks for it, and again if it has gone.
+
+A process whose runs go on for weeks outlives its JVM now and then. The next run starts another one; where the platform
+started the JVM, as `spark-submit` does, it has to start the process again, too.
+"""
 
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
@@ -11,9 +16,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pipeline.jars import obtain_jars
-from pipeline.session import build_session, names_jars, submitted_conf
+from pipeline.session import build_session, is_submitted, names_jars, submitted_conf
 from pipeline.spark_errors import SPARK_ERRORS, explain, silence_spark_loggers
-from storage_core.errors import InvalidConfigError, LogStorageError
+from storage_core.errors import InvalidConfigError, LogStorageError, SparkLostError
 
 __all__ = ["lazy_session", "maintenance_conf"]
 
@@ -30,6 +35,8 @@ _LOCAL_CONF: Final = {
 def lazy_session(configured: Mapping[str, str]) -> Iterator[Callable[[], SparkSession]]:
     """Give a function that starts Spark with Delta, or joins the session that the platform started; end it at the end.
 
+    A session that has gone is started anew; the function raises `SparkLostError` where it was the platform's.
+
     Args:
         configured: the settings file's `spark` section.
     """
@@ -38,6 +45,8 @@ def lazy_session(configured: Mapping[str, str]) -> Iterator[Callable[[], SparkSe
     found: list[SparkSession] = []
 
     def session() -> SparkSession:
+        if found and not _is_alive(found[0]):
+            _forget(found.pop(), is_ours=is_ours)
         if not found:
             found.append(_start(configured))
         return found[0]
@@ -73,8 +82,37 @@ def _start(configured: Mapping[str, str]) -> SparkSession:
         raise LogStorageError(f"Spark can't start: {explain(error)}") from error
 
 
+def _is_alive(spark: SparkSession) -> bool:
+    context = spark.sparkContext._jsc  # None once this process has stopped it
+    try:
+        return context is not None and not context.sc().isStopped()
+    except SPARK_ERRORS:
+        return False
+
+
+def _forget(spark: SparkSession, *, is_ours: bool) -> None:
+    """Let PySpark forget a session that has gone, and its JVM if that has gone, too.
+
+    Raises:
+        SparkLostError: the platform started it.
+    """
+    gateway = SparkContext._gateway
+    try:
+        has_jvm = gateway is not None and bool(gateway.jvm.System.nanoTime())
+    except SPARK_ERRORS:
+        has_jvm = False
+    if not is_ours or (is_submitted() and not has_jvm):
+        raise SparkLostError("the Spark that this job was started with has gone: start the job again")
+    logger.warning("Spark has gone, it is started again: has_jvm=%s", has_jvm)
+    _stop(spark)
+    if not has_jvm:
+        SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+
+
 def _stop(spark: SparkSession) -> None:
     try:
-        spark.stop()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PySpark's own about a JVM that has gone
+            spark.stop()
     except SPARK_ERRORS as error:
         logger.debug("Spark has gone before it was stopped: %s", error)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.reader.data_source import register
 
-__all__ = ["build_session", "names_jars", "session_conf", "submitted_conf"]
+__all__ = ["build_session", "is_submitted", "names_jars", "session_conf", "submitted_conf"]
 
 _CONF = {
     "spark.app.name": "sparklog",
@@ -45,9 +45,14 @@ _LOG_CONFIG = Path(__file__).with_name("log4j2.xml")
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 
 
+def is_submitted() -> bool:
+    """Whether `spark-submit` started this process, and has the JVM that it uses."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def submitted_conf() -> dict[str, str] | None:
     """Return what `spark-submit` was given, its defaults file included; None where it did not start this process."""
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if not is_submitted():
         return None
     SparkContext._ensure_initialized()  # connects to the JVM that spark-submit started, whose properties hold it
     return dict(SparkConf().getAll())

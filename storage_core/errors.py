@@ -19,6 +19,7 @@ LogStorageError                  something about a store or a log
     StorageError                 the filesystem refused: disk full, permissions, I/O
         LogDirOfflineError       bring back the log directory it names; logs elsewhere can be used
     CommitStateUnknownError      look the micro-batch up before anything else
+    SparkLostError               the platform's Spark has gone: start the job again
 """
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "OffsetOutOfRangeError",
     "OutOfOrderSequenceError",
     "RecordTooLargeError",
+    "SparkLostError",
     "StorageError",
     "StoreLockedError",
     "UnflushedRecordsLostError",
@@ -154,3 +156,7 @@ class CommitStateUnknownError(LogStorageError):
 
     def __str__(self) -> str:
         return f"{self.args[0]} query_id={self.query_id} batch_id={self.batch_id}"
+
+
+class SparkLostError(LogStorageError):
+    """The JVM that the platform started with this process has gone: the process can't have another one."""

@@ -4,7 +4,13 @@ import pytest
 
 from pipeline.maintenance_loop import run_every
 from storage_core.clock import ManualClock
-from storage_core.errors import StorageError, StoreLockedError, UnsupportedFormatError, WriterFencedError
+from storage_core.errors import (
+    SparkLostError,
+    StorageError,
+    StoreLockedError,
+    UnsupportedFormatError,
+    WriterFencedError,
+)
 
 
 class _Runs:
@@ -59,13 +65,14 @@ def test_run_every_when_another_run_holds_the_store_then_the_next_one_tries_agai
 
 
 def test_run_every_when_another_run_took_over_then_the_next_one_begins_afresh() -> None:
-    """A machine that slept past its leases goes on once they are free; what only a newer release can read ends it."""
+    """A machine that slept past its leases goes on once they are free; what no other run can mend ends it."""
     runs = _Runs({1: WriterFencedError("lost")}, 2)
 
     assert _run(runs, 1000) == 0
     assert len(runs.began_ms) == 2
-    with pytest.raises(UnsupportedFormatError):
-        _run(_Runs({1: UnsupportedFormatError("newer")}, 2), 1000)
+    for end in (UnsupportedFormatError("newer"), SparkLostError("gone")):
+        with pytest.raises(type(end)):
+            _run(_Runs({1: end}, 2), 1000)
 
 
 def test_run_every_when_no_time_is_given_then_there_is_one_run() -> None:
