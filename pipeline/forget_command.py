@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -25,16 +26,23 @@ from storage_core.topic_partition import TopicPartition
 
 __all__ = ["as_dict", "forget_keys", "lines", "read_key_file", "search_forgotten", "verdict"]
 
+_BYTE_ORDER_MARKS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
 
 def read_key_file(path: Path, *, is_base64: bool) -> pa.Array:
     """Return the keys of a file, one a line; empty lines count for nothing.
 
     Raises:
-        InvalidConfigError: there are none, or a line is no base64.
+        InvalidConfigError: there are none, a line is no base64, or an editor put its mark in front of the first one.
         StorageError: the file can't be read.
     """
     with storage_errors(path):
-        found = [(number, line.rstrip(b"\r")) for number, line in enumerate(path.read_bytes().split(b"\n"), 1)]
+        data = path.read_bytes()
+    if data.startswith(_BYTE_ORDER_MARKS):
+        raise InvalidConfigError(
+            f"the file begins with a byte order mark: save it as UTF-8 without one, or as base64: path={path}"
+        )
+    found = [(number, line.removesuffix(b"\r")) for number, line in enumerate(data.split(b"\n"), 1)]
     keys = [_decoded(path, number, line) if is_base64 else line for number, line in found if line]
     if not keys:
         raise InvalidConfigError(f"the file has no key: path={path}")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sink.forgotten_keys import lower_ends
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.lost_ranges import LostRange, LostRangeTable
@@ -69,12 +70,13 @@ def finish_truncations(
 
 
 def carry_out(store: Store, ledger: Ledger, lock: WriterLock, truncation: PendingTruncation) -> None:
-    """Do what a truncation that the ledger shows takes: the list of losses, the files, its end, and its start."""
+    """Do what a truncation that the ledger shows takes: lists of losses and forgotten keys, files, end, start."""
     row = ledger.rows[truncation.log]
     state = ledger.state(row)
     directory = store.log_path(state)
     lock.check()
     _write_down_lost(store, truncation, directory)
+    lower_ends(store, state.topic_id, truncation.partition, truncation.offset)
     if truncation.is_emptying:
         _begin_anew(directory, state, lock)
     else:

@@ -29,7 +29,16 @@ from storage_core.errors import CorruptFileError, UnsupportedFormatError
 from storage_core.storage.local import make_directory, replace_file, storage_errors
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["FOLDER", "ForgetRequest", "complete_request", "erased_keys", "make_request", "put_request", "read_requests"]
+__all__ = [
+    "FOLDER",
+    "ForgetRequest",
+    "complete_request",
+    "erased_keys",
+    "lower_ends",
+    "make_request",
+    "put_request",
+    "read_requests",
+]
 
 FOLDER: Final = Path("control/forgotten")
 """Of the requests, inside a store."""
@@ -134,6 +143,19 @@ def complete_request(store: Store, request: ForgetRequest, now_ms: int) -> Forge
     done = replace(request, keys=None, completed_ms=now_ms)
     put_request(store, done)
     return done
+
+
+def lower_ends(store: Store, topic_id: str, partition: int, offset: int) -> None:
+    """Let no request reach above the offset that a log was truncated to; the caller holds both locks of the store.
+
+    Other records get the offsets behind it, which were not there when the request was made.
+
+    Raises:
+        CorruptFileError: a request is damaged.
+    """
+    for each in read_requests(store):
+        if each.topic_id == topic_id and each.end_offsets.get(partition, 0) > offset:
+            put_request(store, replace(each, end_offsets={**each.end_offsets, partition: offset}))
 
 
 def read_requests(store: Store) -> list[ForgetRequest]:

@@ -4,6 +4,8 @@ import base64
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.compacted_store import LOG, write_keyed
 from tests.erased_keys import erase
 from tests.sparklog_command import Sparklog
@@ -69,6 +71,40 @@ def test_forget_when_a_line_is_no_base64_then_its_number_is_told(sparklog: Spark
     assert ran.code == 2
     assert "line=2" in ran.err
     assert "secret" not in ran.err
+
+
+@pytest.mark.parametrize("content", ["k3\n".encode("utf-8-sig"), "k3\n".encode("utf-16")])
+def test_forget_when_the_file_begins_with_a_byte_order_mark_then_it_is_refused(
+    sparklog: Sparklog, tmp_path: Path, content: bytes
+) -> None:
+    """Its first key, or all of them, would be others than meant, and nothing would be erased."""
+    store = write_keyed(tmp_path / "store", count=20)
+
+    ran = sparklog("forget", store, LOG.topic, "--keys", _file(tmp_path, content))
+
+    assert ran.code == 2
+    assert "byte order mark" in ran.err
+    assert not (store / "control" / "forgotten").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\r\n"])
+def test_forget_when_the_file_has_no_key_then_it_is_refused(sparklog: Sparklog, tmp_path: Path, content: bytes) -> None:
+    """A request for nothing would be done at once, and look like an erasure."""
+    store = write_keyed(tmp_path / "store", count=20)
+
+    ran = sparklog("forget", store, LOG.topic, "--keys", _file(tmp_path, content))
+
+    assert ran.code == 2
+    assert "the file has no key" in ran.err
+
+
+def test_forget_when_a_file_has_a_key_twice_then_it_counts_once(sparklog: Sparklog, tmp_path: Path) -> None:
+    """With either line end; the last line needs none."""
+    store = write_keyed(tmp_path / "store", count=20)
+
+    ran = sparklog("forget", store, LOG.topic, "--json", "--keys", _file(tmp_path, b"k3\r\nk5\nk3\n\xff\xfe\xfdk3"))
+
+    assert json.loads(ran.out)["requests"][0]["keys"] == 3
 
 
 def test_forget_when_a_topic_is_not_compacted_then_it_is_refused(sparklog: Sparklog, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from sink.forget_keys import logs_to_erase, prepare_erasure, search_requests
 from sink.forgotten_keys import erased_keys, read_requests
 from sink.store import Store
 from sink.store_access import maintaining, writing
+from sink.truncate_log import truncate_to
 from storage_core.clock import ManualClock
 from storage_core.errors import CorruptFileError
 from storage_core.log.log_files import LOG as SEGMENT
@@ -243,3 +244,20 @@ def test_search_when_a_log_is_cleared_then_a_verification_searches_it_all_the_sa
 
     assert state.records_count == 29
     assert state.request is request
+
+
+def test_request_when_a_log_is_truncated_then_what_gets_its_offsets_later_is_not_meant(tmp_path: Path) -> None:
+    """Those records were written after the request; of one that is done they would look like ones that came back."""
+    store = write_keyed(tmp_path / "store", _LAG)
+    ask(store, "k3")
+    erase(store)
+    ask(store, "k5")
+    truncate_to(store, LOG, 100, ManualClock(NOW_MS))
+    with closing(open_store(store, {LOG.topic: _LAG}, topic=LOG.topic)) as writer:
+        for number in range(5):
+            writer.append("later", number, in_process(keyed_rows(100 + 20 * number, 120 + 20 * number)))
+
+    searched = search_requests(Store.find(store), read_requests(Store.find(store)))
+
+    assert len(searched) == 2
+    assert [found for each in searched for found in each.found if found.last_offset >= 100] == []
