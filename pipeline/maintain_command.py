@@ -163,7 +163,7 @@ def execute_maintenance(
         run, pending = _carry_out(maintained, (survey, erasure.requests), place.settings, spark(), clock)
         erasures = settle_requests(maintained.store, erasure.requests, clock)
     if pending and pending[-1].due_ms > clock.now_ms():
-        telling.waits(sum(len(each.names) for each in pending), pending[-1].due_ms)
+        telling.waits(sum(len(each.files) for each in pending), pending[-1].due_ms)
     unremoved = remove_deleted(RetentionRun([], pending), clock, telling.sleep)
     return replace(run, unremoved=unremoved, erasures=erasures)
 

@@ -80,7 +80,7 @@ def execute_retention(
     with maintaining(root) as maintained:
         run = execute_plans(maintained, plan(maintained.store), clock)
     if run.pending and run.pending[-1].due_ms > clock.now_ms():
-        waits(sum(len(each.names) for each in run.pending), run.pending[-1].due_ms)
+        waits(sum(len(each.files) for each in run.pending), run.pending[-1].due_ms)
     failures = remove_deleted(run, clock, sleep)
     return [_removed(each, failures.get(each.log)) for each in run.logs]
 

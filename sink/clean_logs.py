@@ -241,9 +241,8 @@ def pending_removals(plans: Sequence[LogCleaning], clock: Clock) -> list[Pending
     for each in plans:
         if deleted := list_deleted(each.directory):
             renamed_ms = max(min(file.renamed_ms, now_ms) for file in deleted)
-            names = tuple(file.name for file in deleted)
             due_ms = renamed_ms + each.config.file_delete_delay_ms
-            found.append(PendingRemoval(log=each.log, directory=each.directory, names=names, due_ms=due_ms))
+            found.append(PendingRemoval(log=each.log, directory=each.directory, files=tuple(deleted), due_ms=due_ms))
     return sorted(found, key=lambda removal: removal.due_ms)
 
 

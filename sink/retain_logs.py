@@ -33,7 +33,7 @@ from sink.undo import committed_end
 from storage_core.clock import Clock
 from storage_core.errors import LedgerDamagedError, LogStorageError, StorageError, WriterFencedError
 from storage_core.fault_points import reach
-from storage_core.log.deleted_files import DeletedFile, drop_deleted, list_deleted
+from storage_core.log.deleted_files import DeletedFile, drop_listed, list_deleted
 from storage_core.log.empty_segment import add_empty_segment
 from storage_core.log_config import LogConfig
 from storage_core.retention.delete_segments import delete_segments, fits
@@ -96,12 +96,13 @@ class PendingRemoval:
     """Renamed files of one log.
 
     Attributes:
+        files: as they were found; nobody holds a lock while they wait.
         due_ms: when they may go.
     """
 
     log: TopicPartition
     directory: Path
-    names: tuple[str, ...]
+    files: tuple[DeletedFile, ...]
     due_ms: int
 
 
@@ -176,6 +177,8 @@ def remove_deleted(
 ) -> dict[TopicPartition, str]:
     """Wait until renamed files may go, and remove them; return what failed, by log.
 
+    A name that another run has given to another file by then is left to the next run.
+
     Interrupted at any moment, it leaves files that the next run removes.
     """
     failures = {}
@@ -183,7 +186,7 @@ def remove_deleted(
         while (left_ms := each.due_ms - clock.now_ms()) > 0:
             sleep(min(left_ms, _LONGEST_SLEEP_MS) / 1000)
         try:
-            drop_deleted(each.directory, each.names)
+            drop_listed(each.directory, each.files)
         except LogStorageError as error:
             failures[each.log] = str(error)
         reach("retain.deleted")
@@ -312,14 +315,14 @@ def _delete(
 
 def _pending(each: LogRetention, now_ms: int) -> Iterator[PendingRemoval]:
     """Yield the files that may go at once, and those that have to wait; a clock that was set back delays none twice."""
-    due = {file.name: min(file.renamed_ms, now_ms) + each.delay_ms for file in each.waiting}
-    for names in (
-        [name for name, ms in due.items() if ms <= now_ms],
-        [name for name, ms in due.items() if ms > now_ms],
+    due = {file: min(file.renamed_ms, now_ms) + each.delay_ms for file in each.waiting}
+    for files in (
+        [file for file, ms in due.items() if ms <= now_ms],
+        [file for file, ms in due.items() if ms > now_ms],
     ):
-        if names:
-            due_ms = max(due[name] for name in names)
-            yield PendingRemoval(log=each.log, directory=each.directory, names=tuple(names), due_ms=due_ms)
+        if files:
+            due_ms = max(due[file] for file in files)
+            yield PendingRemoval(log=each.log, directory=each.directory, files=tuple(files), due_ms=due_ms)
 
 
 def _write_derived(maintained: MaintainedStore, clock: Clock) -> None:

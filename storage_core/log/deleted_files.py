@@ -7,6 +7,7 @@ can be done again, and a broker that loads the directory removes what is left.
 Source: Kafka LocalLog.deleteSegmentFiles, LogSegment.changeFileSuffixes, ProducerStateManager.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ __all__ = [
     "DeletedFile",
     "deleted_file",
     "drop_deleted",
+    "drop_listed",
     "is_segment_file",
     "list_deleted",
     "mark_deleted",
@@ -46,11 +48,13 @@ class DeletedFile:
     Attributes:
         name: in its directory, with `.deleted`.
         renamed_ms: when it got that name.
+        inode: tells it from another one of that name.
     """
 
     name: str
     size_bytes: int
     renamed_ms: int
+    inode: int
 
 
 def mark_deleted(directory: Path, is_gone: Callable[[int], bool], check_owner: Callable[[], None]) -> int:
@@ -124,7 +128,11 @@ def deleted_file(entry: os.DirEntry[str]) -> DeletedFile | None:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:  # somebody else removes it
         return None
-    return DeletedFile(entry.name, found.st_size, found.st_ctime_ns // 1_000_000)
+    return _deleted_file(entry.name, found)
+
+
+def _deleted_file(name: str, found: os.stat_result) -> DeletedFile:
+    return DeletedFile(name, found.st_size, found.st_ctime_ns // 1_000_000, found.st_ino)
 
 
 def drop_deleted(directory: Path, names: Iterable[str]) -> None:
@@ -136,6 +144,20 @@ def drop_deleted(directory: Path, names: Iterable[str]) -> None:
     with storage_errors(directory):
         for name in names:
             (directory / name).unlink(missing_ok=True)
+
+
+def drop_listed(directory: Path, files: Iterable[DeletedFile]) -> None:
+    """Remove files that still are what was listed; another one of that name waits for its own time.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    with storage_errors(directory):
+        for file in files:
+            path = directory / file.name
+            with contextlib.suppress(FileNotFoundError):  # the whole directory may be gone
+                if _deleted_file(file.name, path.lstat()) == file:
+                    path.unlink()
 
 
 def is_segment_file(name: str) -> bool:

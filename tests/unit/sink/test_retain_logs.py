@@ -120,6 +120,22 @@ def test_retain_when_the_delay_has_not_passed_then_files_wait(memory_path: Path)
     assert names(store, ".deleted") == []
 
 
+def test_retain_when_a_name_is_another_files_by_then_then_it_waits_for_its_own_time(memory_path: Path) -> None:
+    """Nobody holds a lock while files wait: another run may remove one and rename the next of that name."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 1200, "file.delete.delay.ms": 5000})
+    clock = ManualClock(START_MS)
+    with maintaining(store) as maintained:
+        run = execute_plans(maintained, plan_logs(maintained.store, clock), clock)
+    (waiting,) = run.pending
+    again = waiting.directory / waiting.files[0].name
+    again.unlink()
+    again.write_bytes(b"renamed anew")
+    clock.advance(5000)
+
+    assert remove_deleted(run, clock) == {}
+    assert names(store, ".deleted") == [again.name]
+
+
 def test_retain_when_files_wait_since_an_earlier_run_then_removed(memory_path: Path) -> None:
     """What has waited long enough goes at once, whether or not anything else is due."""
     store = write_aged(memory_path / "store")

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from storage_core.errors import StorageError, WriterFencedError
-from storage_core.log.deleted_files import drop_deleted, is_segment_file, list_deleted, mark_deleted
+from storage_core.log.deleted_files import drop_deleted, drop_listed, is_segment_file, list_deleted, mark_deleted
 
 
 def _touch(folder: Path, *names: str) -> None:
@@ -75,6 +75,22 @@ def test_list_deleted_when_files_wait_then_only_those_of_segments(tmp_path: Path
 
     assert sorted(each.name for each in list_deleted(tmp_path)) == _of(3, ".index.deleted", ".snapshot.deleted")
     assert all(each.size_bytes > 0 and each.renamed_ms > 0 for each in list_deleted(tmp_path))
+
+
+def test_drop_listed_when_a_name_is_another_files_by_now_then_that_stays(tmp_path: Path) -> None:
+    """It was renamed later than the one that was listed, and waits for its own time."""
+    _touch(tmp_path, *_of(3, ".log.deleted", ".index.deleted", ".timeindex.deleted", ".snapshot.deleted"))
+    listed = list_deleted(tmp_path)
+    (tmp_path / f"{3:020}.log.deleted").unlink()
+    _touch(tmp_path, "new")
+    (tmp_path / "new").replace(tmp_path / f"{3:020}.index.deleted")
+    again = tmp_path / f"{3:020}.timeindex.deleted"
+    while set(listed) >= {each for each in list_deleted(tmp_path) if each.name == again.name}:
+        again.rename(tmp_path / "aside").rename(again)  # until the clock of the disk goes on
+    drop_listed(tmp_path, listed)
+    drop_listed(tmp_path / "gone", listed)
+
+    assert _names(tmp_path) == _of(3, ".index.deleted", ".timeindex.deleted")
 
 
 def test_drop_deleted_when_files_are_gone_already_then_no_error(tmp_path: Path) -> None:
