@@ -115,7 +115,7 @@ def run_plan(
         LedgerDamagedError: the ledger can't be read.
     """
     stop = StopFile.of(maintained.store.root)
-    stop.clear()  # of a run that was killed
+    stop.drop_others()
     results, removals = _delete(maintained, plan, clock)
     due = [each for each in plan.due if each.cleaning is not None]
     cleanings = [each.cleaning for each in due if each.cleaning is not None]

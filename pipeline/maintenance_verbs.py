@@ -123,6 +123,7 @@ def _maintain(place: "MaintainedPlace", as_json: bool, with_kept: bool) -> int:
         stop_file.ask()
         os.write(2, f"{line.replace('micro-batch', 'logs')}\n".encode())
 
+    stop_file.clear()
     with StopRequest(asked) as stop, lazy_session(place.spark) as start_spark:
 
         def spark() -> "SparkSession":

@@ -1,16 +1,24 @@
-"""How a maintenance run's tasks hear that it is to stop: a file beside its tables, looked for between two logs."""
+"""How a maintenance run's tasks hear that it is to stop: a file beside its tables, looked for between two logs.
 
+Each process has its own, so that a signal counts from the start of the process on, long before it has the store.
+"""
+
+import os
+import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from storage_core.storage.local import make_directory, storage_errors
 
 __all__ = ["StopFile"]
 
+_NAME: Final = "maintenance.stop"
+
 
 @dataclass(frozen=True, slots=True)
 class StopFile:
-    """The wish to stop, of the run that holds the store; travels to tasks.
+    """The wish of one process to stop; travels to tasks.
 
     Attributes:
         path: of the file.
@@ -20,8 +28,8 @@ class StopFile:
 
     @classmethod
     def of(cls, store: Path) -> "StopFile":
-        """Return the one of a store."""
-        return cls(str(store.absolute() / "control" / "maintenance.stop"))
+        """Return this process's, for a store."""
+        return cls(str(store.absolute() / "control" / f"{_NAME}.{socket.gethostname()}.{os.getpid()}"))
 
     def ask(self) -> None:
         """Let the run end behind the logs that are being cleaned."""
@@ -30,9 +38,17 @@ class StopFile:
             Path(self.path).touch()
 
     def clear(self) -> None:
-        """Forget a wish: the run that it was meant for has ended."""
+        """Forget the wish: at the end, and before a signal can come: an earlier process may have had this number."""
         with storage_errors(self.path):
             Path(self.path).unlink(missing_ok=True)
+
+    def drop_others(self) -> None:
+        """Remove those of processes that were killed; the caller has the store, so that no other process's counts."""
+        own = Path(self.path)
+        with storage_errors(own.parent):
+            for path in own.parent.glob(f"{_NAME}*"):
+                if path != own:
+                    path.unlink(missing_ok=True)
 
     def is_asked(self) -> bool:
         """Whether the run is to stop."""

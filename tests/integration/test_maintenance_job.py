@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pipeline.control.owner_check import OwnerCheck
 from pipeline.control.runs import WorkResult
 from pipeline.maintenance_job import run_plan
+from pipeline.stop_file import StopFile
 from sink.clean_logs import CleanerBudget
 from sink.retain_logs import RetentionRun, remove_deleted
 from sink.store_access import MAINTENANCE_LOCK, maintaining
@@ -52,6 +53,19 @@ def test_run_plan_when_logs_are_dirty_then_each_is_cleaned_and_keeps_its_last_va
     after = read_store(store)
     assert live_values(store) == live
     assert all(len(after[log]) < len(before[log]) / 2 for log in before)
+
+
+def test_run_plan_when_asked_to_stop_before_it_begins_then_no_log_is_cleaned(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A signal may come while the process plans, or starts Spark."""
+    store = write_keys(tmp_path / "store")
+    before, stop = read_store(store), StopFile.of(store)
+    stop.ask()
+    results = _run(spark, store)
+
+    assert {(each.outcome, each.reason) for each in results} == {("skipped", "the run was asked to stop")}
+    assert read_store(store) == before
 
 
 def test_run_plan_when_one_log_is_damaged_then_only_that_one_is_uncleanable(
