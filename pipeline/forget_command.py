@@ -106,7 +106,9 @@ def verdict(states: Sequence[RequestState]) -> str:
     if failed:
         return f"unknown: {failed} logs can't be searched; {left:,} records are left in the others"
     if left:
-        return f"left: {_records(left)}; sparklog maintain --execute erases them once their segments are closed"
+        is_active = any(found.is_active for each in states for found in each.found)
+        rolls = "; active segments are rolled first, by the sink where one runs" if is_active else ""
+        return f"left: {_records(left)}; sparklog maintain --execute erases them{rolls}"
     if not count:
         return "nothing was ever to be forgotten"
     return "none left of 1 request" if count == 1 else f"none left of {count:,} requests"

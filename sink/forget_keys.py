@@ -208,10 +208,11 @@ def _search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[Re
         return []
     states = Ledger.open(store.ledger_path).states()
     works = [(each, log, state) for each in requests for log, state in _logs_of(each, states)]
+    keys = {each.request_id: each.key_set() for each in requests}
 
     def search(work: tuple[ForgetRequest, TopicPartition, LogState]) -> list[FoundRecords]:
         request, log, state = work
-        return _search(store, log, state, (request.key_set(), request.end_offsets[log.partition]))
+        return _search(store, log, state, (keys[request.request_id], request.end_offsets[log.partition]))
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="forget") as pool:
         found = list(pool.map(search, works))

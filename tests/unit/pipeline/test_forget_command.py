@@ -27,6 +27,7 @@ def test_forget_when_keys_are_given_then_their_segments_are_told(sparklog: Spark
     assert "2 keys of topic keyed: waits for maintenance" in ran.out
     assert "keyed-0 segment 0: " in ran.out
     assert ", the active one: " in ran.out
+    assert "active segments are rolled first, by the sink where one runs" in ran.out
     assert "k3" not in ran.out
     assert sparklog("forget", store, "--verify").code == 1
 
