@@ -1,6 +1,5 @@
-"""Commands that the documentation and the schedules show are commands that there are."""
+"""Commands that the documentation shows are commands that there are."""
 
-import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -24,13 +23,6 @@ def _shown() -> Iterator[tuple[str, tuple[str, ...]]]:
                 found = _COMMAND.search(line)
                 if found and not _SYNOPSIS.search(line):
                     yield page.name, tuple(shlex.split(found[1] or found[2], comments=True))
-    schedules = _ROOT / "deploy" / "schedules"
-    for task in json.loads((schedules / "databricks_job.json").read_text())["tasks"]:
-        yield "databricks_job.json", tuple(task["python_wheel_task"]["parameters"])
-    for name, start in (("maintain.cron", "$SPARKLOG "), ("maintain.service", "bin/sparklog ")):
-        for line in (schedules / name).read_text().splitlines():
-            if start in line and not line.startswith("#"):
-                yield name, tuple(shlex.split(line.split(start, 1)[1]))
 
 
 @pytest.mark.parametrize(("page", "arguments"), sorted(set(_shown())), ids=lambda each: " ".join(each)[:60])
@@ -48,4 +40,4 @@ def test_shown_commands_when_pages_are_read_then_some_are_found() -> None:
     """The search finds commands at all."""
     pages = {page for page, _ in _shown()}
 
-    assert pages >= {"README.md", "clusters.md", "maintenance.md", "tools.md", "maintain.cron", "maintain.service"}
+    assert pages >= {"README.md", "clusters.md", "maintenance.md", "tools.md"}
