@@ -89,7 +89,7 @@ def main(store: Path) -> None:
     with lazy_session(SPARK) as spark:
         tables = ControlTables(spark(), store)
         seen = leases(tables) | checkpoints(tables) | race(spark(), store)
-        tables.tidy(runs_before_ms=0)
+        tables.tidy(run_rows_kept=1000)
         ControlTables(spark(), store)
     print(json.dumps(seen))
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
@@ -27,7 +29,7 @@ from sink.ledger_damage import one_line
 from storage_core.errors import CorruptFileError, UnsupportedFormatError
 from storage_core.storage.local import storage_errors
 
-__all__ = ["check_table", "check_tables", "has_table", "read_rows", "table_path"]
+__all__ = ["check_table", "check_tables", "has_table", "read_numbers", "read_rows", "table_path"]
 
 _DAMAGE = (DeltaError, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
 
@@ -75,6 +77,12 @@ def read_rows(store: Path, table: ControlTable, filters: Sequence[tuple[str, str
     """
     rows: list[dict[str, Any]] = _read(store, table, filters).to_pylist()
     return rows
+
+
+def read_numbers(store: Path, table: ControlTable, name: str) -> npt.NDArray[np.int64]:
+    """Return one column of a table, (n,), as `read_rows` does."""
+    column: npt.NDArray[np.int64] = _read(store, table, ()).column(name).to_numpy()
+    return column
 
 
 def _read(store: Path, table: ControlTable, filters: Sequence[tuple[str, str, Any]]) -> pa.Table:

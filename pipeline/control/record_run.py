@@ -30,7 +30,8 @@ WHEN MATCHED AND s.first_dirty_offset = {_GONE} THEN DELETE
 WHEN MATCHED THEN UPDATE SET *
 WHEN NOT MATCHED AND s.first_dirty_offset <> {_GONE} THEN INSERT *
 """
-_RUNS_KEPT_MS: Final = 90 * 24 * 3_600_000
+_RUN_ROWS_KEPT: Final = 100_000
+"""Of `runs`: months of a small store, days of ten thousand logs; a MERGE looks at all of them."""
 
 
 def record_run(
@@ -60,7 +61,7 @@ def record_run(
     rows = [each.as_dict() for each in changed.values()]
     rows += [_gone(log) for log in gone if log not in changed]
     tables.put(CLEANER_CHECKPOINTS, rows, _CLAUSES)
-    tables.tidy(now_ms - _RUNS_KEPT_MS)
+    tables.tidy(_RUN_ROWS_KEPT)
     known = {**before, **changed}
     cleaned = {log: each.first_dirty_offset for log, each in known.items() if each.last_cleaned_ms is not None}
     states = Ledger.open(store.ledger_path).states()

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from pipeline.control.cleaner_checkpoints import LogWork
 from pipeline.control.schemas import RUNS
 from pipeline.maintenance_plan import Action, FormerRuns, MaintenancePlan, PlannedWork
@@ -24,6 +27,7 @@ __all__ = [
     "WorkResult",
     "failures_of",
     "former_runs",
+    "oldest_kept_ms",
     "result_of_cleaning",
     "result_of_retention",
     "rows_of_run",
@@ -198,6 +202,19 @@ def former_runs(rows: Iterable[Mapping[str, Any]]) -> FormerRuns:
             read, spent_ms = read + row["bytes_before"], spent_ms + row["duration_ms"]
             shares[TopicPartition(row["topic"], row["partition"])] = row["bytes_after"] / row["bytes_before"]
     return FormerRuns(bytes_per_s=1000 * read / spent_ms if spent_ms else None, kept_shares=shares)
+
+
+def oldest_kept_ms(started_ms: npt.NDArray[np.int64], row_count: int) -> int | None:
+    """Return when the oldest run began whose rows are kept, None if all are: the newest rows, of whole runs.
+
+    Args:
+        started_ms: (n,) of each row, in any order.
+        row_count: that may stay; the newest run stays, however many rows it has.
+    """
+    if len(started_ms) <= row_count:
+        return None
+    ordered = np.sort(started_ms)
+    return min(int(ordered[-row_count - 1]) + 1, int(ordered[-1]))
 
 
 def _run_row(run: RunOfWork, plan: MaintenancePlan, results: Sequence[WorkResult]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ written is on the disk: Spark does not sync, and a table that a power cut tore w
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,8 +16,10 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.control.read_tables import check_table, has_table, read_rows, table_path
-from pipeline.control.schemas import CONTROL_TABLES, SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
+from pipeline.control.old_files import drop_old_files, file_count, live_file_count
+from pipeline.control.read_tables import check_table, has_table, read_numbers, read_rows, table_path
+from pipeline.control.runs import oldest_kept_ms
+from pipeline.control.schemas import CONTROL_TABLES, RUNS, SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
 from pipeline.control.update_rows import update_rows
 from pipeline.spark_errors import SPARK_ERRORS, explain
 from storage_core.errors import LogStorageError
@@ -29,8 +30,10 @@ __all__ = ["ControlTables"]
 logger = logging.getLogger(__name__)
 
 _TRIES: Final = 4
-_MOST_FILES: Final = 300
-"""In a table's folder; above that it is tidied."""
+_MOST_FILES: Final = 100
+"""In a table's folder, with their sums; above that it is tidied."""
+_MOST_LIVE_FILES: Final = 20
+"""Of one version; above that tidying puts them together."""
 _CONFLICT: Final = re.compile(
     r"Concurrent(?:Append|DeleteRead|DeleteDelete|Transaction|Write|Modification)Exception"
     r"|(?:MetadataChanged|ProtocolChanged)Exception"
@@ -51,8 +54,9 @@ _SESSION_CONF: Final = {
 _PROPERTIES: Final = {
     VERSION_PROPERTY: str(SCHEMA_VERSION),
     "delta.enableDeletionVectors": "false",  # deltalake can't read them
-    "delta.deletedFileRetentionDuration": "interval 1 hours",
-    "delta.logRetentionDuration": "interval 7 days",
+    # What is read beside a run is read within seconds; what stays makes each run slower.
+    "delta.deletedFileRetentionDuration": "interval 10 minutes",
+    "delta.logRetentionDuration": "interval 1 days",
 }
 
 
@@ -122,22 +126,23 @@ class ControlTables:
         """Return the rows that the table has now."""
         return read_rows(self._store, table)
 
-    def tidy(self, runs_before_ms: int) -> None:
-        """Put small files together, remove those of old versions and rows of old runs, where there are many files.
+    def tidy(self, run_rows_kept: int) -> None:
+        """Put small files together, remove those of old versions and rows of old runs, where there are many.
 
         Args:
-            runs_before_ms: rows of runs that began earlier go.
+            run_rows_kept: newest rows of runs; there are never twice as many for longer than one run.
         """
+        started_ms = read_numbers(self._store, RUNS, "started_ms")
+        oldest_ms = oldest_kept_ms(started_ms, run_rows_kept)
+        if oldest_ms is not None and len(started_ms) >= 2 * run_rows_kept:
+            self._try(RUNS, f"DELETE FROM {self._name(RUNS)} WHERE started_ms < {oldest_ms}")
+            self._make_durable(RUNS)
         for table in CONTROL_TABLES:
-            folder = table_path(self._store, table)
-            with storage_errors(folder):
-                count = len(os.listdir(folder))
-            if count <= _MOST_FILES:
+            if file_count(self._store, table) <= _MOST_FILES:
                 continue
-            if "started_ms" in table.schema.names:
-                self._try(table, f"DELETE FROM {self._name(table)} WHERE started_ms < {runs_before_ms}")
-            for statement in ("OPTIMIZE", "VACUUM"):
-                self._try(table, f"{statement} {self._name(table)}")
+            if live_file_count(self._store, table) > _MOST_LIVE_FILES:
+                self._try(table, f"OPTIMIZE {self._name(table)}")
+            drop_old_files(self._store, table)
             self._make_durable(table)
 
     def _create(self, table: ControlTable) -> None:
@@ -176,7 +181,7 @@ class ControlTables:
         name = f"new_{table.name}"
         columns = pa.Table.from_pylist([dict(each) for each in rows], schema=table.schema)
         with _translated(self._store, table):
-            frame: DataFrame = self._spark.createDataFrame(columns)
+            frame: DataFrame = self._spark.createDataFrame(columns).coalesce(1)  # a file each would be left
             frame.createOrReplaceTempView(name)
         try:
             yield name

@@ -1,10 +1,23 @@
 """Rows that tell of a run, and what they tell the next one."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
 from pipeline.control.record_run import changed_checkpoints
-from pipeline.control.runs import RunOfWork, WorkResult, failures_of, former_runs, result_of_cleaning, rows_of_run
+from pipeline.control.runs import (
+    RunOfWork,
+    WorkResult,
+    failures_of,
+    former_runs,
+    oldest_kept_ms,
+    result_of_cleaning,
+    rows_of_run,
+)
 from pipeline.control.schemas import RUNS
 from pipeline.maintenance_plan import Bounds, plan_maintenance
 from pipeline.maintenance_report import result_line
@@ -140,3 +153,21 @@ def test_failures_when_a_log_can_not_be_read_then_it_is_uncleanable() -> None:
     (failed,) = failures_of(plan)
     known = changed_checkpoints({}, [failed], "r", NOW_MS)[_A]
     assert (failed.outcome, known.uncleanable_file, known.failure_count) == ("uncleanable", "/x.log", 1)
+
+
+@given(st.lists(st.integers(0, 20), max_size=40), st.integers(1, 50))
+def test_rows_when_there_are_too_many_then_the_newest_runs_stay_whole(started_ms: list[int], row_count: int) -> None:
+    """As many whole runs as fit, newest first, and the newest one always."""
+    expected: int | None = None
+    if len(started_ms) > row_count:
+        counts, kept = Counter(started_ms), 0
+        for began in sorted(counts, reverse=True):
+            kept += counts[began]
+            if expected is not None and kept > row_count:
+                break
+            expected = began
+
+    oldest = oldest_kept_ms(np.array(started_ms, np.int64), row_count)
+    assert [each for each in started_ms if each >= (oldest or 0)] == [
+        each for each in started_ms if each >= (expected or 0)
+    ]
