@@ -6,7 +6,7 @@ left: one that is found came back with a copy from before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from pipeline.store_view import StoreView
 from sink.forget_keys import FoundRecords, RequestState, search_requests
@@ -14,6 +14,7 @@ from sink.forgotten_keys import FOLDER, read_requests
 from sink.store import Store
 from storage_core.errors import CorruptFileError, UnsupportedFormatError
 from storage_core.inspect.findings import Finding
+from storage_core.log.deleted_files import list_deleted
 from storage_core.log.log_files import LOG, segment_file_name
 
 __all__ = ["forgotten_findings"]
@@ -53,11 +54,21 @@ def forgotten_findings(view: StoreView) -> Iterator[Finding]:
                 yield Finding(log=str(found.log), file=str(found.log), kind="damage", rule="unreadable", what=what)
             elif found.failure is None and request.completed_ms is not None:
                 yield _left(found, request.request_id)
+    yield from _old_files(view, {each.topic for each in requests})
 
 
 def _pending(state: RequestState) -> str:
     segments = sum(each.failure is None for each in state.found)
     return f"erasure pending, {state.records_count:,} records in {segments:,} segments"
+
+
+def _old_files(view: StoreView, topics: Collection[str]) -> Iterator[Finding]:
+    for each in view.logs:
+        if each.log.topic not in topics or each.offline is not None or not each.directory.is_dir():
+            continue
+        if count := len(list_deleted(each.directory)):
+            name, what = str(each.log), f"{count:,} old files wait to be removed and may hold erased records"
+            yield Finding(log=name, file=name, kind="pending", rule="forgotten-keys", what=what)
 
 
 def _left(found: FoundRecords, request_id: str) -> Finding:

@@ -14,7 +14,7 @@ Kinds of findings, and what to do about each:
 | checkpoint  | a small file beside the log, or in its root, is wrong: rebuild                               |
 | foreign     | something that may not lie where it lies: a broker refuses to start on it, or ignores it     |
 | forgotten   | records of keys that were erased are there: a copy from before was put back                  |
-| pending     | records of keys to forget wait for maintenance                                               |
+| pending     | records of keys to forget, or old files that may hold some, wait for maintenance             |
 | nothing     | there was nothing to check                                                                   |
 
 Each finding also names the rule that was broken, one per check.
@@ -132,7 +132,7 @@ _OTHER_REMEDIES: Final[dict[FindingKind, str]] = {
     "known": "none: it is written down",
     "sparse": "none needed: lookups are right; repair --execute rebuilds it",
     "forgotten": "make the request again: sparklog forget",
-    "pending": "sparklog maintain --execute erases them",
+    "pending": "sparklog maintain --execute does the rest",
 }
 
 

@@ -44,6 +44,19 @@ def test_verify_when_erased_keys_are_back_then_file_and_offsets_are_told(sparklo
     assert "k3" not in ran.out
 
 
+def test_verify_when_old_files_wait_to_be_removed_then_a_note_says_so(sparklog: Sparklog, tmp_path: Path) -> None:
+    """Until `file.delete.delay.ms` is over they hold what was erased."""
+    store = write_keyed(tmp_path / "store")
+    ask(store, "k3")
+    erase(store)
+    (store / "logs" / str(LOG) / f"{0:020}.log.deleted").write_bytes(b"old")
+
+    ran = sparklog("verify", store)
+
+    assert ran.code == 0
+    assert f"pending: {LOG}/{LOG} 1 old files wait to be removed and may hold erased records" in ran.out
+
+
 def test_verify_when_a_request_is_damaged_then_it_is_named(sparklog: Sparklog, tmp_path: Path) -> None:
     """The logs are checked all the same."""
     store = write_keyed(tmp_path / "store", count=20)
