@@ -11,7 +11,8 @@ from sink.store import Store
 from sink.writer_lock import WriterLock
 from storage_core.log.append_state import CommittedEnd
 from storage_core.log.cut_back import cut_back_logs, has_leftovers, needs_cut_back, renew_active_segment
-from storage_core.storage.local import storage_errors, sync_filesystems
+from storage_core.storage.local import storage_errors
+from storage_core.storage.write_back import sync_filesystems
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["committed_end", "cut_back_torn", "find_torn", "find_torn_online", "renew", "renew_returned", "settle_cuts"]

@@ -20,7 +20,8 @@ from storage_core.fault_points import reach
 from storage_core.log.append_state import CommittedEnd
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.log.unflushed import first_lost_offset, unflushed_segments
-from storage_core.storage.local import drop_cached, storage_errors, sync_directories, sync_files
+from storage_core.storage.local import storage_errors, sync_directories, sync_files
+from storage_core.storage.write_back import drop_cached
 
 __all__ = ["check_unflushed", "distrust_cache", "flush_logs"]
 

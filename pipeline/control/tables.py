@@ -23,7 +23,8 @@ from pipeline.control.schemas import CONTROL_TABLES, RUNS, SCHEMA_VERSION, VERSI
 from pipeline.control.update_rows import update_rows
 from pipeline.spark_errors import SPARK_ERRORS, explain
 from storage_core.errors import LogStorageError
-from storage_core.storage.local import make_directory, storage_errors, sync_filesystems
+from storage_core.storage.local import make_directory, storage_errors
+from storage_core.storage.write_back import sync_filesystems
 
 __all__ = ["ControlTables"]
 

@@ -17,7 +17,8 @@ from pipeline.control.read_tables import table_path
 from pipeline.control.schemas import ControlTable
 from sink.ledger_damage import one_line
 from storage_core.errors import LogStorageError
-from storage_core.storage.local import storage_errors, sync_filesystems
+from storage_core.storage.local import storage_errors
+from storage_core.storage.write_back import sync_filesystems
 
 __all__ = ["update_rows"]
 

@@ -26,7 +26,8 @@ from storage_core.log.segment_reader import SegmentReader
 from storage_core.log.segments import SegmentFiles
 from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2
 from storage_core.record.empty_batch import pack_empty_batch
-from storage_core.storage.local import copy_range, storage_errors, sync_directory, write_all
+from storage_core.storage.copy_range import copy_range
+from storage_core.storage.local import storage_errors, sync_directory, write_all
 
 __all__ = ["SegmentRepairer"]
 

@@ -15,7 +15,8 @@ from storage_core.errors import CorruptFileError
 from storage_core.fault_points import reach
 from storage_core.log.append_state import CommittedEnd, load_append_state, trim_indexes
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, parse_base_offset, segment_file_name
-from storage_core.storage.local import copy_range, storage_errors, sync_directories, sync_directory, sync_files
+from storage_core.storage.copy_range import copy_range
+from storage_core.storage.local import storage_errors, sync_directories, sync_directory, sync_files
 
 __all__ = ["cut_back", "cut_back_logs", "has_leftovers", "needs_cut_back", "renew_active_segment"]
 

@@ -21,7 +21,8 @@ from pathlib import Path
 
 from storage_core.fault_points import reach
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, segment_file_name
-from storage_core.storage.local import copy_range, storage_errors, write_all
+from storage_core.storage.copy_range import copy_range
+from storage_core.storage.local import storage_errors, write_all
 
 __all__ = ["SegmentAppend", "SegmentWriter", "StagedRange", "WrittenFiles"]
 

@@ -34,7 +34,8 @@ from storage_core.log.segments import SegmentFiles
 from storage_core.log_config import INT32_MAX
 from storage_core.record.batch_decode import decode_batches
 from storage_core.record.batch_header import MAGIC_V2
-from storage_core.storage.local import copy_range, storage_errors, sync_directory
+from storage_core.storage.copy_range import copy_range
+from storage_core.storage.local import storage_errors, sync_directory
 
 __all__ = ["SplitPart", "plan_split", "split_segment"]
 

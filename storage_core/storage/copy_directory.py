@@ -4,7 +4,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from storage_core.storage.local import copy_range, storage_errors, sync_directory
+from storage_core.storage.copy_range import copy_range
+from storage_core.storage.local import storage_errors, sync_directory
 
 __all__ = ["copy_directory"]
 

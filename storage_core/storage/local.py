@@ -1,27 +1,24 @@
-"""Files on a local disk: what is durable when, and how bytes move without passing through Python.
+"""Files on a local disk: what is durable when.
 
 Order rules (each was seen to matter after a power cut):
 - a replaced file is written under another name, fsynced, renamed, and its folder fsynced: without the first fsync the
   new name can hold zeros, without the second the old content can come back;
 - a truncation is fsynced before anything is appended, or the cut tail can come back;
-- log before index before ledger: the ledger may only name bytes that survive;
-- what a failed sync was for is not believed until it was read from the disk again.
+- log before index before ledger: the ledger may only name bytes that survive.
 """
 
 import contextlib
-import ctypes
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from storage_core.errors import StorageError
 from storage_core.fault_points import reach
+from storage_core.storage.write_back import drop_cached, sync_filesystems, sync_path
 
 __all__ = [
-    "copy_range",
-    "drop_cached",
     "make_directory",
     "replace_file",
     "storage_errors",
@@ -29,7 +26,6 @@ __all__ = [
     "sync_directory",
     "sync_file",
     "sync_files",
-    "sync_filesystems",
     "write_all",
 ]
 
@@ -58,28 +54,6 @@ def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
         view, position = view[written:], position + written
 
 
-def copy_range(source: int, source_position: int, target: int, target_position: int, size_bytes: int) -> None:
-    """Copy bytes between two open files inside the kernel.
-
-    `copy_file_range` where both lie on one filesystem, `sendfile` otherwise; both may stop short.
-    """
-    while size_bytes > 0:
-        try:
-            copied = os.copy_file_range(source, target, size_bytes, source_position, target_position)
-        except OSError as error:
-            if error.errno not in (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
-                raise
-            os.lseek(target, target_position, os.SEEK_SET)
-            copied = os.sendfile(target, source, source_position, size_bytes)
-        if copied == 0:
-            raise OSError(errno.EIO, "a file ends before the bytes that were to be copied from it")
-        source_position, target_position, size_bytes = (
-            source_position + copied,
-            target_position + copied,
-            size_bytes - copied,
-        )
-
-
 def replace_file(path: Path, data: bytes) -> None:
     """Put `data` under `path` atomically and durably, as Kafka replaces its checkpoint files."""
     temporary = path.with_name(path.name + ".tmp")
@@ -104,20 +78,9 @@ def make_directory(path: Path) -> None:
     sync_directory(path.parent)
 
 
-def drop_cached(paths: Iterable[Path]) -> None:
-    """Let the next reading of these files show what the disk has, but for pages that still wait to be written."""
-    for path in paths:
-        with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(descriptor)
-
-
 def sync_directory(path: Path) -> None:
     """Make the names in a folder durable."""
-    _sync(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, os.fsync)
+    sync_path(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, os.fsync)
 
 
 def sync_directories(paths: Iterable[Path]) -> None:
@@ -132,7 +95,7 @@ def sync_directories(paths: Iterable[Path]) -> None:
 
 def sync_file(path: Path) -> None:
     """Make the content of a file durable."""
-    _sync(path, os.O_RDONLY | os.O_CLOEXEC, os.fdatasync)
+    sync_path(path, os.O_RDONLY | os.O_CLOEXEC, os.fdatasync)
 
 
 def sync_files(paths: list[Path]) -> None:
@@ -150,36 +113,3 @@ def sync_files(paths: list[Path]) -> None:
         return
     with ThreadPoolExecutor(_SYNC_THREADS) as pool:
         list(pool.map(sync_file, paths))
-
-
-def sync_filesystems(folders: Iterable[Path]) -> None:
-    """Write back each filesystem that holds one of these; Linux reports write-back errors here since 5.8."""
-    roots = {path.stat().st_dev: path for path in folders}
-    for root in roots.values():
-        _sync(root, os.O_RDONLY | os.O_CLOEXEC, _syncfs_of)
-
-
-def _syncfs_of(descriptor: int) -> None:
-    if _LIBC.syncfs(descriptor) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-
-
-def _sync(path: Path, flags: int, sync: Callable[[int], None]) -> None:
-    """Open a path and sync it; the kernel's answer does not say which file it is about.
-
-    A sync that fails leaves pages that are not on the disk and count as written, so that the next one succeeds: without
-    them in the cache whoever looks next sees what the disk has, and does not take a commit for durable that is not.
-    """
-    descriptor = os.open(path, flags)
-    try:
-        sync(descriptor)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        os.close(descriptor)
-
-
-_LIBC = ctypes.CDLL(None, use_errno=True)

@@ -17,7 +17,7 @@ from unittest import mock
 
 import sink.ledger
 import sink.lost_ranges
-from storage_core.storage import local
+from storage_core.storage import write_back
 
 __all__ = ["KINDS", "Call", "Watcher", "watched"]
 
@@ -84,8 +84,8 @@ def watched(root: Path, watcher: Watcher) -> Iterator[None]:
         patches.enter_context(mock.patch.object(os, "write", calls.writing(os.write)))
         patches.enter_context(mock.patch.object(os, "copy_file_range", calls.copying(os.copy_file_range)))
         patches.enter_context(mock.patch.object(os, "sendfile", calls.sending(os.sendfile)))
-        syncfs = SimpleNamespace(syncfs=calls.described("syncfs", local._LIBC.syncfs))
-        patches.enter_context(mock.patch.object(local, "_LIBC", syncfs))
+        syncfs = SimpleNamespace(syncfs=calls.described("syncfs", write_back._LIBC.syncfs))
+        patches.enter_context(mock.patch.object(write_back, "_LIBC", syncfs))
         for module in (sink.ledger, sink.lost_ranges):
             write = calls.writing_ledger(module.write_deltalake)
             patches.enter_context(mock.patch.object(module, "write_deltalake", write))

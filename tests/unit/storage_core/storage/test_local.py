@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from storage_core.errors import StorageError
+from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import (
-    copy_range,
     make_directory,
     replace_file,
     storage_errors,
