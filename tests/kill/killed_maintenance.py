@@ -34,37 +34,27 @@ KILLS: Final = ("all", "driver", "jvm", "worker", "driver at a step", "worker at
 class KilledMaintenance:
     """The job of `tests.kill.maintenance_job` over one store after the other.
 
-    Attributes:
-        restarts: how often Spark was started.
-
     Args:
         folder: of the job.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.restarts = 0
         self._folder = folder
         self._jobs: list[SparkJob] = []
 
-    def maintain(self, store: Path, ahead_ms: int = 0) -> None:
-        """Let the job maintain a store from now on; it is started if it does not run.
+    def maintain(self, store: Path) -> None:
+        """Let the job maintain a store from now on; it is started if it does not run."""
+        self._order(store=str(store), ahead_ms=0, once=False)
+
+    def maintain_once_more(self, store: Path, ahead_ms: int) -> None:
+        """Let the job end what it does, maintain a store well once more, and rest.
 
         Args:
             store: to maintain.
             ahead_ms: how far the job's clock is ahead of the machine's.
         """
-        order = self._folder / "order.tmp"
-        order.write_text(json.dumps({"store": str(store), "ahead_ms": ahead_ms}))
-        order.rename(self._folder / "order.json")
-        if not self._jobs or self._jobs[-1].has_ended:
-            self._jobs.append(SparkJob(self._folder, module="tests.kill.maintenance_job"))
-            self.restarts += 1
-
-    def rest(self) -> None:
-        """Let the job do nothing, once the run that is under way has ended."""
-        (self._folder / "order.json").unlink()
-        (self._folder / "idle").unlink(missing_ok=True)
-        self._wait((self._folder / "idle").exists, "the run does not end")
+        self._order(store=str(store), ahead_ms=ahead_ms, once=True)
+        self._wait(lambda: not (self._folder / "order.json").exists(), "the run does not end well")
 
     def runs(self, store: Path | None = None) -> list[dict[str, Any]]:
         """Return what was told of the runs of a store, or of all."""
@@ -103,6 +93,13 @@ class KilledMaintenance:
     @property
     def _job(self) -> SparkJob:
         return self._jobs[-1]
+
+    def _order(self, **order: object) -> None:
+        path = self._folder / "order.tmp"
+        path.write_text(json.dumps(order))
+        path.rename(self._folder / "order.json")
+        if not self._jobs or self._jobs[-1].has_ended:
+            self._jobs.append(SparkJob(self._folder, module="tests.kill.maintenance_job"))
 
     def _kill_all(self, words: str) -> str:
         self._job.kill()

@@ -17,7 +17,7 @@ from storage_core.log.log_files import CLEANED, DELETED, SWAP
 from storage_core.topic_partition import TopicPartition
 from tests.kill.lively_store import forgotten_records, log_ends, problems_of_records
 
-__all__ = ["problems_of_store"]
+__all__ = ["problems_of_checkpoints", "problems_of_store"]
 
 
 def problems_of_store(store: Path, told: Sequence[dict[str, Any]]) -> list[str]:
@@ -39,7 +39,19 @@ def problems_of_store(store: Path, told: Sequence[dict[str, Any]]) -> list[str]:
         for each in search_forgotten(store, None)
         if each.request.completed_ms is None or each.found
     ]
-    return [*wrong, *_problems_of_leases(store), *_problems_of_runs(store, told), *_problems_of_checkpoints(store)]
+    return [*wrong, *_problems_of_leases(store), *_problems_of_runs(store, told), *problems_of_checkpoints(store)]
+
+
+def problems_of_checkpoints(store: Path) -> list[str]:
+    """Return which checkpoints lie outside of their logs, also while others are at work."""
+    rows, ends = read_rows(store, CLEANER_CHECKPOINTS), log_ends(store)
+    return [
+        f"checkpoints: {row['topic']}-{row['partition']}: {row}"
+        for row in rows
+        if not row["log_start_offset"]
+        <= row["first_dirty_offset"]
+        <= ends[TopicPartition(row["topic"], row["partition"])]
+    ]
 
 
 def _problems_of_leases(store: Path) -> Iterator[str]:
@@ -74,11 +86,3 @@ def _problems_of_runs(store: Path, told: Sequence[dict[str, Any]]) -> Iterator[s
         if row["lease_epoch"] is not None:
             worked[row["topic"], row["partition"], row["lease_epoch"]].add(row["run_id"])
     yield from (f"runs: {place} is of {names}" for place, names in worked.items() if len(names) != 1)
-
-
-def _problems_of_checkpoints(store: Path) -> Iterator[str]:
-    ends = log_ends(store)
-    for row in read_rows(store, CLEANER_CHECKPOINTS):
-        log = TopicPartition(row["topic"], row["partition"])
-        if not row["log_start_offset"] <= row["first_dirty_offset"] <= ends[log]:
-            yield f"checkpoints: {log} ends at {ends[log]}: {row}"

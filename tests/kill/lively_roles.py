@@ -26,6 +26,7 @@ from storage_core.clock import SystemClock
 from storage_core.errors import StoreLockedError
 from storage_core.inspect.findings import HARMLESS_KINDS
 from storage_core.topic_partition import TopicPartition
+from tests.kill.lively_checks import problems_of_checkpoints
 from tests.kill.lively_store import (
     FORGOTTEN_UNTIL,
     MAP_BYTES,
@@ -40,7 +41,7 @@ from tests.sink_store import in_process, open_store
 __all__ = ["ROLES", "clean_once", "error_of", "start", "wait_until_written"]
 
 _QUERY = "lively"
-_START_S = 120
+_START_S = 240
 
 
 def clean_once(store: Path, checkpoints: dict[TopicPartition, int]) -> None:
@@ -101,7 +102,7 @@ def _clean(store: Path) -> Iterator[None]:
 def _read(store: Path) -> Iterator[None]:
     """Read all and check all, again and again."""
     while True:
-        if wrong := problems_of_records(store):
+        if wrong := problems_of_records(store) + problems_of_checkpoints(store):
             raise AssertionError(wrong)
         yield
         found = verify(open_logs(store), lambda _finding: None)
@@ -131,15 +132,15 @@ def error_of(store: Path, role: str) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def wait_until_written(store: Path, is_alive: Callable[[], bool]) -> None:
-    """Return once every log is written behind the offset from which on the forgotten key is not any more.
+def wait_until_written(store: Path, offset: int, is_alive: Callable[[], bool]) -> None:
+    """Return once every log is written behind an offset.
 
     Raises:
         AssertionError: the writer has ended.
         TimeoutError: it takes too long.
     """
     deadline = time.monotonic() + _START_S
-    while not (store / "control" / "topic-configs.json").exists() or min(log_ends(store).values()) <= FORGOTTEN_UNTIL:
+    while not (store / "control" / "topic-configs.json").exists() or min(log_ends(store).values()) <= offset:
         if not is_alive():
             raise AssertionError(f"the writer has ended: {error_of(store, 'writer')}")
         if time.monotonic() > deadline:

@@ -37,7 +37,8 @@ class LivelyStream:
         return not self._job.has_ended
 
     def kill(self) -> None:
-        """Kill driver, JVM and workers."""
+        """Kill driver, JVM and workers of a stream that runs."""
+        self.is_alive()
         self._job.kill()
 
     def exit_code(self) -> int:

@@ -1,14 +1,13 @@
 """The maintenance job as kill tests run it: `execute_maintenance` again and again, with one Spark, everything due.
 
-`python -m tests.kill.maintenance_job FOLDER` does what `FOLDER/order.json` says until it is killed. Without that file
-it does nothing, and says so by `FOLDER/idle`.
+`python -m tests.kill.maintenance_job FOLDER` does what `FOLDER/order.json` says, and nothing without it, until it is
+killed. Each run that ends, well or not, is a line of `FOLDER/runs.txt`.
 
-| key        | is                                               |
-|------------|--------------------------------------------------|
-| `store`    | the store to maintain                            |
-| `ahead_ms` | how far the job's clock is ahead of the machine's |
-
-Each run that ends, well or not, is a line of `FOLDER/runs.txt`.
+| key        | is                                                              |
+|------------|-----------------------------------------------------------------|
+| `store`    | the store to maintain                                           |
+| `ahead_ms` | how far the job's clock is ahead of the machine's               |
+| `once`     | whether the order is done, and removed, by a run that ends well |
 """
 
 import json
@@ -50,11 +49,10 @@ def _main(folder: Path) -> None:
 
 def _run(folder: Path, session: Callable[[], SparkSession]) -> int:
     """Carry out one run, and tell of it."""
-    try:
-        order = json.loads((folder / "order.json").read_text())
-    except FileNotFoundError:
-        (folder / "idle").touch()
+    path = folder / "order.json"
+    if not path.exists():
         return 0
+    order = json.loads(path.read_text())
     clock = ArmedClock(folder=str(folder), driver=os.getpid(), ahead_ms=order["ahead_ms"])
     place = MaintainedPlace(
         root=Path(order["store"]), settings=MaintenanceSettings(memory_bytes=MAP_BYTES), spark=_SPARK
@@ -70,6 +68,8 @@ def _run(folder: Path, session: Callable[[], SparkSession]) -> int:
     finally:
         with (folder / "runs.txt").open("a") as file:
             file.write(f"{json.dumps(told)}\n")
+    if order["once"]:
+        path.unlink()
     return 0
 
 

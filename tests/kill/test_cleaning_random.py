@@ -18,7 +18,7 @@ from sink.store import Store
 from storage_core.topic_partition import TopicPartition
 from tests.kill.harness import exit_code
 from tests.kill.lively_roles import ROLES, clean_once, error_of, start, wait_until_written
-from tests.kill.lively_store import forgotten_records, problems_of_records
+from tests.kill.lively_store import FORGOTTEN_UNTIL, forgotten_records, problems_of_records
 from tests.sparklog_command import Sparklog
 
 pytestmark = pytest.mark.kill
@@ -37,7 +37,7 @@ def test_store_when_writer_cleaner_and_reader_are_killed_at_random_then_no_key_i
     writer = start(context, store, "writer")
     jobs = {"writer": writer}
     try:
-        wait_until_written(store, writer.is_alive)
+        wait_until_written(store, FORGOTTEN_UNTIL, writer.is_alive)
         jobs |= {role: start(context, store, role) for role in ROLES if role != "writer"}
         for number in range(_ROUNDS):
             time.sleep(choose.uniform(0, _LONGEST_S))
