@@ -27,7 +27,7 @@ from pipeline.maintenance_settings import MaintenanceSettings, maintenance_optio
 from pipeline.maintenance_survey import Survey, survey_store
 from pipeline.settings import load_settings
 from sink.clean_logs import CleanerBudget
-from sink.forget_keys import RequestState, logs_to_erase, prepare_erasure, settle_requests
+from sink.forget_keys import RequestState, known_erasure, prepare_erasure, settle_requests
 from sink.forgotten_keys import ForgetRequest, erased_keys, read_requests
 from sink.retain_logs import PendingRemoval, RetentionRun, remove_deleted
 from sink.store import Store
@@ -128,7 +128,7 @@ def plan_maintenance_of(place: MaintainedPlace, clock: Clock) -> MaintenancePlan
         LedgerDamagedError: the ledger can't be read.
     """
     store = Store.find(place.root)
-    return survey_store(store, _bounds(place.settings), clock, logs_to_erase(store, read_requests(store))).plan
+    return survey_store(store, _bounds(place.settings), clock, known_erasure(store, read_requests(store))).plan
 
 
 def execute_maintenance(
@@ -156,7 +156,7 @@ def execute_maintenance(
     refuse_leased(place.root, clock)
     with maintaining(place.root) as maintained:
         erasure = prepare_erasure(maintained, clock)
-        survey = survey_store(maintained.store, _bounds(place.settings), clock, erasure.logs)
+        survey = survey_store(maintained.store, _bounds(place.settings), clock, erasure)
         if place.given_plan is not None:
             survey = replace(survey, plan=compare_plans(place.given_plan, survey.plan))
         telling.plan(survey.plan)
@@ -214,6 +214,8 @@ def _carry_out(
     from pipeline.control.tables import ControlTables
     from pipeline.maintenance_job import run_plan
 
+    check_owner = OwnerCheck.of(maintained.store.root)
+    maintained.lock.check()  # what executors look for is this run's signature, not that of one elsewhere
     survey, requests = surveyed
     run_id, started_ms = f"{clock.now_ms()}-{uuid.uuid4().hex[:8]}", clock.now_ms()
     tables = ControlTables(spark, maintained.store.root)
@@ -225,7 +227,6 @@ def _carry_out(
     budget = CleanerBudget(
         map_bytes=settings.memory_bytes, hash_key=secrets.token_bytes(16), erased_keys=erased_keys(requests)
     )
-    check_owner = OwnerCheck.of(maintained.store.root)
 
     def tell(results: Sequence[WorkResult], failure: str | None = None) -> None:
         spent_ms = clock.now_ms() - started_ms

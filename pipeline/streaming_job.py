@@ -25,6 +25,7 @@ from pipeline.stop_request import StopRequest
 from pipeline.transforms import select_records
 from sink.ledger import Ledger
 from sink.log_sink import LogSink
+from sink.pending_truncations import read_truncations
 from sink.store import Store
 from sink.writer_lock import WriterLock
 from storage_core.errors import InvalidConfigError, LogStorageError
@@ -105,10 +106,10 @@ def _look_at_store(settings: Settings, take_lock_by_force: bool) -> None:
     """
     root = Path(settings.store)
     if (root / "store.properties").exists():
-        Store.find(root)
-    if take_lock_by_force:
-        refuse_leased(root)
-    elif (root / "writer.lock").exists():
+        store = Store.find(root)
+        if take_lock_by_force or read_truncations(store):
+            refuse_leased(root)  # both take the maintenance lock
+    if not take_lock_by_force and (root / "writer.lock").exists():
         lock = WriterLock.acquire(root / "writer.lock")
         if not lock.follows_crash:
             lock.sign_off()  # the sink, which comes next, must not take this look for a writer that died

@@ -7,6 +7,8 @@ import pytest
 
 from pipeline.control.leases import refuse_leased
 from pipeline.control.schemas import LEASES
+from sink.pending_truncations import PendingTruncation, write_truncations
+from sink.store import Store
 from sink.store_access import MAINTENANCE_LOCK
 from storage_core.clock import ManualClock
 from storage_core.errors import StoreLockedError
@@ -67,6 +69,23 @@ def test_verb_when_a_run_elsewhere_has_a_lease_then_refused_and_nothing_changed(
 
     assert ran.code == 1
     assert f"owner=far:1:r epoch=4 expires_ms={expires_ms}" in ran.err
+    assert contents(store) == before
+
+
+def test_stream_when_it_would_finish_a_truncation_then_refused_while_a_run_elsewhere_has_a_lease(
+    sparklog: Sparklog, store: Path
+) -> None:
+    """That takes the maintenance lock; a stream with nothing to finish goes on beside the other run."""
+    _lease(store, "far", time.time_ns() // 1_000_000 + _TERM_MS)
+    Path(f"{store}.yaml").write_text(_STREAM.format(store=store))
+    numbers = dict.fromkeys(
+        ("log_start_offset", "next_offset", "segment_base", "size_bytes", "lost_from", "began_ms"), 0
+    )
+    pending = PendingTruncation(topic="keyed", partition=0, topic_id="t", offset=0, **numbers)
+    write_truncations(Store.find(store), [pending])
+    before = contents(store)
+
+    assert "owner=far:1:r" in sparklog("stream", "--config", f"{store}.yaml").err
     assert contents(store) == before
 
 
