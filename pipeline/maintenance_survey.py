@@ -5,7 +5,7 @@ No Spark: a plan of ten thousand logs takes seconds, and starting a JVM would ta
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from pipeline.control.runs import former_runs
 from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
 from pipeline.maintenance_plan import Bounds, MaintenancePlan, SurveyedLog, plan_maintenance
 from sink.clean_logs import plan_cleanings
+from sink.forget_keys import NO_ERASURE, Erasure
 from sink.ledger import Ledger
 from sink.retain_logs import plan_logs
 from sink.store import Store
@@ -59,14 +60,14 @@ def read_checkpoints(store: Store) -> dict[TopicPartition, CleanerCheckpoint]:
     return checkpoints_of(read_rows(store.root, CLEANER_CHECKPOINTS), states, read_truncated_offsets(store, states))
 
 
-def survey_store(store: Store, bounds: Bounds, clock: Clock, erased_logs: Collection[TopicPartition] = ()) -> Survey:
+def survey_store(store: Store, bounds: Bounds, clock: Clock, erasure: Erasure = NO_ERASURE) -> Survey:
     """Return what a run would do; changes nothing.
 
     Args:
         store: to look at.
         bounds: of the run.
         clock: tells how old records are.
-        erased_logs: with records of keys that are to be erased.
+        erasure: where records of keys lie that are to be erased.
 
     Raises:
         UnsupportedFormatError: a newer release wrote a control table.
@@ -83,8 +84,11 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erased_logs: Collec
     compacted = {log for log in states if log.topic in configs and configs[log.topic].is_compacted}
     dirty = {log: each.first_dirty_offset for log, each in checkpoints.items()}
     may_roll = not WriterLock.is_held(store.root / WRITER_LOCK)
-    plans = plan_cleanings(store, dirty, clock, compacted, may_roll=may_roll) if compacted else []
-    cleanings = {each.log: each for each in plans}
+    cleanings = {}
+    if compacted:
+        plans = plan_cleanings(store, dirty, clock, compacted, may_roll=may_roll, erased_in_active=erasure.active)
+        cleanings = {each.log: each for each in plans}
+    rolled = {log for log, each in cleanings.items() if each.plan is not None and each.plan.rolls}
     logs = [
         SurveyedLog(
             retention=each,
@@ -95,16 +99,14 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erased_logs: Collec
         for each in plan_logs(store, clock)
     ]
     known = {TopicPartition(row["topic"], row["partition"]) for row in rows}
-    plan = plan_maintenance(logs, now_ms, bounds, former, erased_logs)
+    plan = plan_maintenance(logs, now_ms, bounds, former, {*erasure.closed, *rolled.intersection(erasure.active)})
     return Survey(plan, checkpoints, sorted(known - checkpoints.keys()))
 
 
-def make_plan(
-    root: Path, bounds: Bounds, clock: Clock, erased_logs: Collection[TopicPartition] = ()
-) -> MaintenancePlan:
+def make_plan(root: Path, bounds: Bounds, clock: Clock, erasure: Erasure = NO_ERASURE) -> MaintenancePlan:
     """Return what a run on the store in a folder would do.
 
     Raises:
         InvalidConfigError: no store is there.
     """
-    return survey_store(Store.find(root), bounds, clock, erased_logs).plan
+    return survey_store(Store.find(root), bounds, clock, erasure).plan

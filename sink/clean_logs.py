@@ -129,6 +129,7 @@ def plan_cleanings(
     logs: Collection[TopicPartition] | None = None,
     *,
     may_roll: bool = False,
+    erased_in_active: Collection[TopicPartition] = (),
 ) -> list[LogCleaning]:
     """Return what a cleaner makes of each log; changes nothing.
 
@@ -138,6 +139,7 @@ def plan_cleanings(
         clock: tells how old records are.
         logs: to look at; all if None.
         may_roll: whether who cleans rolls active segments first, those whose plan says so: no sink holds the store.
+        erased_in_active: logs whose active segment has records of keys that are to be erased.
 
     Raises:
         CorruptFileError: the topics' settings can't be read.
@@ -159,6 +161,7 @@ def plan_cleanings(
                 log_start_offset=state.log_start_offset,
                 checkpoint=checkpoints.get(log),
                 may_roll=may_roll,
+                has_erased=log in erased_in_active,
             )
             found.append(_plan(each, facts, now_ms))
         return found

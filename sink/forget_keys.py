@@ -1,9 +1,9 @@
 """Erasure: where the records of forgotten keys lie, what a maintenance run does about it, whether any is left.
 
-    search -> list of keys -> search -> roll of active segments with some -> cleaning -> search -> keys off the list
+    search -> list of keys -> search -> plan -> roll of active segments -> cleaning -> search -> keys off the list
 
-A cleaner never touches an active segment. Where no sink holds the store, it is rolled first; otherwise its records wait
-until the sink rolls it, and the request stays on the list.
+A cleaner never touches an active segment. Where no sink holds the store, the plan rolls it first; otherwise its records
+wait until the sink rolls it, and the request stays on the list.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import pyarrow as pa
 from sink.forgotten_keys import ForgetRequest, complete_request, make_request, put_request, read_requests
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
-from sink.roll_active import roll_where_no_sink_is
 from sink.store import Store
 from sink.store_access import MaintainedStore
 from storage_core.cleaner.cleaned_transactions import is_control
@@ -35,11 +34,12 @@ from storage_core.log.log_walk import LogWalk, SegmentList
 from storage_core.topic_partition import TopicPartition
 
 __all__ = [
+    "NO_ERASURE",
     "Erasure",
     "FoundRecords",
     "RequestState",
     "ask_to_forget",
-    "logs_to_erase",
+    "known_erasure",
     "prepare_erasure",
     "search_requests",
     "settle_requests",
@@ -107,11 +107,17 @@ class Erasure:
 
     Attributes:
         requests: that wait.
-        logs: with records of theirs in closed segments, or that could not be searched: they are cleaned, due or not.
+        closed: logs with records of theirs in closed segments, or that could not be searched: these are cleaned, due or
+            not.
+        active: logs with records of theirs in the active segment: it has to be rolled first.
     """
 
-    requests: Sequence[ForgetRequest]
-    logs: Collection[TopicPartition]
+    requests: Sequence[ForgetRequest] = ()
+    closed: Collection[TopicPartition] = frozenset()
+    active: Collection[TopicPartition] = frozenset()
+
+
+NO_ERASURE: Final = Erasure()
 
 
 def ask_to_forget(store: Store, topic: str, keys: pa.Array, clock: Clock) -> RequestState:
@@ -146,33 +152,39 @@ def search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[Req
     return [replace(state, request=each) for state, each in zip(searched, requests, strict=True)]
 
 
-def logs_to_erase(store: Store, requests: Sequence[ForgetRequest]) -> set[TopicPartition]:
-    """Return the logs that may have records of requests that wait, as far as searches told; reads none of them."""
+def known_erasure(store: Store, requests: Sequence[ForgetRequest]) -> Erasure:
+    """Return what a run has to erase as far as earlier searches tell; reads no log."""
     wanted = [each for each in requests if each.completed_ms is None]
     if not wanted:
-        return set()
+        return NO_ERASURE
     states = Ledger.open(store.ledger_path).states()
-    return {log for each in wanted for log, _ in _logs_of(each, states)}
+    closed, active = set(), set()
+    for each in wanted:
+        for log, state in _logs_of(each, states):
+            bases = each.found.get(log.partition, {-1: 1})  # what could not be searched is cleaned
+            if any(base < state.active_base_offset for base in bases):
+                closed.add(log)
+            if any(base >= state.active_base_offset for base in bases):
+                active.add(log)
+    return Erasure(requests=wanted, closed=closed, active=active)
 
 
 def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> Erasure:
-    """Return what a run has to erase; active segments that have such records are rolled, if no sink runs.
+    """Return what a run has to erase; says so in the requests, and changes nothing else.
 
     Requests whose topic is gone are done: its records went with it.
 
     Raises:
         CorruptFileError, UnsupportedFormatError: a request can't be read.
-        WriterFencedError: the store was taken by force.
     """
     store = maintained.store
     wanted = _without_gone(store, read_requests(store), clock)
     searched = [_noted(store, each) for each in _search_requests(store, wanted)]
     found = [found for each in searched for found in each.found]
-    active = {each.log for each in found if each.is_active}
-    rolled = roll_where_no_sink_is(maintained, sorted(active), clock)
     return Erasure(
         requests=[each.request for each in searched],
-        logs=rolled | {each.log for each in found if not each.is_active},
+        closed={each.log for each in found if not each.is_active},
+        active={each.log for each in found if each.is_active},
     )
 
 

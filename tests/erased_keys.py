@@ -8,8 +8,10 @@ from sink.clean_logs import clean_logs, pending_removals, plan_cleanings
 from sink.forget_keys import RequestState, ask_to_forget, prepare_erasure, settle_requests
 from sink.forgotten_keys import ForgetRequest, erased_keys
 from sink.retain_logs import RetentionRun, remove_deleted
+from sink.roll_active import roll_where_no_sink_is
 from sink.store import Store
-from sink.store_access import maintaining
+from sink.store_access import WRITER_LOCK, maintaining
+from sink.writer_lock import WriterLock
 from storage_core.clock import ManualClock
 from tests.compacted_store import BUDGET, LOG, NOW_MS
 
@@ -26,11 +28,13 @@ def erase(store: Path) -> list[RequestState]:
     """Do what a maintenance run does."""
     clock = ManualClock(NOW_MS)
     with maintaining(store) as maintained:
-        requests = prepare_erasure(maintained, clock).requests
-        keys = erased_keys(requests)
+        erasure = prepare_erasure(maintained, clock)
+        keys = erased_keys(erasure.requests)
         budget = BUDGET.__class__(map_bytes=BUDGET.map_bytes, hash_key=BUDGET.hash_key, erased_keys=keys)
-        plans = plan_cleanings(maintained.store, {}, clock)
+        may_roll = not WriterLock.is_held(store / WRITER_LOCK)
+        plans = plan_cleanings(maintained.store, {}, clock, may_roll=may_roll, erased_in_active=erasure.active)
+        roll_where_no_sink_is(maintained, [each.log for each in plans if each.plan and each.plan.rolls], clock)
         assert {row.outcome for row in clean_logs(maintained, plans, budget, clock)} <= {"cleaned", "stopped"}
-        settled = settle_requests(maintained.store, requests, clock)
+        settled = settle_requests(maintained.store, erasure.requests, clock)
     assert remove_deleted(RetentionRun([], pending_removals(plans, clock)), clock) == {}
     return settled

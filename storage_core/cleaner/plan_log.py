@@ -34,6 +34,7 @@ class LogFacts:
     Attributes:
         checkpoint: where the last cleaning ended; None if that is not known.
         may_roll: whether the active segment may be rolled before the cleaning: nobody appends to the log.
+        has_erased: whether the active segment has records of keys that are to be erased.
     """
 
     directory: Path
@@ -41,12 +42,14 @@ class LogFacts:
     log_start_offset: int
     checkpoint: int | None = None
     may_roll: bool = False
+    has_erased: bool = False
 
 
 def plan_log(log: LogFacts, config: LogConfig, now_ms: int) -> CleaningPlan:
     """Return what a cleaner makes of a log; reads only, and nothing at all of one that is not compacted.
 
-    Its active segment is rolled first where it may be, its time is over, and it is cleaned at once then.
+    Its active segment is rolled first where it may be, and is cleanable then: because its time is over and the
+    log is due, or because keys in it are to be erased.
 
     Raises:
         CorruptFileError: the active segment is missing, or the files end before the log does.
@@ -63,9 +66,12 @@ def plan_log(log: LogFacts, config: LogConfig, now_ms: int) -> CleaningPlan:
     end_offset = log.end.log_end_offset
     empty = ListedSegment(base_offset=end_offset, next_offset=end_offset, size_bytes=0, modified_ms=now_ms)
     rolled = _plan(log, [*segments, empty], config, now_ms)
-    if not rolled.is_due or rolled.first_uncleanable_offset < end_offset:
+    if rolled.first_uncleanable_offset < end_offset or not (rolled.is_due or log.has_erased):
         return plan  # before a timestamp is read: most quiet logs end here
-    why = why_roll(_first_timestamp(log.directory, active), active.modified_ms, config, now_ms)
+    if log.has_erased:
+        why: str | None = "it has keys to erase"
+    else:
+        why = why_roll(_first_timestamp(log.directory, active), active.modified_ms, config, now_ms)
     if why is None:
         return plan
     return replace(rolled, reason=f"rolls the active segment first: {why}; {rolled.reason}", rolls=True)

@@ -19,6 +19,7 @@ from sink.forget_keys import prepare_erasure, settle_requests
 from sink.forgotten_keys import erased_keys, read_requests
 from sink.ledger import Ledger
 from sink.retain_logs import RetentionRun, execute_plans, plan_logs, remove_deleted
+from sink.roll_active import roll_where_no_sink_is
 from sink.store import Store
 from sink.store_access import maintaining
 from sink.store_writer import StoreWriter
@@ -56,7 +57,9 @@ def clean_once(store: Path, checkpoints: dict[TopicPartition, int]) -> None:
     """
     clock = SystemClock()
     with maintaining(store) as maintained:
-        requests = prepare_erasure(maintained, clock).requests
+        erasure = prepare_erasure(maintained, clock)
+        requests = erasure.requests
+        roll_where_no_sink_is(maintained, sorted(erasure.active), clock)
         budget = CleanerBudget(map_bytes=MAP_BYTES, hash_key=secrets.token_bytes(16), erased_keys=erased_keys(requests))
         run = execute_plans(maintained, plan_logs(maintained.store, clock), clock)
         plans = plan_cleanings(maintained.store, checkpoints, clock)

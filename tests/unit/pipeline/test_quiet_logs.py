@@ -4,6 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.compacted_store import LOG, SETTINGS, write_keyed
+from tests.erased_keys import ask
 from tests.retained_store import state_of
 from tests.sink_store import contents, open_store
 from tests.sparklog_command import Sparklog
@@ -39,3 +40,20 @@ def test_maintain_when_a_sink_holds_the_store_then_the_plan_rolls_nothing(
     work = planned["works"][0]
     assert work["first_uncleanable_offset"] == state_of(store, LOG).active_base_offset
     assert "rolls" not in work["reason"]
+
+
+def test_maintain_when_keys_to_erase_lie_in_an_active_segment_then_the_plan_rolls_it(
+    sparklog: Sparklog, memory_path: Path
+) -> None:
+    """Also of a log that is not due; without --execute nothing happens."""
+    store = write_keyed(memory_path / "store", {"min.cleanable.dirty.ratio": 1.0})
+    ask(store, "k3")
+    before = contents(store)
+
+    (planned,) = sparklog("maintain", store, "--json").objects
+
+    work = planned["works"][0]
+    assert (work["action"], work["decision"]) == ("erase", "do")
+    assert "rolls the active segment first: it has keys to erase" in work["reason"]
+    assert work["first_uncleanable_offset"] == 200
+    assert contents(store) == before

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from sink.delete_topic import delete_topic
-from sink.forget_keys import logs_to_erase, prepare_erasure, search_requests
+from sink.forget_keys import known_erasure, prepare_erasure, search_requests
 from sink.forgotten_keys import erased_keys, read_requests
 from sink.store import Store
 from sink.store_access import maintaining, writing
@@ -214,7 +214,7 @@ def test_erasure_when_records_wait_in_an_active_segment_then_nothing_is_cleaned_
             erasure = prepare_erasure(maintained, ManualClock(NOW_MS))
 
         assert [each.request_id for each in erasure.requests] == [settled.request.request_id]
-        assert erasure.logs == set()
+        assert (erasure.closed, erasure.active) == (set(), {LOG})
 
 
 def test_erasure_when_some_logs_have_no_such_record_then_they_are_neither_cleaned_nor_searched_again(
@@ -228,9 +228,11 @@ def test_erasure_when_some_logs_have_no_such_record_then_they_are_neither_cleane
     request = ask(store, "k3")
 
     assert request.cleared == {1}
-    assert logs_to_erase(Store.find(store), [request]) == {LOG}
+    known = known_erasure(Store.find(store), [request])
+    assert (known.closed, known.active) == ({LOG}, {LOG})
     with maintaining(store) as maintained:
-        assert prepare_erasure(maintained, ManualClock(NOW_MS)).logs == {LOG}
+        searched = prepare_erasure(maintained, ManualClock(NOW_MS))
+    assert (searched.closed, searched.active) == ({LOG}, {LOG})
     (settled,) = erase(store)
     assert settled.request.completed_ms == NOW_MS
 

@@ -1,5 +1,6 @@
 """When a log that nobody appends to has its active segment rolled for a cleaning."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,20 @@ def test_plan_when_dirty_records_of_the_active_segment_are_overdue_then_rolled(t
     plan = plan_log(log, config, _NOW)
 
     assert (plan.decision, plan.rolls, plan.first_uncleanable_offset) == ("overdue", True, 10)
+
+
+def test_plan_when_keys_in_the_active_segment_are_to_be_erased_then_rolled_whatever_its_age(tmp_path: Path) -> None:
+    """A log that is not due is cleaned for that, too; what is too young for compaction stays."""
+    log = _log(tmp_path, [Batch([100] * 9)], [Batch([_NOW - 10])], checkpoint=9)
+    has_erased = replace(log, has_erased=True)
+
+    plan = plan_log(has_erased, LogConfig(cleanup_policy="compact"), _NOW)
+
+    assert (plan.decision, plan.rolls, plan.first_uncleanable_offset) == ("not-dirty", True, 10)
+    assert plan.reason.startswith("rolls the active segment first: it has keys to erase; ")
+    assert not plan_log(replace(has_erased, may_roll=False), LogConfig(cleanup_policy="compact"), _NOW).rolls
+    young = LogConfig(cleanup_policy="compact", min_compaction_lag_ms=1000)
+    assert not plan_log(has_erased, young, _NOW).rolls
 
 
 def test_plan_when_a_sink_holds_the_store_then_no_roll(tmp_path: Path) -> None:
