@@ -24,13 +24,8 @@ from storage_core.inspect.repair_plan import LogRepair, SegmentRewrite
 from storage_core.inspect.repair_segment import SegmentRepairer
 from storage_core.inspect.repair_swaps import finish_swaps
 from storage_core.log.log_files import LOG, segment_file_name
-from storage_core.storage.local import (
-    copy_range,
-    make_directory,
-    replace_file,
-    storage_errors,
-    sync_directory,
-)
+from storage_core.storage.copy_range import copy_range
+from storage_core.storage.local import make_directory, replace_file, storage_errors, sync_directory
 
 __all__ = ["RepairPlace", "drop_leftovers", "keep_bytes", "repair_log"]
 

@@ -100,13 +100,13 @@ def test_sync_when_files_are_new_then_each_is_synced_once(tmp_path: Path, monkey
     root = _checkpoint(tmp_path, planned=1, committed=0)
     (root / "offsets" / ".2.0a1b.tmp").write_text("v1")
     synced: list[str] = []
-    sync = local._sync
+    sync = local.sync_path
 
     def noted(path: Path, flags: int, how: Callable[[int], None]) -> None:
         synced.append(str(path.relative_to(tmp_path.parent)))
         sync(path, flags, how)
 
-    monkeypatch.setattr(local, "_sync", noted)
+    monkeypatch.setattr(local, "sync_path", noted)
     checkpoint, top = CheckpointSync(str(root)), tmp_path.name
     checkpoint.sync()
     assert {
