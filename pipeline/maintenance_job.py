@@ -126,8 +126,8 @@ def run_plan(
     tasks = _tasks(cleanings, states)
     rows = _clean_on_spark(spark, tasks, shared)
     for task in tasks:
-        if rows[task.cleaning.log].is_large and not stop.is_asked():
-            rows[task.cleaning.log] = _clean_large(spark, task, shared)
+        if rows[task.cleaning.log].is_large:
+            rows[task.cleaning.log] = _stopped(task) if stop.is_asked() else _clean_large(spark, task, shared)
     for planned, cleaning in zip(due, cleanings, strict=True):
         row = rows.get(planned.log) or failed_cleaning(cleaning, "the log is not in the ledger any more")
         _tell(row)

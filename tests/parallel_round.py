@@ -11,10 +11,21 @@ from pipeline.stop_file import StopFile
 from storage_core.cleaner.cleaning_part import CleaningPart, clean_part, cut_into_parts, part_keys, result_of_parts
 from storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, LogToClean, prepare_round
 
-__all__ = ["StopBehindOneGroup", "clean_parts", "nobody", "superseded_offsets"]
+__all__ = ["StopAtOnce", "StopBehindOneGroup", "clean_parts", "nobody", "superseded_offsets"]
 
 _PIECE = 3
 """Offsets that a part is told in one go."""
+
+
+@dataclass(frozen=True)
+class StopAtOnce:
+    """A check of the owner that asks the run to stop; travels to tasks."""
+
+    stop: StopFile
+
+    def __call__(self) -> None:
+        """Ask."""
+        self.stop.ask()
 
 
 @dataclass(frozen=True)
@@ -27,7 +38,7 @@ class StopBehindOneGroup:
     def __call__(self) -> None:
         """Look whether there is one."""
         if any(self.directory.glob("*.deleted")):
-            Path(self.stop.path).touch()
+            self.stop.ask()
 
 
 def nobody() -> None:

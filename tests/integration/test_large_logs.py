@@ -20,7 +20,7 @@ from storage_core.log_config import LogConfig
 from tests.compacted_logs import CompactedLog, LogShape, write_segments
 from tests.compacted_store import BUDGET, NOW_MS
 from tests.maintained_store import TOPIC, plan_of, write_keys
-from tests.parallel_round import StopBehindOneGroup, nobody
+from tests.parallel_round import StopAtOnce, StopBehindOneGroup, nobody
 from tests.sink_store import read_store
 
 pytestmark = pytest.mark.spark
@@ -98,6 +98,18 @@ def test_run_plan_when_a_large_log_is_damaged_behind_what_a_map_takes_then_it_is
 
     assert outcomes.pop(2) == ("uncleanable", True)
     assert set(outcomes.values()) == {("done", False)}
+
+
+def test_run_plan_when_asked_to_stop_before_a_large_log_then_it_is_skipped(spark: SparkSession, tmp_path: Path) -> None:
+    """A log that its task left alone is not begun any more, and says why."""
+    store, clock = write_keys(tmp_path / "store", count=1200, keys=40), ManualClock(NOW_MS)
+    stop, before = StopFile.of(store), read_store(store)
+    with maintaining(store) as maintained:
+        results, _ = run_plan(spark, maintained, plan_of(store, clock), _SMALL, clock, StopAtOnce(stop))
+    stop.clear()
+
+    assert {(each.outcome, each.reason) for each in results} == {("skipped", "the run was asked to stop")}
+    assert read_store(store) == before
 
 
 def test_clean_in_parts_when_the_run_is_asked_to_stop_then_the_groups_left_stay_as_they_are(
