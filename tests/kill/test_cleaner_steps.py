@@ -13,8 +13,8 @@ from sink.store import Store
 from sink.store_access import MAINTENANCE_LOCK, MaintainedStore
 from sink.writer_lock import WriterLock
 from storage_core.clock import ManualClock
-from storage_core.fault_points import CLEANER_FAULT_POINTS
 from storage_core.log.log_reader import LogReader
+from storage_core.operation_fault_points import CLEANER_FAULT_POINTS
 from tests.compacted_store import (
     BUDGET,
     LOG,

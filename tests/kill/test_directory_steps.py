@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.store_view import open_logs
 from sink.ledger import Ledger
-from storage_core.fault_points import DIRECTORY_FAULT_POINTS
+from storage_core.operation_fault_points import DIRECTORY_FAULT_POINTS
 from storage_core.topic_partition import TopicPartition
 from tests.kill.directory_job import (
     LOG_DIRS,

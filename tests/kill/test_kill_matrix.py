@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import tests.kill
-from storage_core import fault_points
+from storage_core import fault_points, operation_fault_points
 from tests.kafka.judge import judge_directory
 from tests.kill.harness import exit_code
 from tests.kill.matrix_job import Script, any_kinds, problems_of, start, steps_done
@@ -35,10 +35,10 @@ _STEPS = [
     for points in (
         fault_points.FAULT_POINTS,
         fault_points.CHECKPOINT_FAULT_POINTS,
-        fault_points.DIRECTORY_FAULT_POINTS,
+        operation_fault_points.DIRECTORY_FAULT_POINTS,
         fault_points.FLUSH_FAULT_POINTS,
-        fault_points.RETENTION_FAULT_POINTS,
-        fault_points.TRUNCATE_FAULT_POINTS,
+        operation_fault_points.RETENTION_FAULT_POINTS,
+        operation_fault_points.TRUNCATE_FAULT_POINTS,
     )
     for point in points
     if point not in (*_UNDO, "commit.quarantined")
@@ -125,7 +125,11 @@ def test_fault_points_when_all_are_listed_then_each_is_one_at_which_a_test_kills
     """A step that no test dies at is a step that nobody knows the end of."""
     steps = {step.partition(":")[0] for step in _killed_at()} | set(_STEPS) | {*fault_points.LEDGER_FAULT_POINTS}
     named = {
-        point for name in fault_points.__all__ if name.endswith("FAULT_POINTS") for point in getattr(fault_points, name)
+        point
+        for module in (fault_points, operation_fault_points)
+        for name in module.__all__
+        if name.endswith("FAULT_POINTS")
+        for point in getattr(module, name)
     }
 
     assert named - steps == set()

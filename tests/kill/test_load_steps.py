@@ -9,7 +9,8 @@ import pytest
 
 from storage_core.checkpoint.meta_properties import render_meta_properties
 from storage_core.checkpoint.producer_snapshot import parse_producer_snapshot
-from storage_core.fault_points import CHECKPOINT_FAULT_POINTS, LOAD_FAULT_POINTS
+from storage_core.fault_points import CHECKPOINT_FAULT_POINTS
+from storage_core.operation_fault_points import LOAD_FAULT_POINTS
 from tests.damaged_store import change
 from tests.golden import golden_root
 from tests.kill.load_job import finish_load, load_and_close

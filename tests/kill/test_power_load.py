@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.recover_command import RecoverOptions, execute_recovery
 from storage_core.clock import ManualClock
-from storage_core.fault_points import LOAD_FAULT_POINTS
+from storage_core.operation_fault_points import LOAD_FAULT_POINTS
 from tests.kill import test_load_steps as loading
 from tests.kill.load_job import load_and_close
 from tests.kill.loop_disk import LoopDisk

@@ -8,8 +8,8 @@ import pytest
 
 from pipeline.lost_view import lost_ranges
 from pipeline.store_view import open_logs
-from storage_core.fault_points import REPAIR_FAULT_POINTS
 from storage_core.inspect.verify_log import verify_directory
+from storage_core.operation_fault_points import REPAIR_FAULT_POINTS
 from tests.damaged_store import DAMAGES, problems_of_repaired, segments, write_store
 from tests.kill.repair_job import finish_repair
 from tests.sink_store import contents

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from storage_core.clock import SystemClock
-from storage_core.fault_points import RETENTION_FAULT_POINTS
 from storage_core.log.log_reader import LogReader
+from storage_core.operation_fault_points import RETENTION_FAULT_POINTS
 from tests.kill.retention_job import finish_retention
 from tests.retained_store import COUNT, LOG, aged_rows, names, retain, state_of, write_aged
 from tests.sink_store import in_process, open_store

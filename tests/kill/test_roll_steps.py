@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.fault_points import ROLL_FAULT_POINTS
+from storage_core.operation_fault_points import ROLL_FAULT_POINTS
 from tests.compacted_store import LOG, SETTINGS, expected_offsets, keyed_rows, offsets, write_keyed
 from tests.kill.roll_job import finish_rolling
 from tests.retained_store import state_of
