@@ -108,16 +108,22 @@ def _read(store: Path) -> Iterator[None]:
         if wrong := problems_of_records(store) + problems_of_checkpoints(store):
             raise AssertionError(wrong)
         yield
-        found = verify(open_logs(store), lambda _finding: None)
-        if not found.is_clean:
-            raise AssertionError([str(each) for each in found.findings if each.kind not in HARMLESS_KINDS])
+        if wrong := _damage(store):
+            raise AssertionError(wrong)
         yield
+
+
+def _damage(store: Path) -> list[str]:
+    """Return what a check finds, but in logs where a killed cleaning waits for the next one to finish it."""
+    found = verify(open_logs(store), lambda _finding: None).findings
+    unfinished = {each.log for each in found if each.rule == "swap"}
+    return [str(each) for each in found if each.kind not in HARMLESS_KINDS and each.log not in unfinished]
 
 
 ROLES: dict[str, tuple[Callable[[Path], Iterator[None]], float]] = {
     "writer": (_write, 0.1),
     "cleaner": (_clean, 0.0),
-    "reader": (_read, 0.3),
+    "reader": (_read, 0.5),
 }
 """What each does, and how many seconds it rests between two rounds."""
 
