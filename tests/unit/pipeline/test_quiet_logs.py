@@ -1,9 +1,19 @@
 """What a maintenance plans for logs that nobody appends to."""
 
+import json
 from contextlib import closing
 from pathlib import Path
 
-from tests.compacted_store import LOG, SETTINGS, write_keyed
+from pipeline.given_plan import compare_plans, parse_plan
+from pipeline.maintenance_plan import Bounds
+from pipeline.maintenance_report import plan_as_dict
+from pipeline.maintenance_survey import survey_store
+from sink.forget_keys import known_erasure, prepare_erasure
+from sink.forgotten_keys import read_requests
+from sink.store import Store
+from sink.store_access import maintaining
+from storage_core.clock import ManualClock
+from tests.compacted_store import LOG, NOW_MS, SETTINGS, write_keyed
 from tests.erased_keys import ask
 from tests.retained_store import state_of
 from tests.sink_store import contents, open_store
@@ -57,3 +67,18 @@ def test_maintain_when_keys_to_erase_lie_in_an_active_segment_then_the_plan_roll
     assert "rolls the active segment first: it has keys to erase" in work["reason"]
     assert work["first_uncleanable_offset"] == 200
     assert contents(store) == before
+
+
+def test_maintain_when_a_plan_with_erasures_is_given_then_the_run_finds_it_unchanged(memory_path: Path) -> None:
+    """What earlier searches tell and what the run's own one finds come to the same works."""
+    store, clock = write_keyed(memory_path / "store", {"min.cleanable.dirty.ratio": 1.0}), ManualClock(NOW_MS)
+    ask(store, "k3")
+    found = Store.find(store)
+    told = survey_store(found, Bounds(), clock, known_erasure(found, read_requests(found))).plan
+    given = parse_plan(json.dumps(plan_as_dict(told, "a-store")).encode())
+
+    with maintaining(store) as maintained:
+        made = survey_store(found, Bounds(), clock, prepare_erasure(maintained, clock)).plan
+
+    assert [(each.log, each.action) for each in made.due] == [(LOG, "erase")]
+    assert compare_plans(given, made) == made
