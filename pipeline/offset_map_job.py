@@ -166,8 +166,10 @@ def _clean_part(shared: CleaningRound, batches: Iterator[pa.RecordBatch], checks
         for batch in batches:
             yield batch.column("offset").to_numpy()
 
-    done = CleanedPart(part, None, STOPPED) if checks.is_stopped() else None
-    done = done or clean_part(shared, part, superseded(), checks.owner)
+    if checks.is_stopped():
+        done = CleanedPart(part.number, part.group, problem=STOPPED)
+    else:
+        done = clean_part(shared, part, superseded(), checks.owner)
     for _ in batches:  # Spark ends a worker that leaves some of its input
         pass
     return done

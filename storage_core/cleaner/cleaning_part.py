@@ -57,10 +57,17 @@ class CleaningPart:
 
 @dataclass(frozen=True, slots=True)
 class CleanedPart:
-    """A part as it came out of its task; without segment, nothing was done, and the problem says why."""
+    """What became of a part.
 
-    part: CleaningPart
-    cleaned: CleanedSegment | None
+    Attributes:
+        number: of the part, and `group`: its segments.
+        cleaned: what they became; None where nothing was done.
+        problem: why nothing was done.
+    """
+
+    number: int
+    group: Sequence[ListedSegment]
+    cleaned: CleanedSegment | None = None
     problem: str | None = None
 
 
@@ -121,12 +128,12 @@ def clean_part(
     log = shared.log
     check_owner()
     if problem := lacks_room(log.directory, part.group):
-        return CleanedPart(part, None, problem)
+        return CleanedPart(part.number, part.group, problem=problem)
     request = replace(shared.request(), tombstones_stay_from=shared.first_dirty_offset)
     later = SupersededOffsets(superseded, shared.end_offset - 1, log.hash_key)
     with held_group(log.directory, part.group[0].base_offset):
         cleaned = shared.clean(part.group, later, (part.transactions, request), check_owner)
-    return CleanedPart(part, cleaned)
+    return CleanedPart(part.number, part.group, cleaned)
 
 
 def result_of_parts(shared: CleaningRound, count: int, found: Sequence[CleanedPart]) -> CleanedLog:
@@ -137,8 +144,8 @@ def result_of_parts(shared: CleaningRound, count: int, found: Sequence[CleanedPa
         count: of the parts.
         found: of parts that came back, in any order.
     """
-    ordered = sorted(found, key=lambda each: each.part.number)
-    written = [(each.part.group, each.cleaned) for each in ordered if each.cleaned is not None]
+    ordered = sorted(found, key=lambda each: each.number)
+    written = [(each.group, each.cleaned) for each in ordered if each.cleaned is not None]
     problem = next((each.problem for each in ordered if each.problem), None)
     built = BuiltMap(end_offset=shared.end_offset, is_full=False, bytes_read=0, records_read=0)
     if problem is not None or len(written) < count:
