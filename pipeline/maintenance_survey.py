@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from pipeline.control.cleaner_checkpoints import CleanerCheckpoint, checkpoints_of
@@ -28,7 +27,7 @@ from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["Survey", "make_plan", "read_checkpoints", "survey_store"]
+__all__ = ["Survey", "read_checkpoints", "survey_store"]
 
 _REMEMBERED_MS: Final = 7 * 24 * 3_600_000
 """How far back runs tell of speed and yield."""
@@ -101,12 +100,3 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erasure: Erasure = 
     known = {TopicPartition(row["topic"], row["partition"]) for row in rows}
     plan = plan_maintenance(logs, now_ms, bounds, former, {*erasure.closed, *rolled.intersection(erasure.active)})
     return Survey(plan, checkpoints, sorted(known - checkpoints.keys()))
-
-
-def make_plan(root: Path, bounds: Bounds, clock: Clock, erasure: Erasure = NO_ERASURE) -> MaintenancePlan:
-    """Return what a run on the store in a folder would do.
-
-    Raises:
-        InvalidConfigError: no store is there.
-    """
-    return survey_store(Store.find(root), bounds, clock, erasure).plan

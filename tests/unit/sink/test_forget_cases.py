@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from sink.forget_keys import search_requests
-from sink.forgotten_keys import read_requests
+from sink.forgotten_keys import put_request, read_requests
 from sink.retain_logs import execute_plans, plan_logs
 from sink.store import Store
 from sink.store_access import maintaining, writing
@@ -72,6 +72,22 @@ def test_erasure_when_a_key_is_written_again_behind_it_then_later_runs_leave_it(
 
     assert b"k3" in _keys(store)
     assert b"k5" not in _keys(store)
+
+
+def test_erasure_when_its_run_was_killed_behind_the_cleaning_then_the_next_one_reports_all(
+    tmp_path: Path,
+) -> None:
+    """The figures were written before anything was erased."""
+    store = write_keyed(tmp_path / "store", _LAG)
+    request = ask(store, "k3")
+    erase(store)
+    put_request(Store.find(store), request)
+
+    (settled,) = erase(store)
+
+    assert settled.request.completed_ms == NOW_MS
+    assert settled.request.found == request.found
+    assert settled.request.found_count == 29
 
 
 def test_erasure_when_retention_works_on_the_topic_too_then_done(tmp_path: Path) -> None:
