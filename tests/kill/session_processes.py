@@ -48,6 +48,6 @@ def processes_of(session: int) -> dict[int, SessionProcess]:
 def kill_session(session: int) -> None:
     """Kill all of them, and those that they start meanwhile."""
     while found := processes_of(session):
-        for pid in found:
+        for pid in sorted(found):  # the driver first, who would tell of the others
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
