@@ -1,4 +1,4 @@
-"""Whether an active segment is to be rolled so that a cleaner gets at it, in a log that nobody appends to. Decides only.
+"""Whether an active segment is to be rolled for a cleaner to get at it, in a log that nobody appends to. Decides only.
 
 A broker rolls when it appends: a log that falls silent keeps its last segment active, and its last records from
 compaction, for ever. Whoever maintains a store without a sink does what the next append would do.
