@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from pipeline.store_view import StoreView
-from sink.forget_keys import FoundRecords, RequestState, search_requests
+from sink.forget_keys import RequestState, search_requests
 from sink.forgotten_keys import FOLDER, read_requests
+from sink.search_keys import FoundRecords
 from sink.store import Store
 from storage_core.errors import CorruptFileError, UnsupportedFormatError
 from storage_core.inspect.findings import Finding

@@ -12,31 +12,23 @@ import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from sink.forgotten_keys import ForgetRequest, complete_request, make_request, put_request, read_requests
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
+from sink.search_keys import FoundRecords, search_log
 from sink.store import Store
 from sink.store_access import MaintainedStore
-from storage_core.cleaner.cleaned_transactions import is_control
-from storage_core.cleaner.keyed_records import iter_keyed
-from storage_core.cleaner.offset_map import KeySet
 from storage_core.clock import Clock
-from storage_core.errors import CorruptBatchError, LogStorageError
-from storage_core.log.log_walk import LogWalk, SegmentList
 from storage_core.topic_partition import TopicPartition
 
 __all__ = [
     "NO_ERASURE",
     "Erasure",
-    "FoundRecords",
     "RequestState",
     "ask_to_forget",
     "known_erasure",
@@ -50,38 +42,6 @@ logger = logging.getLogger(__name__)
 _THREADS: Final = os.cpu_count() or 1
 
 States = Mapping[TopicPartition, LogState]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundRecords:
-    """Records of forgotten keys in one segment.
-
-    Attributes:
-        base_offset: of the segment.
-        first_offset, last_offset: of the first one and the last one; -1 where there are none.
-        is_active: whether the log still grows in it: no cleaner touches it.
-        failure: why the log can't be searched; there may be more then.
-    """
-
-    log: TopicPartition
-    base_offset: int
-    records_count: int
-    first_offset: int = -1
-    last_offset: int = -1
-    is_active: bool = False
-    failure: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the facts, for JSON."""
-        return {
-            "log": str(self.log),
-            "segment": self.base_offset,
-            "records": self.records_count,
-            "first_offset": self.first_offset,
-            "last_offset": self.last_offset,
-            "active": self.is_active,
-            "failure": self.failure,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +184,7 @@ def _search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[Re
 
     def search(work: tuple[ForgetRequest, TopicPartition, LogState]) -> list[FoundRecords]:
         request, log, state = work
-        return _search(store, log, state, (keys[request.request_id], request.end_offsets[log.partition]))
+        return search_log(store, state, keys[request.request_id], request.end_offsets[log.partition])
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="forget") as pool:
         found = list(pool.map(search, works))
@@ -268,49 +228,3 @@ def _logs_of(request: ForgetRequest, states: States) -> list[tuple[TopicPartitio
         and request.end_offsets.get(log.partition, 0) > 0
         and log.partition not in request.cleared
     ]
-
-
-def _search(store: Store, log: TopicPartition, state: LogState, wanted: tuple[KeySet, int]) -> list[FoundRecords]:
-    """Return the segments of a log that have records of some keys below an offset.
-
-    Markers of transactions are nobody's records, though their keys have the bytes of an int32 0 or 1.
-    """
-    keys, end_offset = wanted
-    end = min(end_offset, state.log_end_offset)
-    hits_by_segment: dict[int, list[npt.NDArray[np.int64]]] = {}
-    failure = None
-    try:
-        segments = SegmentList(store.log_path(state), state.log_end_offset)
-        first = segments.files[0].base_offset if segments.files else 0  # what lies below the log's start is there, too
-        walk = LogWalk(segments, first, end)
-        with closing(walk.chunks()) as chunks:
-            for reader, chunk in chunks:
-                reader.check_crcs(chunk, chunk.scan)
-                for records in iter_keyed(chunk.data, chunk.scan.take(~is_control(chunk.scan))):
-                    hits = keys.contains(records.digests(keys.hash_key)) & records.has_key & (records.offset < end)
-                    if hits.any():
-                        hits_by_segment.setdefault(reader.files.base_offset, []).append(records.offset[hits])
-    except CorruptBatchError as error:
-        failure = f"{error} log={log}"
-    except LogStorageError as error:
-        failure = str(error)
-    found = [
-        _found_records(log, base, np.concatenate(hits), is_active=base >= state.active_base_offset)
-        for base, hits in sorted(hits_by_segment.items())
-    ]
-    if failure is not None:
-        found.append(FoundRecords(log=log, base_offset=state.log_start_offset, records_count=0, failure=failure))
-    return found
-
-
-def _found_records(
-    log: TopicPartition, base_offset: int, offsets: npt.NDArray[np.int64], *, is_active: bool
-) -> FoundRecords:
-    return FoundRecords(
-        log=log,
-        base_offset=base_offset,
-        records_count=len(offsets),
-        first_offset=int(offsets[0]),
-        last_offset=int(offsets[-1]),
-        is_active=is_active,
-    )
