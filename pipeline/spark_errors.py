@@ -15,6 +15,9 @@ SPARK_ERRORS = (PySparkException, Py4JError, OSError)
 _PLACE = re.compile(r"(;?\s*line \d+,? pos \d+|\s*\(line \d+, pos \d+\))[.;]?\s*$")
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _TRACE = "Traceback (most recent call last):"
+_CALL = re.compile(r"^An error occurred while calling \S+\.\s*:\s*")
+"""What py4j puts in front of what a call raised, on a line of its own."""
+
 _WRAPPINGS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -34,7 +37,7 @@ def silence_spark_loggers() -> None:
 
 def explain(error: BaseException) -> str:
     """Return in one line what went wrong, without a stack trace, a query plan, or Spark's own wrapping."""
-    text = str(error)
+    text = _CALL.sub("", str(error))
     _, trace, raised = text.rpartition(_TRACE)
     candidates = [line for line in raised.splitlines()[1:] if line and not line[0].isspace()] if trace else []
     lines = candidates or [line.strip() for line in text.splitlines() if line.strip()]

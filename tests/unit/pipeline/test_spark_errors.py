@@ -17,6 +17,12 @@ from pipeline.spark_errors import explain
             "[Y] broken",
         ),
         (
+            "An error occurred while calling o691.localCheckpoint.\n: org.apache.spark.SparkException: Job aborted due"
+            " to stage failure: Task 0 in stage 9.0 failed 1 times, most recent failure: Lost task 0.0 in stage 9.0"
+            " (TID 9) (127.0.0.1 executor driver): org.apache.spark.SparkException: Python worker exited\n\tat org",
+            "Python worker exited",
+        ),
+        (
             "\n  An exception was thrown from the Python worker.\nTraceback (most recent call last):\n"
             '  File "a.py", line 1, in run\n    go()\npackage.errors.OwnError: what it was\n\n\tat org.apache',
             "what it was",
