@@ -11,8 +11,8 @@ from typing import Final
 
 from pipeline.control.cleaner_checkpoints import CleanerCheckpoint, checkpoints_of
 from pipeline.control.leases import leased_elsewhere, machine_id
-from pipeline.control.read_tables import read_rows
-from pipeline.control.runs import former_runs
+from pipeline.control.read_tables import read_columns, read_rows
+from pipeline.control.runs import FORMER_COLUMNS, former_runs
 from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
 from pipeline.maintenance_plan import Bounds, MaintenancePlan, SurveyedLog, plan_maintenance
 from sink.clean_logs import plan_cleanings
@@ -76,7 +76,8 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erasure: Erasure = 
     now_ms = clock.now_ms()
     rows = read_rows(store.root, CLEANER_CHECKPOINTS)
     leased = leased_elsewhere(read_rows(store.root, LEASES), machine_id(), now_ms)
-    former = former_runs(read_rows(store.root, RUNS, [("started_ms", ">=", now_ms - _REMEMBERED_MS)]))
+    remembered = [("started_ms", ">=", now_ms - _REMEMBERED_MS)]
+    former = former_runs(read_columns(store.root, RUNS, FORMER_COLUMNS, remembered))
     states = Ledger.open(store.ledger_path).states()
     checkpoints = checkpoints_of(rows, states, read_truncated_offsets(store, states))
     configs = read_topic_configs(store)

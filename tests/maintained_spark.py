@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.control.leases import LEASE_MS, acquire_leases, holding_leases
 from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
-from pipeline.control.tables import ControlTables
+from pipeline.control.tables import ControlTables, TableBounds
 from pipeline.maintenance_session import lazy_session
 from storage_core.clock import ManualClock
 from storage_core.topic_partition import TopicPartition
@@ -89,7 +89,9 @@ def main(store: Path) -> None:
     with lazy_session(SPARK) as spark:
         tables = ControlTables(spark(), store)
         seen = leases(tables) | checkpoints(tables) | race(spark(), store)
-        tables.tidy(run_rows_kept=1000)
+        (run,) = tables.rows(RUNS)
+        tables.put(RUNS, [{**run, "run_id": "later", "started_ms": 2}])
+        tables.tidy(TableBounds(run_rows=1, files=1, live_files=0))
         ControlTables(spark(), store)
     print(json.dumps(seen))
 

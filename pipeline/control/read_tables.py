@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
@@ -29,7 +27,7 @@ from sink.ledger_damage import one_line
 from storage_core.errors import CorruptFileError, UnsupportedFormatError
 from storage_core.storage.local import storage_errors
 
-__all__ = ["check_table", "check_tables", "has_table", "read_numbers", "read_rows", "table_path"]
+__all__ = ["check_table", "check_tables", "has_table", "read_columns", "read_rows", "table_path"]
 
 _DAMAGE = (DeltaError, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
 
@@ -79,21 +77,25 @@ def read_rows(store: Path, table: ControlTable, filters: Sequence[tuple[str, str
     return rows
 
 
-def read_numbers(store: Path, table: ControlTable, name: str) -> npt.NDArray[np.int64]:
-    """Return one column of a table, (n,), as `read_rows` does."""
-    column: npt.NDArray[np.int64] = _read(store, table, ()).column(name).to_numpy()
-    return column
+def read_columns(
+    store: Path, table: ControlTable, names: Sequence[str], filters: Sequence[tuple[str, str, Any]] = ()
+) -> pa.Table:
+    """Return columns of a table, as `read_rows` does, for those who don't want an object a row."""
+    return _read(store, table, filters, names)
 
 
-def _read(store: Path, table: ControlTable, filters: Sequence[tuple[str, str, Any]]) -> pa.Table:
+def _read(
+    store: Path, table: ControlTable, filters: Sequence[tuple[str, str, Any]], names: Sequence[str] | None = None
+) -> pa.Table:
+    columns = list(names or table.schema.names)
     if not has_table(store, table):
-        return table.schema.empty_table()
+        return table.schema.empty_table().select(columns)
     path = table_path(store, table)
     opened = _open(path, table)
     files = [path / Path(unquote(each)).name for each in opened.file_uris()]
     with _damage_refused(path, files):
         _check_sums(files)
-        return opened.to_pyarrow_table(columns=table.schema.names, filters=list(filters) or None)
+        return opened.to_pyarrow_table(columns=columns, filters=list(filters) or None)
 
 
 def _open(path: Path, table: ControlTable) -> DeltaTable:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pipeline.control.cleaner_checkpoints import CleanerCheckpoint, after_work
 from pipeline.control.runs import RunOfWork, WorkResult, failures_of, rows_of_run
 from pipeline.control.schemas import CLEANER_CHECKPOINTS, RUNS
-from pipeline.control.tables import ControlTables
+from pipeline.control.tables import ControlTables, TableBounds
 from pipeline.maintenance_plan import MaintenancePlan
 from sink.cleaner_checkpoint_files import write_cleaner_checkpoints
 from sink.ledger import Ledger
@@ -30,8 +30,6 @@ WHEN MATCHED AND s.first_dirty_offset = {_GONE} THEN DELETE
 WHEN MATCHED THEN UPDATE SET *
 WHEN NOT MATCHED AND s.first_dirty_offset <> {_GONE} THEN INSERT *
 """
-_RUN_ROWS_KEPT: Final = 100_000
-"""Of `runs`: months of a small store, days of ten thousand logs; a MERGE looks at all of them."""
 
 
 def record_run(
@@ -61,7 +59,7 @@ def record_run(
     rows = [each.as_dict() for each in changed.values()]
     rows += [_gone(log) for log in gone if log not in changed]
     tables.put(CLEANER_CHECKPOINTS, rows, _CLAUSES)
-    tables.tidy(_RUN_ROWS_KEPT)
+    tables.tidy(TableBounds())
     known = {**before, **changed}
     cleaned = {log: each.first_dirty_offset for log, each in known.items() if each.last_cleaned_ms is not None}
     states = Ledger.open(store.ledger_path).states()

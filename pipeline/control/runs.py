@@ -7,12 +7,14 @@ nothing was due are counted in the run's row alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.control.cleaner_checkpoints import LogWork
 from pipeline.control.schemas import RUNS
@@ -23,6 +25,7 @@ from sink.retain_logs import LogRetention
 from storage_core.topic_partition import TopicPartition
 
 __all__ = [
+    "FORMER_COLUMNS",
     "RunOfWork",
     "WorkResult",
     "failures_of",
@@ -38,6 +41,11 @@ Outcome = Literal["done", "stopped", "skipped", "uncleanable", "failed"]
 the disk refused or lacks room, and trying again may help."""
 
 _MEASURED: Final = ("done", "stopped")
+FORMER_COLUMNS: Final = (
+    *("topic", "partition", "action", "outcome"),
+    *("bytes_before", "bytes_after", "started_ms", "duration_ms"),
+)
+"""Of `runs`: what `former_runs` reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,18 +197,21 @@ def rows_of_run(run: RunOfWork, plan: MaintenancePlan, results: Sequence[WorkRes
     ]
 
 
-def former_runs(rows: Iterable[Mapping[str, Any]]) -> FormerRuns:
+def former_runs(rows: pa.Table) -> FormerRuns:
     """Return what rows of `runs` tell of speed and yield.
 
     Args:
-        rows: in any order.
+        rows: in any order, with `FORMER_COLUMNS`.
     """
-    read, spent_ms = 0, 0
-    shares: dict[TopicPartition, float] = {}
-    for row in sorted(rows, key=lambda each: each["started_ms"]):
-        if row["action"] == "compact" and row["outcome"] in _MEASURED and row["bytes_before"]:
-            read, spent_ms = read + row["bytes_before"], spent_ms + row["duration_ms"]
-            shares[TopicPartition(row["topic"], row["partition"])] = row["bytes_after"] / row["bytes_before"]
+    is_measured = (pc.field("action") == "compact") & pc.field("outcome").isin(_MEASURED)
+    found = rows.filter(is_measured & (pc.field("bytes_before") > 0)).sort_by("started_ms")
+    read, spent_ms = (pc.sum(found.column(name)).as_py() for name in ("bytes_before", "duration_ms"))
+    sizes = [("bytes_before", "last"), ("bytes_after", "last")]
+    last = found.group_by(["topic", "partition"], use_threads=False).aggregate(sizes)
+    shares = {
+        TopicPartition(row["topic"], row["partition"]): row["bytes_after_last"] / row["bytes_before_last"]
+        for row in last.to_pylist()
+    }
     return FormerRuns(bytes_per_s=1000 * read / spent_ms if spent_ms else None, kept_shares=shares)
 
 

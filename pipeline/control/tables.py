@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.control.old_files import drop_old_files, file_count, live_file_count
-from pipeline.control.read_tables import check_table, has_table, read_numbers, read_rows, table_path
+from pipeline.control.read_tables import check_table, has_table, read_columns, read_rows, table_path
 from pipeline.control.runs import oldest_kept_ms
 from pipeline.control.schemas import CONTROL_TABLES, RUNS, SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
 from pipeline.control.update_rows import update_rows
@@ -26,15 +27,11 @@ from storage_core.errors import LogStorageError
 from storage_core.storage.local import make_directory, storage_errors
 from storage_core.storage.write_back import sync_filesystems
 
-__all__ = ["ControlTables"]
+__all__ = ["ControlTables", "TableBounds"]
 
 logger = logging.getLogger(__name__)
 
 _TRIES: Final = 4
-_MOST_FILES: Final = 100
-"""In a table's folder, with their sums; above that it is tidied."""
-_MOST_LIVE_FILES: Final = 20
-"""Of one version; above that tidying puts them together."""
 _CONFLICT: Final = re.compile(
     r"Concurrent(?:Append|DeleteRead|DeleteDelete|Transaction|Write|Modification)Exception"
     r"|(?:MetadataChanged|ProtocolChanged)Exception"
@@ -59,6 +56,22 @@ _PROPERTIES: Final = {
     "delta.deletedFileRetentionDuration": "interval 10 minutes",
     "delta.logRetentionDuration": "interval 1 days",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableBounds:
+    """Above what tables are tidied.
+
+    Attributes:
+        run_rows: of `runs`, whose newest ones stay; a MERGE looks at all of them. Months of a small store, days of ten
+            thousand logs. Others go once there are twice as many.
+        files: in a table's folder, with their sums.
+        live_files: of one version, which are put together then.
+    """
+
+    run_rows: int = 100_000
+    files: int = 100
+    live_files: int = 20
 
 
 class ControlTables:
@@ -127,21 +140,21 @@ class ControlTables:
         """Return the rows that the table has now."""
         return read_rows(self._store, table)
 
-    def tidy(self, run_rows_kept: int) -> None:
+    def tidy(self, bounds: TableBounds) -> None:
         """Put small files together, remove those of old versions and rows of old runs, where there are many.
 
         Args:
-            run_rows_kept: newest rows of runs; there are never twice as many for longer than one run.
+            bounds: above them.
         """
-        started_ms = read_numbers(self._store, RUNS, "started_ms")
-        oldest_ms = oldest_kept_ms(started_ms, run_rows_kept)
-        if oldest_ms is not None and len(started_ms) >= 2 * run_rows_kept:
+        started_ms = read_columns(self._store, RUNS, ["started_ms"]).column("started_ms").to_numpy()
+        oldest_ms = oldest_kept_ms(started_ms, bounds.run_rows)
+        if oldest_ms is not None and len(started_ms) >= 2 * bounds.run_rows:
             self._try(RUNS, f"DELETE FROM {self._name(RUNS)} WHERE started_ms < {oldest_ms}")
             self._make_durable(RUNS)
         for table in CONTROL_TABLES:
-            if file_count(self._store, table) <= _MOST_FILES:
+            if file_count(self._store, table) <= bounds.files:
                 continue
-            if live_file_count(self._store, table) > _MOST_LIVE_FILES:
+            if live_file_count(self._store, table) > bounds.live_files:
                 self._try(table, f"OPTIMIZE {self._name(table)}")
             drop_old_files(self._store, table)
             self._make_durable(table)

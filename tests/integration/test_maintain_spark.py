@@ -30,12 +30,12 @@ jars = jars_fixture("MAINTENANCE ON SPARK WAS NOT TESTED")
 
 
 def test_control_tables_when_written_by_spark_then_as_the_rules_say(tmp_path: Path) -> None:
-    """Leases go by owner, machine and term; rows of a key are replaced, nulls in keys too; tidying loses nothing."""
+    """Leases go by owner, machine and term; rows of a key are replaced, nulls too; tidying takes old runs only."""
     store = tmp_path / "a store"
     store.mkdir()
     done = _python("tests.maintained_spark", store)
     assert done.returncode == 0, done.stderr[-4000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
+    seen = json.loads(done.stdout)
 
     assert seen["epochs"] == {
         "first": {"t-0": 1, "t-1": 1},
@@ -46,7 +46,8 @@ def test_control_tables_when_written_by_spark_then_as_the_rules_say(tmp_path: Pa
     assert (seen["refused"], seen["given_back"]) == (["t-1"], 0)
     assert seen["checkpoints"] == [[0, 0], [1, 1], [2, 99]]
     assert seen["runs"] == [[None, "done"]]
-    assert len(read_rows(store, LEASES)) == 3
+    assert (len(read_rows(store, CLEANER_CHECKPOINTS)), len(read_rows(store, LEASES))) == (3, 3)
+    assert [row["run_id"] for row in read_rows(store, RUNS)] == ["later"]
     assert seen["owned"] == seen["owned_epochs"] > 0
     assert seen["lost"] > 0, "nobody lost a race: the test shows nothing"
 

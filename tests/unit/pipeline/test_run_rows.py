@@ -2,14 +2,18 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.control.record_run import changed_checkpoints
 from pipeline.control.runs import (
+    FORMER_COLUMNS,
     RunOfWork,
     WorkResult,
     failures_of,
@@ -28,6 +32,19 @@ from tests.maintained_logs import NOW_MS, checkpoint, log_state, surveyed
 
 _A, _B = TopicPartition("a", 0), TopicPartition("b", 0)
 _RUN = RunOfWork(run_id="r", started_ms=NOW_MS, duration_ms=77, epochs={_A: 3})
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist([dict(row) for row in rows], schema=RUNS.schema).select(FORMER_COLUMNS)
+
+
+def _row(number: int, partition: int, action: int, outcome: int, before: int, spent_ms: int) -> dict[str, Any]:
+    """Return a row of a run's work; a run's own has no log."""
+    row: dict[str, Any] = dict.fromkeys(RUNS.schema.names) | {"run_id": "r", "plan": "", "decision": "do", "reason": ""}
+    row |= {"topic": "t", "partition": partition, "action": ("compact", "delete", None, "erase")[action]}
+    row |= {"outcome": ("done", "stopped", "failed", "skipped")[outcome]}
+    row |= {"bytes_before": before or None, "bytes_after": before // 2 if before else None}
+    return row | {"started_ms": number, "duration_ms": spent_ms}
 
 
 def _cleaned(log: TopicPartition, **values: object) -> WorkResult:
@@ -75,10 +92,25 @@ def test_former_runs_when_there_are_rows_then_speed_and_the_last_yield() -> None
         *rows_of_run(_RUN, plan, [_cleaned(_A)]),
     ]
 
-    former = former_runs(rows)
+    former = former_runs(_table(rows))
     assert former.bytes_per_s == 5000
     assert former.kept_shares == {_A: 0.5}
-    assert former_runs([]).bytes_per_s is None
+    assert former_runs(_table([])).bytes_per_s is None
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 3)] * 5), max_size=12))
+def test_former_runs_when_made_row_by_row_then_the_same(drawn: list[tuple[int, ...]]) -> None:
+    """Columns and rows agree: of a cleaning that read anything, the last share, and all bytes and times."""
+    rows = [_row(number, *values) for number, values in enumerate(drawn)]
+    read, spent_ms, shares = 0, 0, {}
+    for row in rows:
+        if row["action"] == "compact" and row["outcome"] in ("done", "stopped") and row["bytes_before"]:
+            read, spent_ms = read + row["bytes_before"], spent_ms + row["duration_ms"]
+            shares[TopicPartition(row["topic"], row["partition"])] = row["bytes_after"] / row["bytes_before"]
+
+    former = former_runs(_table(rows[::-1]))
+    assert former.kept_shares == shares
+    assert former.bytes_per_s == (1000 * read / spent_ms if spent_ms else None)
 
 
 def test_result_when_a_log_is_uncleanable_then_its_dirty_part_stays() -> None:
