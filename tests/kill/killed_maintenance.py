@@ -129,7 +129,7 @@ class KilledMaintenance:
     def _kill_at_step(self, which: str, choose: random.Random) -> str:
         """Arm a process, and wait until it has come to its step."""
         is_worker = which.startswith("worker")
-        step = f"{choose.choice(_TASK_STEPS if is_worker else _DRIVER_STEPS)}:{choose.randint(1, 3)}"
+        step = f"{choose.choice(_TASK_STEPS if is_worker else _DRIVER_STEPS)}:{choose.randint(1, 2)}"
         environment = [f"SPARKLOG_FAULT_POINT={step}"]
         environment += [f"SPARKLOG_FAULT_PID={self._job.pid}"] if "and driver" in which else []
         arms = self._folder / ("arm-worker" if is_worker else "arm-driver")
