@@ -50,8 +50,6 @@ from sink.roll_active import roll_where_no_sink_is
 from sink.stage import freeze_garbage
 from sink.store_access import MaintainedStore
 from storage_core.cleaner.clean_log import UNCLEANABLE, CleanedLog, LogToClean
-from storage_core.cleaner.hold_log import held_alone
-from storage_core.cleaner.swap import finish_own_swaps
 from storage_core.clock import Clock
 from storage_core.errors import WriterFencedError
 from storage_core.topic_partition import TopicPartition
@@ -219,10 +217,7 @@ def _clean_large(spark: SparkSession, task: _LogTask, shared: _SharedWork) -> Lo
     """Clean a log by several tasks."""
 
     def clean(log: LogToClean) -> CleanedLog:
-        with held_alone(log.directory) as let_parts_in:
-            finish_own_swaps(log.directory, log.end.segment_base, shared.check_owner)
-            let_parts_in()
-            return clean_in_parts(spark, log, PartChecks(shared.check_owner, shared.stop.is_asked))
+        return clean_in_parts(spark, log, PartChecks(shared.check_owner, shared.stop.is_asked))
 
     try:
         return clean_log_by(task.cleaning, task.state, shared.budget, shared.clock, clean)

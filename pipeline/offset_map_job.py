@@ -4,7 +4,8 @@
     records -> (digest, group, offset, offset if dirty)       a task for each group
             -> the latest dirty offset of each digest         a shuffle by digest, which spills to disks
             -> offsets in front of that, by group, in order   a shuffle by group
-            -> each group cleaned without these               a task for each group
+            -> each group written anew without these          a task for each group
+    new segments -> their places, one after the other         the driver
 
 What a task holds is set by the pieces that it reads, neither by the log nor by its group: the superseded offsets of a
 group come in the order of its records, and are taken as its records pass. The driver holds some facts of each group
@@ -14,9 +15,9 @@ The survey is kept by Spark for the time of the round. If that is lost, with an 
 beside groups that are cleaned already it would number them anew. Of keys that are read again the same comes out, for
 the latest record of each key is still there.
 
-A task that Spark runs again behind its swap misses the segments that are gone, and fails: the log is a whole one, its
-first dirty offset stays, and the next run goes on. A task that has not begun its group when the run is asked to stop
-does nothing.
+A task that Spark runs again writes its group again: no segment changes before all tasks are done. If one fails, none
+does: the log is as it was, and the next run drops what was written. A task that has not begun its group when the run
+is asked to stop does nothing; what others have written takes its place.
 """
 
 from __future__ import annotations
@@ -37,12 +38,15 @@ from pipeline.task_progress import task_progress
 from storage_core.cleaner.cleaning_part import (
     CleanedPart,
     CleaningPart,
-    clean_part,
     cut_into_parts,
     part_keys,
     result_of_parts,
+    swap_in_parts,
+    write_part,
 )
 from storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, LogToClean, survey_round
+from storage_core.cleaner.hold_log import held_alone
+from storage_core.cleaner.swap import finish_own_swaps
 
 __all__ = ["STOPPED", "PartChecks", "clean_in_parts"]
 
@@ -83,7 +87,7 @@ class PartChecks:
 
 
 def clean_in_parts(spark: SparkSession, log: LogToClean, checks: PartChecks) -> CleanedLog:
-    """Clean all of a log's dirty range; the caller has finished what an earlier round left, and keeps others out.
+    """Clean all of a log's dirty range.
 
     Args:
         spark: to work with.
@@ -91,21 +95,37 @@ def clean_in_parts(spark: SparkSession, log: LogToClean, checks: PartChecks) -> 
         checks: travel to tasks.
 
     Raises:
-        PySparkException: a task failed; groups that were done stay done, and the log is a whole one.
+        PySparkException: a task failed; the log is as it was.
+        CorruptFileError: what an earlier round left is damaged.
+        StoreLockedError: another task is still at work on the log.
+        StorageError: the disk refused; groups that were done stay done, and the log is a whole one.
+        WriterFencedError: another run owns the store.
     """
+    with held_alone(log.directory) as let_parts_in:
+        finish_own_swaps(log.directory, log.end.segment_base, checks.owner)
+        let_parts_in()
+        shared, count, written = _write_parts(spark, log, checks)
+    swap_in_parts(shared, written, checks.owner)
+    return result_of_parts(shared, count, written)
+
+
+def _write_parts(
+    spark: SparkSession, log: LogToClean, checks: PartChecks
+) -> tuple[CleaningRound, int, list[CleanedPart]]:
+    """Return what all parts share, how many they are, and those that were written."""
     found = _survey(spark, log)
     shared: CleaningRound = pickle.loads(found.where(F.col("part") == _SHARED).collect()[0]["content"])
     parts = found.where(F.col("part") != _SHARED)
     count = parts.count()
     if not count:
-        return result_of_parts(shared, 0, [])
+        return shared, 0, []
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for content in [each for batch in batches for each in batch.column("content").to_pylist()]:
             yield from _read_keys(shared, pickle.loads(content), checks)
 
     def clean(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        done = _clean_part(shared, batches, checks)
+        done = _write_part(shared, batches, checks)
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(done)], pa.binary())], names=["done"])
 
     keys = parts.repartitionById(count, F.col("part")).mapInArrow(read, _KEYS_DDL)
@@ -117,8 +137,7 @@ def clean_in_parts(spark: SparkSession, log: LogToClean, checks: PartChecks) -> 
     by_part = told.repartitionById(count, F.col("part")).sortWithinPartitions("offset")
     with task_progress(spark, f"cleaning {log.directory.name}", count):
         rows = by_part.mapInArrow(clean, "done binary").collect()
-    done: list[CleanedPart] = [pickle.loads(row["done"]) for row in rows]
-    return result_of_parts(shared, count, done)
+    return shared, count, [pickle.loads(row["done"]) for row in rows]
 
 
 def _survey(spark: SparkSession, log: LogToClean) -> DataFrame:
@@ -156,8 +175,8 @@ def _read_keys(shared: CleaningRound, part: CleaningPart, checks: PartChecks) ->
         yield pa.RecordBatch.from_arrays(arrays, schema=_KEYS_SCHEMA)
 
 
-def _clean_part(shared: CleaningRound, batches: Iterator[pa.RecordBatch], checks: PartChecks) -> CleanedPart:
-    """Clean the part that the first row holds, without the offsets of the others."""
+def _write_part(shared: CleaningRound, batches: Iterator[pa.RecordBatch], checks: PartChecks) -> CleanedPart:
+    """Write the part that the first row holds, without the offsets of the others."""
     first = next(batch for batch in batches if len(batch))
     part: CleaningPart = pickle.loads(first.column("content")[0].as_py())
 
@@ -169,7 +188,7 @@ def _clean_part(shared: CleaningRound, batches: Iterator[pa.RecordBatch], checks
     if checks.is_stopped():
         done = CleanedPart(part.number, part.group, problem=STOPPED)
     else:
-        done = clean_part(shared, part, superseded(), checks.owner)
+        done = write_part(shared, part, superseded(), checks.owner)
     for _ in batches:  # Spark ends a worker that leaves some of its input
         pass
     return done

@@ -8,7 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.stop_file import StopFile
-from storage_core.cleaner.cleaning_part import CleaningPart, clean_part, cut_into_parts, part_keys, result_of_parts
+from storage_core.cleaner.cleaning_part import (
+    CleaningPart,
+    cut_into_parts,
+    part_keys,
+    result_of_parts,
+    swap_in_parts,
+    write_part,
+)
 from storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, LogToClean, prepare_round
 
 __all__ = ["StopAtOnce", "StopBehindOneGroup", "clean_parts", "nobody", "superseded_offsets"]
@@ -30,14 +37,14 @@ class StopAtOnce:
 
 @dataclass(frozen=True)
 class StopBehindOneGroup:
-    """A check of the owner that asks the run to stop once a segment of a log was replaced; travels to tasks."""
+    """A check of the owner that asks the run to stop once a segment of a log was written anew; travels to tasks."""
 
     directory: Path
     stop: StopFile
 
     def __call__(self) -> None:
         """Look whether there is one."""
-        if any(self.directory.glob("*.deleted")):
+        if any(self.directory.glob("*.timeindex.cleaned")):
             self.stop.ask()
 
 
@@ -78,5 +85,6 @@ def clean_parts(
     for number in in_order(len(parts)):
         offsets = told[number]
         pieces = [offsets[start : start + _PIECE] for start in range(0, len(offsets), _PIECE)]
-        done.append(clean_part(shared, parts[number], pieces, check_owner))
+        done.append(write_part(shared, parts[number], pieces, check_owner))
+    swap_in_parts(shared, done, check_owner)
     return result_of_parts(shared, len(parts), done)

@@ -2,7 +2,8 @@
 
     survey of the log -> a part for each group of segments
     keys of each part -> elsewhere: the latest dirty offset of each key, and which records lie in front of it
-    each part, told which of its records are superseded, is cleaned and swapped in
+    each part, told which of its records are superseded, is written anew, beside the log
+    all parts that were written are swapped in, one after the other
 
 A part's task knows of the rest of the log only what it was told: which transactions were aborted that reach into its
 group, and of whose transactions data lies in front of it. Both come from the log as it was before any part was cleaned.
@@ -33,11 +34,20 @@ from storage_core.cleaner.clean_segments import CleanedSegment
 from storage_core.cleaner.cleaned_transactions import CleanedTransactions
 from storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, lacks_room, result_of_round
 from storage_core.cleaner.dirty_keys import Keys, iter_dirty_keys
-from storage_core.cleaner.hold_log import held_group
+from storage_core.cleaner.hold_log import held_alone, held_group
 from storage_core.cleaner.listed_segments import ListedSegment
 from storage_core.cleaner.superseded import SupersededOffsets
+from storage_core.cleaner.swap import drop_others, swap_in
 
-__all__ = ["CleanedPart", "CleaningPart", "clean_part", "cut_into_parts", "part_keys", "result_of_parts"]
+__all__ = [
+    "CleanedPart",
+    "CleaningPart",
+    "cut_into_parts",
+    "part_keys",
+    "result_of_parts",
+    "swap_in_parts",
+    "write_part",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +115,19 @@ def part_keys(shared: CleaningRound, part: CleaningPart, check_owner: Callable[[
         yield from iter_dirty_keys(one, shared.log.hash_key, check_owner)
 
 
-def clean_part(
+def write_part(
     shared: CleaningRound,
     part: CleaningPart,
     superseded: Iterable[npt.NDArray[np.int64]],
     check_owner: Callable[[], None],
 ) -> CleanedPart:
-    """Clean a part, and let the new segment take its place; or say that the disk lacks room for it.
+    """Write what is left of a part beside the log, durably; or say that the disk lacks room for it.
 
     Args:
         shared: by all parts.
         part: to clean, once.
         superseded: offsets of its records that have a later one of their key, rising; taken as they are needed.
-        check_owner: raises once somebody else owns the log; asked before each step that can't be undone.
+        check_owner: raises once somebody else owns the log; called every few MiB.
 
     Raises:
         CorruptBatchError: a batch is damaged.
@@ -132,8 +142,33 @@ def clean_part(
     request = replace(shared.request(), tombstones_stay_from=shared.first_dirty_offset)
     later = SupersededOffsets(superseded, shared.end_offset - 1, log.hash_key)
     with held_group(log.directory, part.group[0].base_offset):
-        cleaned = shared.clean(part.group, later, (part.transactions, request), check_owner)
+        cleaned = shared.write(part.group, later, (part.transactions, request), check_owner)
     return CleanedPart(part.number, part.group, cleaned)
+
+
+def swap_in_parts(shared: CleaningRound, written: Iterable[CleanedPart], check_owner: Callable[[], None]) -> None:
+    """Let the segments that were written take their places, one by one, and drop what a task that died has left.
+
+    Args:
+        shared: by all parts.
+        written: in any order; nobody else is at work on the log any more.
+        check_owner: raises once somebody else owns the log; asked before each step that can't be undone.
+
+    Raises:
+        StoreLockedError: a task is still at work on the log.
+        StorageError: the disk refused; loading the log, or the next cleaning, finishes or undoes what was on its way.
+    """
+    log = shared.log
+    changed = [
+        (each.cleaned, [one.base_offset for one in each.group])
+        for each in sorted(written, key=lambda each: each.number)
+        if each.cleaned is not None and not each.cleaned.is_unchanged
+    ]
+    with held_alone(log.directory):
+        check_owner()
+        drop_others(log.directory, [cleaned for cleaned, _ in changed], log.end.segment_base)
+        for cleaned, base_offsets in changed:
+            swap_in(cleaned, base_offsets, check_owner)
 
 
 def result_of_parts(shared: CleaningRound, count: int, found: Sequence[CleanedPart]) -> CleanedLog:

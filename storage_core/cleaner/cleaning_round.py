@@ -185,6 +185,22 @@ class CleaningRound:
     ) -> CleanedSegment:
         """Clean a group, and let the new segment take its place unless nothing changed.
 
+        Args and errors are those of `write`.
+        """
+        cleaned = self.write(group, later, shared, check_owner)
+        if not cleaned.is_unchanged:
+            swap_in(cleaned, [each.base_offset for each in group], check_owner)
+        return cleaned
+
+    def write(
+        self,
+        group: Sequence[ListedSegment],
+        later: LaterRecords,
+        shared: tuple[CleanedTransactions, CleanRequest],
+        check_owner: Callable[[], None],
+    ) -> CleanedSegment:
+        """Clean a group; unless nothing changed, the new segment lies beside it, durable.
+
         Args:
             group: of the round.
             later: what is known of later records, as far as it is about those of the group.
@@ -207,8 +223,6 @@ class CleaningRound:
             )
         if cleaned.is_unchanged:
             drop_cleaned(cleaned)
-        else:
-            swap_in(cleaned, [each.base_offset for each in group], check_owner)
         return cleaned
 
 

@@ -17,6 +17,10 @@ An old segment that ends behind the last batch of the new one may stay, if the p
 replacement does not tell how far it reaches. Nothing of that segment survived the cleaning, and the next one finds the
 same, because it begins at the same offset: what it cleans is written down behind the last step only.
 
+Of a log one replacement is on its way at a time, as for a broker: everything between two complete ones counts as
+replaced, and `.cleaned` files void each `.swap` at their offset or above. So several that were written side by side are
+swapped in by rising offsets, when all are written and nothing else lies there.
+
 Source: Kafka LocalLog.replaceSegments, UnifiedLog.replaceSegments.
 """
 
@@ -33,10 +37,10 @@ from storage_core.fault_points import reach
 from storage_core.log.deleted_files import drop_deleted, mark_replaced
 from storage_core.log.finish_leftovers import carry_out_leftovers, list_files, read_leftovers
 from storage_core.log.load_plan import plan_segments
-from storage_core.log.log_files import CLEANED, LOG, SWAP, parse_base_offset
+from storage_core.log.log_files import CLEANED, LOG, SWAP, parse_base_offset, segment_file_name
 from storage_core.storage.local import storage_errors, sync_directory
 
-__all__ = ["drop_cleaned", "finish_own_swaps", "finish_swaps", "has_swaps", "swap_in"]
+__all__ = ["drop_cleaned", "drop_others", "finish_own_swaps", "finish_swaps", "has_swaps", "swap_in"]
 
 
 def swap_in(cleaned: CleanedSegment, base_offsets: Sequence[int], check_owner: Callable[[], None]) -> None:
@@ -66,6 +70,20 @@ def swap_in(cleaned: CleanedSegment, base_offsets: Sequence[int], check_owner: C
             swap.replace(swap.with_suffix(""))
         sync_directory(directory)
     reach("clean.renamed")
+
+
+def drop_others(directory: Path, cleaned: Sequence[CleanedSegment], active_base_offset: int) -> None:
+    """Remove, durably, what lies below the active segment as `.cleaned` and belongs to none of these segments.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    kept = {path.name for each in cleaned for path in each.paths}
+    border = segment_file_name(active_base_offset, "")
+    drop_deleted(
+        directory,
+        [name for name in list_files(directory) if name.endswith(CLEANED) and name < border and name not in kept],
+    )
 
 
 def drop_cleaned(cleaned: CleanedSegment) -> None:

@@ -1,5 +1,6 @@
 """Rounds whose groups are cleaned in any order, some of them never, against a dict."""
 
+import contextlib
 import os
 import random
 import tempfile
@@ -90,6 +91,24 @@ def _one_round(rng: random.Random, log: CompactedLog, config: LogConfig, dirty: 
     return clean_parts(_round(log, config, dirty, now_ms), some)
 
 
+class _Killed(BaseException):
+    """The run is dead."""
+
+
+def _killed_round(rng: random.Random, log: CompactedLog, config: LogConfig, dirty: int, now_ms: int) -> None:
+    """Clean in parts and be killed somewhere between the steps, or not at all."""
+    left = rng.randint(1, 60)
+
+    def check() -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            raise _Killed
+
+    with contextlib.suppress(_Killed):
+        clean_parts(_round(log, config, dirty, now_ms), range, check)
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 def test_rounds_in_parts_when_compared_with_a_dict_then_no_key_is_lost_or_comes_back(seed: int) -> None:
@@ -99,6 +118,9 @@ def test_rounds_in_parts_when_compared_with_a_dict_then_no_key_is_lost_or_comes_
         log = write_segments(Path(folder) / "t-0", _shape(seed, tombstones=rng.choice([0.2, 0.6])))
         config, dirty, now_ms = _config(seed), log.bases[0], _START_MS + 3_600_000
         for step in range(rng.randint(3, 8)):
+            if rng.random() < 0.5:
+                _killed_round(rng, log, config, dirty, now_ms)
+                assert _table(_committed(log)) == _table(_written(log))
             cleaned = _one_round(rng, log, config, dirty, now_ms)
             assert cleaned.first_dirty_offset >= dirty
             dirty = cleaned.first_dirty_offset

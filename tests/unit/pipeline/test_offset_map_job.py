@@ -38,7 +38,7 @@ def test_clean_part_when_the_run_is_asked_to_stop_then_it_says_so_and_changes_no
     told = iter([pa.RecordBatch.from_arrays(columns, names=["offset", "content"]) for _ in range(2)])
     before = {path.name: path.read_bytes() for path in log.directory.iterdir()}
 
-    done = job._clean_part(shared, told, job.PartChecks(_fenced, lambda: True))
+    done = job._write_part(shared, told, job.PartChecks(_fenced, lambda: True))
 
     assert (done.cleaned, done.problem) == (None, "the run was asked to stop")
     assert next(told, None) is None

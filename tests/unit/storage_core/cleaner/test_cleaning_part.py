@@ -1,19 +1,23 @@
 """What the tasks of one round do when they end in any order."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from storage_core.cleaner.clean_log import LogToClean
-from storage_core.cleaner.cleaning_round import CleanedLog
+from storage_core.cleaner.cleaning_part import CleanedPart, cut_into_parts, swap_in_parts, write_part
+from storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, prepare_round
 from storage_core.cleaner.listed_segments import ListedSegment
+from storage_core.cleaner.swap import finish_swaps
 from storage_core.log.append_state import CommittedEnd
 from storage_core.log.log_reader import LogReader
 from storage_core.log_config import LogConfig
 from storage_core.record.batch_encode import EncodeOptions
 from storage_core.record.scalar import Record, pack_batch
-from tests.parallel_round import clean_parts
+from tests.parallel_round import clean_parts, nobody, superseded_offsets
 
 _START_MS = 1_700_000_000_000
 _CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=1 << 20, delete_retention_ms=1000)
@@ -39,8 +43,8 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _clean(log: Path, now_ms: int, first_dirty_offset: int, erased: list[bytes] | None = None) -> CleanedLog:
-    what = LogToClean(
+def _to_clean(log: Path, now_ms: int, first_dirty_offset: int, erased: list[bytes] | None = None) -> LogToClean:
+    return LogToClean(
         directory=log,
         end=CommittedEnd(4, (log / f"{4:020}.log").stat().st_size, 5),
         log_start_offset=0,
@@ -52,7 +56,10 @@ def _clean(log: Path, now_ms: int, first_dirty_offset: int, erased: list[bytes] 
         hash_key=bytes(16),
         erased_keys=None if erased is None else pa.array(erased, pa.binary()),
     )
-    return clean_parts(what)
+
+
+def _clean(log: Path, now_ms: int, first_dirty_offset: int, erased: list[bytes] | None = None) -> CleanedLog:
+    return clean_parts(_to_clean(log, now_ms, first_dirty_offset, erased))
 
 
 def _rows(log: Path) -> list[tuple[bytes, bytes | None]]:
@@ -81,3 +88,53 @@ def test_clean_part_when_the_group_in_front_is_not_done_then_its_tombstone_stays
     assert _rows(log) == [rest[0], (b"gone", None), *rest[1:]]
     _clean(log, 6000, 4, erased)
     assert _rows(log) == rest
+
+
+class _Killed(BaseException):
+    """The run is dead."""
+
+
+def test_swap_in_parts_when_killed_before_any_step_then_no_key_is_lost(log: Path) -> None:
+    """Groups that were all written take their places one by one: whatever a kill leaves, each key has its value."""
+    shared, some = cut_into_parts(prepare_round(_to_clean(log, 1, 0), nobody))
+    parts = list(some)
+    told = superseded_offsets(shared, parts)
+    written = [write_part(shared, each, [told[each.number]], nobody) for each in parts]
+    assert len([each for each in written if each.cleaned is not None and not each.cleaned.is_unchanged]) > 1
+    (log / f"{0:020}.log.7.cleaned").write_bytes(b"of a task that died")
+    copy, steps, is_killed = log.with_name("copy"), 0, True
+    while is_killed:
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(log, copy)
+        there = replace(shared, log=replace(shared.log, directory=copy))
+        is_killed = _swap_in(there, [_moved(each, copy) for each in written], steps)
+        assert dict(_rows(copy)) == {b"gone": None, b"a": b"1", b"b": b"2", b"c": b"3"}, steps
+        finish_swaps(copy, 4, nobody)
+        assert dict(_rows(copy)) == {b"gone": None, b"a": b"1", b"b": b"2", b"c": b"3"}, steps
+        assert not list(copy.glob("*.cleaned")) + list(copy.glob("*.swap"))
+        steps += 1
+    assert steps >= 20
+
+
+def _swap_in(shared: CleaningRound, written: list[CleanedPart], steps: int) -> bool:
+    """Do so many steps; return whether there were more."""
+    left = steps
+
+    def check() -> None:
+        nonlocal left
+        if left == 0:
+            raise _Killed
+        left -= 1
+
+    try:
+        swap_in_parts(shared, written, check)
+    except _Killed:
+        return True
+    return False
+
+
+def _moved(part: CleanedPart, directory: Path) -> CleanedPart:
+    if part.cleaned is None:
+        return part
+    paths = tuple(directory / path.name for path in part.cleaned.paths)
+    return replace(part, cleaned=replace(part.cleaned, paths=paths))
