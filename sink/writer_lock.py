@@ -24,7 +24,7 @@ __all__ = ["WriterLock"]
 
 _SIGNATURE_BYTES = 4096
 _WRITER = "another writer"
-"""The holder of a lock that can be taken by force."""
+"""The holder of a lock that can be taken by force; who holds another one never owes new inodes."""
 
 
 class WriterLock:
@@ -67,7 +67,7 @@ class WriterLock:
                         descriptor,
                         uuid.uuid4().hex[:8],
                         follows_crash=bool(signature),
-                        owes_renewal=_says_forced(signature),
+                        owes_renewal=holder == _WRITER and _says_forced(signature),
                     )
                     if lock._is_current():
                         lock._sign()

@@ -105,6 +105,23 @@ def test_acquire_when_the_signature_cannot_be_read_then_new_inodes_are_owed(
     lock.release()
 
 
+@pytest.mark.parametrize("signature", [b"\0" * 9, b'{"pid": 1, "forced": true}\n'])
+def test_acquire_when_no_writer_holds_it_then_none_is_owed_and_it_can_be_given_up(
+    tmp_path: Path, signature: bytes
+) -> None:
+    """Logs get new inodes from writers alone: another lock would keep its signature for ever, and fence nobody."""
+    (tmp_path / "lock").write_bytes(signature)
+
+    lock = WriterLock.acquire(tmp_path / "lock", holder="another maintenance run")
+    assert (lock.follows_crash, lock.owes_renewal) == (True, False)
+    lock.sign_off()
+
+    with pytest.raises(WriterFencedError):
+        lock.check()
+    lock.release()
+    assert (tmp_path / "lock").read_bytes() == b""
+
+
 def test_lock_when_another_owner_has_signed_it_then_fenced_and_the_signature_stays(tmp_path: Path) -> None:
     """Where a lock does not reach another machine, what it signs is all that tells: it is not this owner's to erase."""
     lock = WriterLock.acquire(tmp_path / "lock")
