@@ -1,5 +1,6 @@
 """Who may work on a store at the same time, and what an owner's death is known by."""
 
+import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from sink.store import Store
 from sink.store_access import maintaining, writing
 from sink.undo import committed_end, find_torn
 from sink.writer_lock import WriterLock
+from storage_core.cleaner.hold_log import held_alone
 from storage_core.clock import ManualClock
 from storage_core.errors import (
     InvalidConfigError,
@@ -146,22 +148,57 @@ def test_ledger_when_it_cannot_be_read_then_the_message_is_the_librarys_without_
         Ledger.open(path / "ledger")
 
 
+def _leave_swap(directory: Path) -> Path:
+    """Take the names of a log's first segment away, as a cleaning does that stops in the middle; return its `.log`."""
+    closed = sorted(directory.glob("*.log"))[0]
+    for each in directory.glob(f"{closed.stem}.*"):
+        each.rename(f"{each}.swap")
+    return closed
+
+
+def _die(path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), maintaining(path):
+        raise ZeroDivisionError
+
+
 @pytest.mark.parametrize("access", [maintaining, writing])
 def test_access_when_a_cleaning_died_half_way_then_its_segments_get_their_names(
     path: Path, access: Callable[[Path], AbstractContextManager[object]]
 ) -> None:
     """Otherwise who plans what to delete would not see the segments that have no name yet."""
+    _die(path)
     directory = log_directories(path)["events-0"]
-    closed = sorted(directory.glob("*.log"))[0]
-    for each in directory.glob(f"{closed.stem}.*"):
-        each.rename(f"{each}.swap")
-    with pytest.raises(ZeroDivisionError), maintaining(path):
-        raise ZeroDivisionError
+    closed = _leave_swap(directory)
 
     with access(path):
         assert closed.exists()
         assert list(directory.glob("*.swap")) == []
     assert stored_numbers(path) == list(range(100))
+
+
+@pytest.mark.parametrize("access", [maintaining, writing])
+def test_access_when_a_paused_task_of_a_dead_run_holds_a_log_then_the_others_are_finished(
+    path: Path, access: Callable[[Path], AbstractContextManager[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps nobody from the rest of the store, and its own log waits until it has ended."""
+    monkeypatch.setattr("storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
+    _die(path)
+    directories = log_directories(path)
+    held, free = (_leave_swap(directories[name]) for name in ("events-0", "events-1"))
+
+    with held_alone(held.parent), access(path):
+        assert (held.exists(), free.exists()) == (False, True)
+
+
+def test_maintaining_when_a_disk_refuses_one_log_then_the_others_are_finished(path: Path) -> None:
+    """One failing log never stops the others."""
+    _die(path)
+    directories = log_directories(path)
+    closed = _leave_swap(directories["events-1"])
+    shutil.rmtree(directories["events-0"])
+
+    with maintaining(path):
+        assert closed.exists()
 
 
 def test_writing_when_a_sink_runs_then_is_refused(path: Path) -> None:
