@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -30,6 +30,8 @@ from storage_core.storage.local import storage_errors
 __all__ = ["check_table", "check_tables", "has_table", "read_columns", "read_rows", "table_path"]
 
 _DAMAGE = (DeltaError, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
+_READER_VERSION: Final = 1
+"""Of Delta: above it rows may be deleted, and columns renamed, beside their files."""
 
 
 def table_path(store: Path, table: ControlTable) -> Path:
@@ -95,7 +97,18 @@ def _read(
     files = [path / Path(unquote(each)).name for each in opened.file_uris()]
     with _damage_refused(path, files):
         _check_sums(files)
-        return opened.to_pyarrow_table(columns=columns, filters=list(filters) or None)
+        # Not `to_pyarrow_table`: its I/O threads may outlive a short command and abort the interpreter as it ends.
+        parts = [_read_file(each, table, columns, filters) for each in files]
+        return pa.concat_tables([table.schema.empty_table().select(columns), *parts])
+
+
+def _read_file(
+    file: Path, table: ControlTable, columns: Sequence[str], filters: Sequence[tuple[str, str, Any]]
+) -> pa.Table:
+    names = list(dict.fromkeys([*columns, *(name for name, _, _ in filters)]))
+    schema = pa.schema([table.schema.field(name) for name in names])
+    found = pq.ParquetFile(file).read(names, use_threads=False).select(names).cast(schema)
+    return found.filter(pq.filters_to_expression(list(filters))).select(columns) if filters else found
 
 
 def _open(path: Path, table: ControlTable) -> DeltaTable:
@@ -106,13 +119,15 @@ def _open(path: Path, table: ControlTable) -> DeltaTable:
         found = opened.metadata().configuration.get(VERSION_PROPERTY)
         version = None if found is None else int(found)
         names = set(opened.schema().to_arrow().names)
+        readers = opened.protocol().min_reader_version
     if version is not None and version > SCHEMA_VERSION:
         raise UnsupportedFormatError(
             f"the control table has {VERSION_PROPERTY}={version}, this release knows {SCHEMA_VERSION}: path={path};"
             " use a newer release, or make it anew from the logs: maintain --rebuild-control"
         )
-    if version is None or set(table.schema.names) - names:
-        raise CorruptFileError(_words(path, f"{VERSION_PROPERTY}={found} columns={len(names)}"))
+    if version is None or set(table.schema.names) - names or readers > _READER_VERSION:
+        what = f"{VERSION_PROPERTY}={found} columns={len(names)} min_reader_version={readers}"
+        raise CorruptFileError(_words(path, what))
     return opened
 
 

@@ -1,5 +1,6 @@
 """Reading control tables: what is not there is empty, what can't be used is refused with its remedy."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.control.read_tables import check_table, has_table, read_rows, table_path
+from pipeline.control.read_tables import check_table, has_table, read_columns, read_rows, table_path
 from pipeline.control.rebuild import tables_to_replace
 from pipeline.control.schemas import CLEANER_CHECKPOINTS, CONTROL_TABLES, LEASES, RUNS, ControlTable
 from storage_core.errors import CorruptFileError, UnsupportedFormatError
@@ -88,6 +89,28 @@ def test_tables_when_their_properties_or_columns_are_others_then_refused(memory_
         entry.write_text(text.replace(name, f"{name[:-1]}x"))
         with pytest.raises(CorruptFileError, match=r"control/runs; maintain --rebuild-control"):
             read_rows(memory_path, RUNS)
+
+
+def test_tables_when_their_rows_are_not_what_the_files_say_then_refused(memory_path: Path) -> None:
+    """Files are read by themselves: rows that Delta has deleted beside them would come back."""
+    put_rows(memory_path, RUNS, [_row(RUNS)])
+    entry = table_path(memory_path, RUNS) / "_delta_log" / f"{0:020}.json"
+    lines = [json.loads(line) for line in entry.read_text().splitlines()]
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    kept = [line for line in lines if "protocol" not in line]
+    entry.write_text("\n".join(json.dumps(line) for line in [protocol, *kept]))
+
+    with pytest.raises(CorruptFileError, match=r"control/runs; maintain --rebuild-control"):
+        read_rows(memory_path, RUNS)
+
+
+def test_tables_when_columns_and_a_filter_are_given_then_others_are_not_read(memory_path: Path) -> None:
+    """A column to filter by need not be asked for; the order is the one that was asked for."""
+    put_rows(memory_path, RUNS, [{**_row(RUNS), "partition": number} for number in range(3)])
+
+    found = read_columns(memory_path, RUNS, ["started_ms", "topic"], [("partition", ">", 0)])
+    assert (found.column_names, found.num_rows) == (["started_ms", "topic"], 2)
 
 
 def test_tables_when_an_old_file_has_other_columns_then_refused(memory_path: Path) -> None:
