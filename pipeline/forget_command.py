@@ -30,7 +30,7 @@ _BYTE_ORDER_MARKS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF
 
 
 def read_key_file(path: Path, *, is_base64: bool) -> pa.Array:
-    """Return the keys of a file, one a line; empty lines count for nothing.
+    """Return the keys of a file, one a line; empty lines count for nothing, in base64 those of blanks too.
 
     Raises:
         InvalidConfigError: there are none, a line is no base64, or an editor put its mark in front of the first one.
@@ -43,7 +43,10 @@ def read_key_file(path: Path, *, is_base64: bool) -> pa.Array:
             f"the file begins with a byte order mark: save it as UTF-8 without one, or as base64: path={path}"
         )
     found = [(number, line.removesuffix(b"\r")) for number, line in enumerate(data.split(b"\n"), 1)]
-    keys = [_decoded(path, number, line) if is_base64 else line for number, line in found if line]
+    if is_base64:
+        keys = [_decoded(path, number, text) for number, line in found if (text := line.strip())]
+    else:
+        keys = [line for _, line in found if line]
     if not keys:
         raise InvalidConfigError(f"the file has no key: path={path}")
     return pa.array(keys, pa.binary())
@@ -145,9 +148,9 @@ def _erased(request: ForgetRequest) -> Iterator[tuple[TopicPartition, int, int]]
             yield TopicPartition(request.topic, partition), base_offset, count
 
 
-def _decoded(path: Path, number: int, line: bytes) -> bytes:
+def _decoded(path: Path, number: int, text: bytes) -> bytes:
     try:
-        return base64.b64decode(line.strip(), validate=True)
+        return base64.b64decode(text, validate=True)
     except binascii.Error:
         raise InvalidConfigError(f"a line is no base64: path={path} line={number}") from None
 

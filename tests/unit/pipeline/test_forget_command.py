@@ -63,6 +63,19 @@ def test_forget_when_keys_are_base64_then_they_are_any_bytes(sparklog: Sparklog,
     assert request["records_left"] == 29
 
 
+def test_forget_when_lines_of_base64_are_blank_then_no_key_is_empty(sparklog: Sparklog, tmp_path: Path) -> None:
+    """The empty key is a key: nobody asked to erase its records."""
+    store = write_keyed(tmp_path / "store", count=20)
+
+    ran = sparklog(
+        "forget", store, LOG.topic, "--base64", "--json", "--keys", _file(tmp_path, b"azE=\n \n\t\n azI= \n")
+    )
+
+    assert json.loads(ran.out)["requests"][0]["keys"] == 2
+    ran = sparklog("forget", store, LOG.topic, "--base64", "--keys", _file(tmp_path, b" \n\t\r\n"))
+    assert (ran.code, "the file has no key" in ran.err) == (2, True)
+
+
 def test_forget_when_a_line_is_no_base64_then_its_number_is_told(sparklog: Sparklog, tmp_path: Path) -> None:
     """The line itself is a key, and is not shown."""
     store = write_keyed(tmp_path / "store", count=20)
