@@ -78,9 +78,9 @@ class MaintenanceRun:
 
     @property
     def has_failures(self) -> bool:
-        """Whether a work failed, could not be planned, or is another run's."""
+        """Whether a work failed, now or not long ago, could not be planned, or is another run's."""
         failed = any(each.is_failure for each in self.results) or bool(self.unremoved)
-        return failed or any(each.decision == "fail" or each.is_leased for each in self.plan.works)
+        return failed or any(each.decision in ("fail", "wait") for each in self.plan.works)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

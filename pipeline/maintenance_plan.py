@@ -97,7 +97,6 @@ class PlannedWork:
         freed_bytes: that it is expected to free; None where nothing tells.
         expected_ms: how long it is expected to take.
         retention, cleaning: the plan to carry out, whichever the action has.
-        is_leased: whether it waits because another run has the log.
     """
 
     log: TopicPartition
@@ -109,7 +108,6 @@ class PlannedWork:
     expected_ms: int = 0
     retention: LogRetention | None = None
     cleaning: LogCleaning | None = None
-    is_leased: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +232,7 @@ def _waits(known: CleanerCheckpoint) -> str:
 def _not_leased(work: PlannedWork, leased_by: str | None) -> PlannedWork:
     if leased_by is None or work.decision != "do":
         return work
-    return replace(work, decision="wait", is_leased=True, reason=f"another run has its lease: {leased_by}")
+    return replace(work, decision="wait", reason=f"another run has its lease: {leased_by}")
 
 
 def _urgency(work: PlannedWork) -> tuple[int, int, float, TopicPartition]:

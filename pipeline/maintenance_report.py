@@ -88,14 +88,16 @@ def undone_lines(plan: MaintenancePlan) -> list[str]:
 
 def run_verdict(run: MaintenanceRun) -> str:
     """Return the last line of a run for people."""
+    waiting = sum(each.decision == "wait" for each in run.plan.works)
+    waits = f"; {waiting:,} wait" if waiting else ""
     if not run.results:
-        return f"nothing was done in {run.plan.logs_checked:,} logs; run {run.run_id}"
+        return f"nothing was done in {run.plan.logs_checked:,} logs{waits}; run {run.run_id}"
     before = sum(each.bytes_before or 0 for each in run.results)
     after = sum(each.bytes_after or 0 for each in run.results)
     done = sum(each.outcome in ("done", "stopped") for each in run.results)
     failed = len(run.results) - done
     rest = f"; {failed:,} not done" if failed else ""
-    return f"done: {done:,} works, {before:,} -> {after:,} bytes{rest}; run {run.run_id}"
+    return f"done: {done:,} works, {before:,} -> {after:,} bytes{rest}{waits}; run {run.run_id}"
 
 
 def plan_as_dict(plan: MaintenancePlan, store_id: str) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def test_plan_when_a_log_is_leased_then_its_holder_is_named() -> None:
     plan = plan_maintenance(logs, NOW_MS)
 
     assert _done(plan) == [("b", "compact")]
-    assert [each.reason for each in plan.works if each.is_leased] == ["another run has its lease: owner=x"] * 2
+    assert [each.reason for each in plan.works if each.decision == "wait"] == ["another run has its lease: owner=x"] * 2
     assert plan.with_leases({TopicPartition("b", 0): "owner=y"}).due == []
 
 

@@ -1,11 +1,13 @@
 """The figures of a run for Prometheus."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pipeline.control.runs import WorkResult
 from pipeline.maintain_command import MaintenanceRun
+from pipeline.maintenance_report import run_verdict
 from pipeline.metrics_file import metrics_text, telling_failure, write_metrics
 from storage_core.clock import ManualClock
 from storage_core.errors import StorageError, StoreLockedError
@@ -44,6 +46,17 @@ def test_metrics_text_when_a_run_ended_then_each_figure_is_a_sample(tmp_path: Pa
     assert "sparklog_maintenance_freed_bytes 900\n" in text
     assert "sparklog_maintenance_removed_records 43\n" in text
     assert f"sparklog_maintenance_run_timestamp_seconds {(NOW_MS + 2500) / 1000:.15g}\n" in text
+
+
+def test_metrics_text_when_a_log_waits_behind_a_failure_then_no_success(tmp_path: Path) -> None:
+    """A log that is broken for ever is tried once a day; the runs between are no more sound than that one."""
+    run = _run(tmp_path / "store")
+    waiting = [replace(each, decision="wait") for each in run.plan.works]
+    run = replace(run, plan=replace(run.plan, works=tuple(waiting)), results=[])
+
+    assert run.has_failures
+    assert "\nsparklog_maintenance_success 0\n" in metrics_text(run, NOW_MS, NOW_MS)
+    assert run_verdict(run) == f"nothing was done in {run.plan.logs_checked} logs; {len(waiting)} wait; run r"
 
 
 def test_write_metrics_when_a_file_is_there_then_it_is_replaced_as_a_whole(tmp_path: Path) -> None:
