@@ -72,8 +72,8 @@ def plan_verdict(plan: MaintenancePlan) -> str:
 
 def result_line(each: WorkResult) -> str:
     """Return what came of one work."""
-    sizes = "" if each.bytes_before is None else f": {each.bytes_before:,} -> {each.bytes_after or 0:,} bytes"
-    records = "" if each.records_before is None else f", {each.records_before:,} -> {each.records_after or 0:,} records"
+    sizes = f": {each.bytes_before:,} -> {each.bytes_after or 0:,} bytes" if each.bytes_before else ""
+    records = f", {each.records_before:,} -> {each.records_after or 0:,} records" if each.records_before else ""
     segments = ", ".join(f"{count:,} in segment {base_offset}" for base_offset, count in sorted(each.erased.items()))
     erased = f", of forgotten keys {segments}" if segments else ""
     why = "" if each.outcome == "done" else f": {each.reason}"

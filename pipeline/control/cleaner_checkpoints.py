@@ -29,8 +29,9 @@ class CleanerCheckpoint:
         first_dirty_offset: where the next cleaning begins.
         log_start_offset: as it was then.
         last_cleaned_ms: when a round came to its end; None if none ever did.
-        uncleanable_reason: None while the log can be cleaned.
-        uncleanable_file, uncleanable_position, uncleanable_offset: where it can't be, as far as that is known.
+        uncleanable_reason: why the last cleaning failed, whatever the cause; None behind a sound one.
+        uncleanable_file, uncleanable_position, uncleanable_offset: where the log can't be cleaned, as far as that is
+            known; None where trying again may help.
         failure_count: since the last success.
         retry_at_ms: not before; None without a failure.
         run_id: of the run that wrote the row.
@@ -131,12 +132,11 @@ def _lowered(before: CleanerCheckpoint, offset: int) -> CleanerCheckpoint:
 def _failed(before: CleanerCheckpoint, problem: str, now_ms: int, *, is_uncleanable: bool) -> CleanerCheckpoint:
     count = before.failure_count + 1
     wait_ms = min(_FIRST_WAIT_MS << min(count - 1, 16), _LONGEST_WAIT_MS)
-    found = replace(_sound(before), failure_count=count, retry_at_ms=now_ms + wait_ms)
+    found = replace(_sound(before), uncleanable_reason=problem, failure_count=count, retry_at_ms=now_ms + wait_ms)
     if not is_uncleanable:
         return found
     return replace(
         found,
-        uncleanable_reason=problem,
         uncleanable_file=_named(problem, "file|path"),
         uncleanable_position=_number(problem, "position"),
         uncleanable_offset=_number(problem, "offset"),

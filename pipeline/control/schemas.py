@@ -2,7 +2,7 @@
 
 | table               | a row for                              | says                                                  |
 |---------------------|----------------------------------------|-------------------------------------------------------|
-| cleaner_checkpoints | each log that was ever worked on       | where its dirty part begins; why it can't be cleaned, |
+| cleaner_checkpoints | each log that was ever worked on       | where its dirty part begins; why it was not cleaned,  |
 |                     |                                        | and when that is tried again                          |
 | runs                | each run, and each work of it on a log | what was planned, what was done, what it cost         |
 | leases              | each log that was ever worked on       | who may work on it, until when, in which epoch        |

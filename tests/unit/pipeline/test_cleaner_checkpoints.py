@@ -36,7 +36,16 @@ def test_checkpoint_when_it_keeps_failing_then_waits_double_up_to_a_day() -> Non
         waits.append(((found.retry_at_ms or 0) - NOW_MS) // _MINUTE_MS)
 
     assert waits == [15, 30, 60, 120, 240, 480, 960, 1440, 1440]
-    assert (found.first_dirty_offset, found.uncleanable_reason) == (20, None)
+    assert (found.first_dirty_offset, found.uncleanable_reason) == (20, "disk full")
+
+
+def test_checkpoint_when_the_disk_lacked_room_then_its_words_stay_and_nothing_is_damaged() -> None:
+    """Whoever reads the row, or `describe`, learns how much is needed; only damage has a place."""
+    reason = "not enough disk for offsets 0..9: needed_bytes=606098 free_bytes=425984 path=/s/logs offset=7"
+    found = after_work(None, LogWork(state=_STATE, log_start_offset=0, failure=reason), "r", NOW_MS)
+
+    assert found.uncleanable_reason == reason
+    assert (found.uncleanable_file, found.uncleanable_position, found.uncleanable_offset) == (None, None, None)
 
 
 def test_checkpoint_when_a_log_is_damaged_then_it_says_where() -> None:

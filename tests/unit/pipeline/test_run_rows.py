@@ -171,8 +171,17 @@ def test_result_when_the_disk_lacked_room_then_it_failed_and_waits() -> None:
 
     known = changed_checkpoints({_A: checkpoint("a", first_dirty_offset=20)}, [result], "r", NOW_MS)[_A]
     assert result.is_failure
-    assert (known.first_dirty_offset, known.failure_count, known.uncleanable_reason) == (20, 1, None)
+    assert (known.first_dirty_offset, known.failure_count, known.uncleanable_reason) == (20, 1, cleaned.stopped)
     assert (known.retry_at_ms or 0) > NOW_MS
+
+
+def test_result_when_nothing_was_read_then_its_line_has_no_sizes() -> None:
+    """Zeros would say that the log was empty."""
+    line = result_line(
+        _cleaned(_A, outcome="failed", reason="no room", bytes_before=0, bytes_after=0, records_before=0)
+    )
+
+    assert line == "a-0 compact failed: no room"
 
 
 def test_failures_when_a_log_can_not_be_read_then_it_is_uncleanable() -> None:
