@@ -1,8 +1,8 @@
 """A plan that was printed as JSON and is given back to be carried out: exactly that, or what changed in between.
 
 The plan is made anew, and of its works those are done that the given one has as well: the same work on the same log of
-the same topic, for the same reason, of the same offsets. Nothing is done that nobody has seen: each other work, of
-either plan, stays undone and says why.
+the same topic, for the same reason, of the same offsets, with the same requests to forget keys. Nothing is done that
+nobody has seen: each other work, of either plan, stays undone and says why.
 
 | the given plan        | the one made now      | then                                            |
 |-----------------------|-----------------------|-------------------------------------------------|
@@ -92,6 +92,7 @@ def work_facts(work: PlannedWork) -> dict[str, Any]:
             "because": work.cleaning.plan.decision,
             "first_dirty_offset": work.cleaning.plan.first_dirty_offset,
             "first_uncleanable_offset": work.cleaning.plan.first_uncleanable_offset,
+            "forget_requests": list(work.request_ids),
         }
     return {}
 

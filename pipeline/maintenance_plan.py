@@ -48,12 +48,14 @@ class SurveyedLog:
         cleaning: what a cleaner makes of it; None where its topic is not compacted.
         checkpoint: what former runs say of it.
         leased_by: the other run that has its lease, and until when; None if none does.
+        request_ids: of the requests to forget keys of its topic that wait.
     """
 
     retention: LogRetention
     cleaning: LogCleaning | None = None
     checkpoint: CleanerCheckpoint | None = None
     leased_by: str | None = None
+    request_ids: tuple[str, ...] = ()
 
     @property
     def log(self) -> TopicPartition:
@@ -97,6 +99,7 @@ class PlannedWork:
         freed_bytes: that it is expected to free; None where nothing tells.
         expected_ms: how long it is expected to take.
         retention, cleaning: the plan to carry out, whichever the action has.
+        request_ids: of the requests whose keys a cleaning erases along with it.
     """
 
     log: TopicPartition
@@ -108,6 +111,7 @@ class PlannedWork:
     expected_ms: int = 0
     retention: LogRetention | None = None
     cleaning: LogCleaning | None = None
+    request_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +203,9 @@ def _cleaning(
     found, known = each.cleaning, each.checkpoint
     if found is None:
         return None
-    work = PlannedWork(log=each.log, action="compact", decision="keep", reason="", cleaning=found)
+    work = PlannedWork(
+        log=each.log, action="compact", decision="keep", reason="", cleaning=found, request_ids=each.request_ids
+    )
     if found.plan is None:
         return replace(work, decision="fail", reason=found.failure or "there is no plan")
     plan = found.plan

@@ -88,6 +88,9 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erasure: Erasure = 
     if compacted:
         plans = plan_cleanings(store, dirty, clock, compacted, may_roll=may_roll, erased_in_active=erasure.active)
         cleanings = {each.log: each for each in plans}
+    requests: dict[str, tuple[str, ...]] = {}
+    for one in sorted(erasure.requests, key=lambda one: one.request_id):
+        requests[one.topic_id] = (*requests.get(one.topic_id, ()), one.request_id)
     rolled = {log for log, each in cleanings.items() if each.plan is not None and each.plan.rolls}
     logs = [
         SurveyedLog(
@@ -95,6 +98,7 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erasure: Erasure = 
             cleaning=cleanings.get(each.log),
             checkpoint=checkpoints.get(each.log),
             leased_by=leased.get(each.log),
+            request_ids=requests.get(each.state.topic_id, ()),
         )
         for each in plan_logs(store, clock)
     ]

@@ -16,12 +16,13 @@ beside groups that are cleaned already it would number them anew. Of keys that a
 the latest record of each key is still there.
 
 A task that Spark runs again writes its group again: no segment changes before all tasks are done. If one fails, none
-does: the log is as it was, and the next run drops what was written. A task that has not begun its group when the run
+does: the log is as it was, and what was written is dropped. A task that has not begun its group when the run
 is asked to stop does nothing; what others have written takes its place.
 """
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from pipeline.spark_errors import SPARK_ERRORS
 from pipeline.task_progress import task_progress
 from storage_core.cleaner.cleaning_part import (
     CleanedPart,
@@ -46,9 +48,12 @@ from storage_core.cleaner.cleaning_part import (
 )
 from storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, LogToClean, survey_round
 from storage_core.cleaner.hold_log import held_alone
-from storage_core.cleaner.swap import finish_own_swaps
+from storage_core.cleaner.swap import finish_own_swaps, finish_swaps
+from storage_core.errors import LogStorageError
 
 __all__ = ["STOPPED", "PartChecks", "clean_in_parts"]
+
+logger = logging.getLogger(__name__)
 
 STOPPED: Final = "the run was asked to stop"
 
@@ -101,12 +106,24 @@ def clean_in_parts(spark: SparkSession, log: LogToClean, checks: PartChecks) -> 
         StorageError: the disk refused; groups that were done stay done, and the log is a whole one.
         WriterFencedError: another run owns the store.
     """
-    with held_alone(log.directory) as let_parts_in:
-        finish_own_swaps(log.directory, log.end.segment_base, checks.owner)
-        let_parts_in()
-        shared, count, written = _write_parts(spark, log, checks)
+    try:
+        with held_alone(log.directory) as let_parts_in:
+            finish_own_swaps(log.directory, log.end.segment_base, checks.owner)
+            let_parts_in()
+            shared, count, written = _write_parts(spark, log, checks)
+    except SPARK_ERRORS:
+        _drop_written(log, checks)
+        raise
     swap_in_parts(shared, written, checks.owner)
     return result_of_parts(shared, count, written)
+
+
+def _drop_written(log: LogToClean, checks: PartChecks) -> None:
+    """Give the room of a round that failed back; where that fails, too, the next one does."""
+    try:
+        finish_swaps(log.directory, log.end.segment_base, checks.owner)
+    except LogStorageError as error:
+        logger.warning("What a round that failed has written stays for now path=%s: %s", log.directory, error)
 
 
 def _write_parts(

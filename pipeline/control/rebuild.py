@@ -78,12 +78,14 @@ def unowned_leases(
 
     Args:
         logs: of the store.
-        runs: rows of `runs`, as far as they are known.
+        runs: rows of `runs`, as far as they are known; of logs that are gone, too, for one of that name may come.
         now_ms: the time.
     """
-    epoch = max((row["lease_epoch"] for row in runs if row["lease_epoch"] is not None), default=0)
+    rows = list(runs)
+    epoch = max((row["lease_epoch"] for row in rows if row["lease_epoch"] is not None), default=0)
     nobody = {"owner": "", "machine": "", "epoch": max(epoch, now_ms), "acquired_ms": now_ms, "expires_ms": 0}
-    return [{"topic": log.topic, "partition": log.partition, **nobody} for log in logs]
+    gone = {TopicPartition(row["topic"], row["partition"]) for row in rows if row["topic"] is not None}
+    return [{"topic": log.topic, "partition": log.partition, **nobody} for log in sorted(gone.union(logs))]
 
 
 def _problem(store: Path, table: ControlTable) -> str | None:

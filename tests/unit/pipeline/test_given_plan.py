@@ -77,6 +77,7 @@ def test_plans_when_a_work_is_another_then_what_was_and_what_is() -> None:
         "has changed: because=overdue, was dirty",
     )
     assert "topic_id=new, was id-of-a" in _compared([dirty], [other])["a compact"][1]
+    assert "forget_requests" in _compared([dirty], [replace(dirty, request_ids=("r1",))])["a compact"][1]
 
 
 def test_plans_when_a_work_waits_or_fails_by_now_then_that_is_what_it_does() -> None:
