@@ -14,8 +14,10 @@ import numpy.typing as npt
 
 from sink.ledger_rows import LogState
 from sink.store import Store
+from sink.undo import committed_end
 from storage_core.cleaner.cleaned_transactions import is_control
 from storage_core.cleaner.keyed_records import iter_keyed
+from storage_core.cleaner.listed_segments import list_cleanable_segments
 from storage_core.cleaner.offset_map import KeySet
 from storage_core.errors import CorruptBatchError, LogStorageError, OffsetOutOfRangeError
 from storage_core.log.log_walk import LogWalk, SegmentList
@@ -95,6 +97,7 @@ def _search(found: _Offsets, store: Store, state: LogState, keys: KeySet, end_of
     Markers of transactions are nobody's records, though their keys have the bytes of an int32 0 or 1.
     """
     end = min(end_offset, state.log_end_offset)
+    list_cleanable_segments(store.log_path(state), committed_end(state), state.log_start_offset)  # none is lost
     segments = SegmentList(store.log_path(state), state.log_end_offset)
     first = segments.files[0].base_offset if segments.files else 0
     with closing(LogWalk(segments, first, end).chunks()) as chunks:

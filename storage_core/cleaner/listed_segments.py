@@ -2,6 +2,9 @@
 
 What lies behind the committed end is no part of it: a sink may be adding it.
 
+Gaps between segments are normal in a compacted log, so a lost one shows by its indexes alone. A cleaning would go on
+without it, and what its offsets were would be known nowhere.
+
 Source: Kafka LogSegments, AbstractIndex.sizeInBytes.
 """
 
@@ -18,7 +21,9 @@ import numpy as np
 from storage_core.errors import CorruptFileError
 from storage_core.index.index_entries import drop_zero_tail, read_entries
 from storage_core.log.append_state import CommittedEnd
-from storage_core.log.log_files import INDEX, LOG, SWAP, TIMEINDEX, segment_file_name
+from storage_core.log.finish_leftovers import list_files
+from storage_core.log.load_plan import plan_segments
+from storage_core.log.log_files import DELETED, INDEX, LOG, SWAP, TIMEINDEX, parse_base_offset, segment_file_name
 from storage_core.log.segments import SegmentFiles, list_readable_segments, segments_from
 from storage_core.storage.local import storage_errors
 
@@ -67,7 +72,7 @@ def list_cleanable_segments(directory: Path, end: CommittedEnd, log_start_offset
         log_start_offset: where it starts.
 
     Raises:
-        CorruptFileError: the active segment is missing.
+        CorruptFileError: the active segment is missing, or another one that has an index.
         StorageError: the directory can't be read.
     """
     found = [each for each in list_readable_segments(directory) if each.base_offset <= end.segment_base]
@@ -77,6 +82,8 @@ def list_cleanable_segments(directory: Path, end: CommittedEnd, log_start_offset
             raise CorruptFileError(f"the active segment is missing: {directory / name}: restore it from a copy")
         found.append(SegmentFiles(end.segment_base, directory / name))  # the first append makes it
     kept = segments_from(found, log_start_offset)
+    first = kept[0].base_offset if kept[0].base_offset <= log_start_offset else 0  # retention takes what lies below
+    _check_indexes(directory, range(first, end.segment_base))
     ends = [*(each.base_offset for each in kept[1:]), end.log_end_offset]
     with storage_errors(directory):
         listed = [_listed(each, following) for each, following in zip(kept, ends, strict=True)]
@@ -97,6 +104,31 @@ def with_index_sizes(directory: Path, segments: Sequence[ListedSegment]) -> list
         )
         for each in segments
     ]
+
+
+def _check_indexes(directory: Path, base_offsets: range) -> None:
+    """Check that each index has its `.log`. One that is renamed under a listing may be missed once, not twice."""
+    lost = _lost_logs(list_files(directory), base_offsets)
+    if lost and (lost := lost & _lost_logs(list_files(directory), base_offsets)):
+        path = directory / min(lost)
+        raise CorruptFileError(
+            f"a segment is missing, its index is there: file={path}; restore it from a copy,"
+            " or repair --execute drops the index"
+        )
+
+
+def _lost_logs(names: Sequence[str], base_offsets: range) -> set[str]:
+    """Return the `.log` files that are missing; None can be told while a cleaning that was interrupted waits.
+
+    A `.log` that was renamed to `.deleted` before its indexes were is not lost: it was replaced.
+    """
+    bases = {name: parse_base_offset(name) for name in names}
+    if any(name.endswith(SWAP) and base in base_offsets for name, base in bases.items()):
+        return set()
+    logs = {
+        segment_file_name(base, LOG) for name in plan_segments(names).orphans if (base := bases[name]) in base_offsets
+    }
+    return {log for log in logs if log + DELETED not in bases}
 
 
 def _listed(files: SegmentFiles, next_offset: int) -> ListedSegment:

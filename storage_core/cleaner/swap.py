@@ -37,7 +37,7 @@ from storage_core.fault_points import reach
 from storage_core.log.deleted_files import drop_deleted, mark_replaced
 from storage_core.log.finish_leftovers import carry_out_leftovers, list_files, read_leftovers
 from storage_core.log.load_plan import plan_segments
-from storage_core.log.log_files import CLEANED, LOG, SWAP, parse_base_offset, segment_file_name
+from storage_core.log.log_files import CLEANED, DELETED, LOG, SWAP, parse_base_offset, segment_file_name
 from storage_core.storage.local import storage_errors, sync_directory
 
 __all__ = ["drop_cleaned", "drop_others", "finish_own_swaps", "finish_swaps", "has_swaps", "swap_in"]
@@ -109,9 +109,10 @@ def has_swaps(directory: Path, active_base_offset: int) -> bool:
 
 
 def finish_swaps(directory: Path, active_base_offset: int, check_owner: Callable[[], None]) -> None:
-    """Finish or undo what a cleaning that was killed left below the active segment, indexes without a `.log` too.
+    """Finish or undo what a cleaning that was killed left below the active segment.
 
-    Files that wait to be removed go on waiting.
+    Indexes whose `.log` was renamed go too; one that has lost it is the sign of a lost segment, and stays. Files that
+    wait to be removed go on waiting.
 
     Raises:
         CorruptFileError: a replacement is damaged, or a file on its way has no offset; nothing was changed.
@@ -124,14 +125,17 @@ def finish_swaps(directory: Path, active_base_offset: int, check_owner: Callable
 
 def finish_own_swaps(directory: Path, active_base_offset: int, check_owner: Callable[[], None]) -> None:
     """Do what `finish_swaps` does for a caller who holds the log alone."""
-    plan = replace(read_leftovers(directory, list_files(directory), active_base_offset), deleted=())
+    names = list_files(directory)
+    plan = replace(read_leftovers(directory, names, active_base_offset), deleted=())
+    left = [
+        name
+        for name in plan_segments(names).orphans
+        if (base := parse_base_offset(name)) is not None
+        and base < active_base_offset
+        and segment_file_name(base, LOG + DELETED) in names
+    ]
+    if left:  # first: as long as the replacement is on its way, somebody comes back for them
+        check_owner()
+        drop_deleted(directory, left)
     if plan:
         carry_out_leftovers(directory, plan, check_owner)
-    orphans = [
-        name
-        for name in plan_segments(list_files(directory)).orphans
-        if (base := parse_base_offset(name)) is not None and base < active_base_offset
-    ]
-    if orphans:
-        check_owner()
-        drop_deleted(directory, orphans)

@@ -113,8 +113,8 @@ def test_clean_when_the_disk_lacks_room_then_failed_with_the_figure(
     """A new segment lies beside the old ones for a while; where it can't, nothing of its group is touched."""
     store = write_keyed(memory_path / "store")
     before = contents(store / "logs")
-    found = namedtuple("found", "f_bavail f_frsize")
-    monkeypatch.setattr(os, "statvfs", lambda _: found(1, 10))
+    found = namedtuple("found", "f_bavail f_frsize f_flag")
+    monkeypatch.setattr(os, "statvfs", lambda _: found(1, 10, 0))
     _, (row,) = clean(store)
 
     assert row.outcome == "failed"
@@ -149,3 +149,20 @@ def test_clean_when_keys_are_to_be_erased_then_none_of_their_records_is_left(mem
         list(clean_logs(maintained, plans, budget, ManualClock(NOW_MS)))
 
     assert offsets(store) == kept
+
+
+def test_clean_when_a_segment_is_lost_then_its_log_is_left_alone_until_it_is_back(memory_path: Path) -> None:
+    """Cleaned over, no sign of the loss would be left."""
+    store = write_keyed(memory_path / "store")
+    lost = [store / "logs" / str(LOG) / name for name in names(store, ".log", LOG)][1]
+    lost.rename(memory_path / "copy")
+    plans, done = clean(store)
+
+    (failure,) = (each.failure for each in plans if each.log == LOG)
+    assert failure is not None
+    assert f"a segment is missing, its index is there: file={lost};" in failure
+    assert not [row for row in done if row.cleaned is not None]
+    assert lost.with_suffix(".index").exists()
+
+    (memory_path / "copy").rename(lost)
+    assert [row.outcome for row in clean(store)[1]] == ["cleaned"]

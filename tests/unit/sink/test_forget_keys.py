@@ -263,3 +263,15 @@ def test_request_when_a_log_is_truncated_then_what_gets_its_offsets_later_is_not
 
     assert len(searched) == 2
     assert [found for each in searched for found in each.found if found.last_offset >= 100] == []
+
+
+def test_search_when_a_segment_is_lost_then_the_log_is_not_searched(tmp_path: Path) -> None:
+    """Whoever restores it brings back what it has of the keys."""
+    store = write_keyed(tmp_path / "store", _LAG)
+    sorted((store / "logs" / str(LOG)).glob("*.log"))[1].unlink()
+
+    (state,) = search_requests(Store.find(store), [ask(store, "k3")])
+
+    (failure,) = (each.failure for each in state.found)
+    assert failure is not None
+    assert "a segment is missing" in failure

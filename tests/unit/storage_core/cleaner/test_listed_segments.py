@@ -55,6 +55,46 @@ def test_list_when_the_active_segment_is_missing_then_an_error_unless_it_is_empt
         list_cleanable_segments(tmp_path, CommittedEnd(9, 1, 10), 0)
 
 
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
+def test_list_when_an_index_lacks_its_log_then_the_lost_segment_is_named(tmp_path: Path, suffix: str) -> None:
+    """A cleaning would leave no sign of it."""
+    for base in (0, 9):
+        _touch(tmp_path, base, 10)
+    _touch(tmp_path, 5, 8, suffix=suffix)
+
+    with pytest.raises(CorruptFileError, match=rf"file={tmp_path}/{5:020}\.log;"):
+        list_cleanable_segments(tmp_path, CommittedEnd(9, 10, 12), 0)
+
+
+@pytest.mark.parametrize("beside", [f"{5:020}.log.deleted", f"{0:020}.log.swap"])
+def test_list_when_a_segment_is_renamed_in_part_then_it_is_not_lost(tmp_path: Path, beside: str) -> None:
+    """A cleaning or a removal is at it, or was killed."""
+    for base in (0, 9):
+        _touch(tmp_path, base, 10)
+    _touch(tmp_path, 5, 8, suffix=".index")
+    (tmp_path / beside).write_bytes(b"")
+
+    assert [each.base_offset for each in list_cleanable_segments(tmp_path, CommittedEnd(9, 10, 12), 0)] == [0, 9]
+
+
+@pytest.mark.parametrize("base", [0, 9, 12])
+def test_list_when_an_index_lies_outside_the_log_then_it_tells_nothing(tmp_path: Path, base: int) -> None:
+    """Below its start it is retention's, from the active segment on the sink's."""
+    _touch(tmp_path, 5, 10)
+    _touch(tmp_path, base, 8, suffix=".index")
+
+    assert [each.base_offset for each in list_cleanable_segments(tmp_path, CommittedEnd(9, 0, 9), 6)] == [5, 9]
+
+
+def test_list_when_the_first_segment_is_lost_then_it_is_named(tmp_path: Path) -> None:
+    """Nothing is left that holds the log's start."""
+    _touch(tmp_path, 5, 10)
+    _touch(tmp_path, 0, 8, suffix=".index")
+
+    with pytest.raises(CorruptFileError, match="a segment is missing"):
+        list_cleanable_segments(tmp_path, CommittedEnd(9, 0, 9), 3)
+
+
 def test_index_sizes_when_a_file_ends_in_zeros_then_only_entries_count(tmp_path: Path) -> None:
     """A broker that was killed leaves indexes at their full size."""
     _touch(tmp_path, 0, 10)

@@ -71,17 +71,53 @@ def test_swap_when_it_ends_before_any_rename_then_finished_or_undone(tmp_path: P
     assert segments == expected | _names(10, *_SUFFIXES[:4])
 
 
-def test_finish_when_indexes_lack_their_log_then_dropped(tmp_path: Path) -> None:
-    """A segment that was renamed in part leaves them; those of the active segment are the sink's."""
+def test_finish_when_a_segment_was_renamed_in_part_then_its_indexes_go(tmp_path: Path) -> None:
+    """Those of the active segment are the sink's."""
     cleaned = _write(tmp_path, 0, 5, 10)
     for path in cleaned.paths:
         path.unlink()
     for name in _names(5, LOG) | _names(10, LOG):
-        (tmp_path / name).unlink()
+        (tmp_path / name).rename(tmp_path / (name + DELETED))
     finish_swaps(tmp_path, 10, lambda: None)
 
-    left = _names(0, *_SUFFIXES) | _names(5, SNAPSHOT) | _names(10, *_SUFFIXES[1:])
+    left = _names(0, *_SUFFIXES) | _names(5, SNAPSHOT, LOG + DELETED) | _names(10, *_SUFFIXES[1:], LOG + DELETED)
     assert _listed(tmp_path) == left
+
+
+def test_finish_when_a_log_file_was_lost_then_its_indexes_stay(tmp_path: Path) -> None:
+    """They alone tell that it was there."""
+    cleaned = _write(tmp_path, 0, 5, 10)
+    (tmp_path / f"{5:020}.log").unlink()
+    finish_swaps(tmp_path, 10, lambda: None)
+
+    assert not any(path.exists() for path in cleaned.paths)
+    assert _listed(tmp_path) == _names(0, *_SUFFIXES) | _names(5, *_SUFFIXES[1:]) | _names(10, *_SUFFIXES)
+
+
+def test_finish_when_killed_at_any_step_then_the_next_one_comes_to_the_same_end(tmp_path: Path) -> None:
+    """What was renamed in part and lies behind the new segment's end goes while there is a sign of the cleaning."""
+    for limit in range(3):
+        folder = tmp_path / str(limit)
+        folder.mkdir()
+        cleaned, calls = _write(folder, 0, 1, 10), list[int]()
+        cleaned.paths[0].write_bytes(encode_batch(Batch([1]), 0))
+        for path in cleaned.paths:
+            path.rename(path.with_suffix(".swap"))
+        (folder / f"{1:020}.log").rename(folder / f"{1:020}.log{DELETED}")
+
+        def check_owner(calls: list[int] = calls, limit: int = limit) -> None:
+            calls.append(1)
+            if len(calls) > limit:
+                raise WriterFencedError("lost")
+
+        try:
+            finish_swaps(folder, 10, check_owner)
+        except WriterFencedError:
+            assert has_swaps(folder, 10)
+        finish_swaps(folder, 10, lambda: None)
+
+        left = _names(0, LOG, INDEX, TIMEINDEX) | _names(1, SNAPSHOT, LOG + DELETED) | _names(10, *_SUFFIXES)
+        assert _listed(folder) == left
 
 
 def test_finish_when_files_wait_to_be_removed_then_they_go_on_waiting(tmp_path: Path) -> None:
