@@ -156,8 +156,8 @@ def _sound(before: CleanerCheckpoint) -> CleanerCheckpoint:
 
 
 def _named(text: str, names: str) -> str | None:
-    """Return what a message says of a name: facts stand as `name=value` in it."""
-    found = re.search(rf"\b(?:{names})=(\S+?)[;,:]?(?:\s|$)", text)
+    """Return what a message says of a name: facts stand as `name=value` in it, and a path may have blanks."""
+    found = re.search(rf"\b(?:{names})=(.+?)(?=[;:]\s|[;,:]?\s+\w+=|[;,:]?$)", text)
     return found[1] if found else None
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from pipeline.control.cleaner_checkpoints import LogWork, after_work, checkpoints_of
 from storage_core.topic_partition import TopicPartition
 from tests.maintained_logs import NOW_MS, checkpoint, log_state
@@ -66,6 +68,15 @@ def test_checkpoint_when_a_log_is_damaged_then_it_says_where() -> None:
         0,
         None,
     )
+
+
+@pytest.mark.parametrize("behind", ["", " position=8622", " offset=7 log=t-0", "; restore it from a copy", ": gone"])
+@pytest.mark.parametrize("path", ["/data/my store/t-0/0.log", "/data/a, b/0.log", "/data/0.log"])
+def test_checkpoint_when_a_path_has_blanks_then_the_file_is_told_whole(path: str, behind: str) -> None:
+    """It ends where the message's next fact or part begins."""
+    work = LogWork(state=_STATE, log_start_offset=0, uncleanable=f"wrong CRC file={path}{behind}")
+
+    assert after_work(None, work, "r", NOW_MS).uncleanable_file == path
 
 
 def test_checkpoint_when_a_topic_was_made_again_then_nothing_is_known_of_it() -> None:
