@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from pipeline.maintain_command import MaintainedPlace
     from pipeline.maintenance_plan import MaintenancePlan
-    from storage_core.clock import Clock
 
 __all__ = ["MAINTENANCE_VERBS"]
 
@@ -59,12 +58,16 @@ def maintain(
     from pipeline import maintain_command, maintenance_report, tools
     from sink.store import Store
     from storage_core.clock import SystemClock
+    from storage_core.errors import InvalidConfigError
 
     if (store is None) == (config is None):
         raise click.UsageError("one of STORE and --config is needed")
-    if plan_file is not None and (rebuild_control or not execute):
-        raise click.UsageError("--plan is carried out by --execute alone")
-    place = _find_place(store, config, given, None if plan_file is None else Path(plan_file), SystemClock())
+    problems = _useless({**given, "plan": plan_file, "all": with_kept, "json": as_json}, execute, rebuild_control)
+    place = _find_place(store, config, given, None if plan_file is None else Path(plan_file), problems)
+    if place is not None and execute and not rebuild_control:
+        problems += _metrics_problems(place)
+    if problems or place is None:
+        raise InvalidConfigError("; ".join(problems))
     if rebuild_control:
         return _rebuild_control(place, execute)
     if execute:
@@ -78,20 +81,30 @@ def maintain(
     return DONE
 
 
-def _find_place(
-    store: Path | None, config: str | None, given: Mapping[str, str | None], plan_file: Path | None, clock: "Clock"
-) -> "MaintainedPlace":
-    """Return what the command was told.
+def _useless(given: Mapping[str, object], execute: bool, rebuild_control: bool) -> list[str]:
+    """Return the problem that options are given which do nothing in this form of the command, if there are such."""
+    names = [name for name, value in given.items() if value] if rebuild_control else []
+    if not execute and not rebuild_control:
+        names = [name for name in ("plan", "every", "metrics_file") if given[name]]
+    where = "not with --rebuild-control" if rebuild_control else "only with --execute"
+    return [f"{', '.join(f'--{name}'.replace('_', '-') for name in names)}: {where}"] if names else []
 
-    Raises:
-        InvalidConfigError: something makes no sense; every problem is named, those of the plan, too.
-    """
+
+def _find_place(
+    store: Path | None,
+    config: str | None,
+    given: Mapping[str, str | None],
+    plan_file: Path | None,
+    problems: list[str],
+) -> "MaintainedPlace | None":
+    """Return what the command was told, and note each of its problems, those of the plan, too."""
     from pipeline import maintain_command
     from pipeline.given_plan import read_plan
     from sink.store import Store
+    from storage_core.clock import SystemClock
     from storage_core.errors import InvalidConfigError
 
-    place, plan, problems = None, None, []
+    place, plan = None, None
     try:
         place = maintain_command.find_place(store, config, given)
     except InvalidConfigError as error:
@@ -101,12 +114,24 @@ def _find_place(
     except InvalidConfigError as error:
         problems.append(str(error))
     if plan is not None and place is not None:
-        problems += plan.problems(Store.find(place.root).store_id, clock.now_ms())
+        problems += plan.problems(Store.find(place.root).store_id, SystemClock().now_ms())
         if place.settings.every_ms is not None:
             problems.append("plan: is carried out once, not every so often: leave every out")
-    if problems or place is None:
-        raise InvalidConfigError("; ".join(problems))
-    return replace(place, given_plan=plan)
+    return None if place is None else replace(place, given_plan=plan)
+
+
+def _metrics_problems(place: "MaintainedPlace") -> list[str]:
+    """Return that the metrics file could not be written behind the run, if so."""
+    from pipeline.metrics_file import make_metrics_folder
+    from storage_core.errors import StorageError
+
+    if place.settings.metrics_file is None:
+        return []
+    try:
+        make_metrics_folder(Path(place.settings.metrics_file))
+    except StorageError as error:
+        return [f"metrics_file: {error}"]
+    return []
 
 
 def _maintain(place: "MaintainedPlace", as_json: bool, with_kept: bool) -> int:
@@ -169,8 +194,7 @@ def _maintain_once(
     metrics = None if place.settings.metrics_file is None else Path(place.settings.metrics_file)
     with telling_failure(metrics, clock):
         run = maintain_command.execute_maintenance(place, spark, clock, telling)
-    if metrics is not None:
-        write_metrics(metrics, run, began_ms, clock.now_ms())
+    ended_ms = clock.now_ms()
     if shown.as_json:
         click.echo(tools.to_json(maintenance_report.run_as_dict(run, Store.find(place.root).store_id)))
     else:
@@ -178,7 +202,8 @@ def _maintain_once(
         told = undone + [line for each in run.erasures for line in forget_command.lines(each)]
         for line in (*map(maintenance_report.result_line, run.results), *told, maintenance_report.run_verdict(run)):
             click.echo(line)
-    return FAILED if run.has_failures else DONE
+    is_written = metrics is None or write_metrics(metrics, run, began_ms, ended_ms)
+    return DONE if is_written and not run.has_failures else FAILED
 
 
 def _rebuild_control(place: "MaintainedPlace", execute: bool) -> int:
@@ -187,14 +212,15 @@ def _rebuild_control(place: "MaintainedPlace", execute: bool) -> int:
     from pipeline.maintenance_session import lazy_session
     from storage_core.clock import SystemClock
 
-    for name, problem in tables_to_replace(place.root).items():
-        click.echo(f"control/{name}: {'set aside' if execute else 'would be set aside'}: {problem}")
-    if not execute:
-        click.echo("planned: checkpoints of all logs from their starts; --execute does it")
-        return DONE
-    with lazy_session(place.spark) as spark:
-        count = rebuild_control(place.root, spark, SystemClock())
-    click.echo(f"done: checkpoints of {count:,} logs, each from its start")
+    replaced, said = tables_to_replace(place.root), "would be set aside"
+    last = "planned: checkpoints of all logs from their starts; --execute does it"
+    if execute:
+        with lazy_session(place.spark) as spark:
+            count = rebuild_control(place.root, spark, SystemClock())
+        said, last = "set aside", f"done: checkpoints of {count:,} logs, each from its start"
+    for name, problem in replaced.items():
+        click.echo(f"control/{name}: {said}: {problem}")
+    click.echo(last)
     return DONE
 
 

@@ -6,7 +6,9 @@ time of the run are what to alert on.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ from storage_core.clock import Clock
 from storage_core.errors import LogStorageError, StoreLockedError
 from storage_core.storage.local import make_directory, replace_file, storage_errors
 
-__all__ = ["metrics_text", "telling_failure", "write_metrics"]
+__all__ = ["make_metrics_folder", "metrics_text", "telling_failure", "write_metrics"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,13 +29,24 @@ _PREFIX: Final = "sparklog_maintenance"
 Samples = Iterable[tuple[Mapping[str, str], float]]
 
 
-def write_metrics(path: Path, run: MaintenanceRun, began_ms: int, ended_ms: int) -> None:
-    """Replace the file, atomically and durably.
+def make_metrics_folder(path: Path) -> None:
+    """Make the folder of the file, so that a run that can't leave its figures is refused before it begins.
 
     Raises:
-        StorageError: the disk refused.
+        StorageError: it can't be made or written, or the path is a folder.
     """
-    _replace(path, metrics_text(run, began_ms, ended_ms))
+    folder = path.absolute().parent
+    with storage_errors(path):
+        make_directory(folder)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def write_metrics(path: Path, run: MaintenanceRun, began_ms: int, ended_ms: int) -> bool:
+    """Replace the file, atomically and durably; return whether that was done: what the run did, it did without it."""
+    return _try_replace(path, metrics_text(run, began_ms, ended_ms))
 
 
 @contextmanager
@@ -51,10 +64,7 @@ def telling_failure(path: Path | None, clock: Clock) -> Iterator[None]:
         raise
     except Exception:
         if path is not None:
-            try:
-                _replace(path, "".join(_outcome(0.0, began_ms, clock.now_ms())))
-            except LogStorageError as error:
-                logger.warning("The metrics file can't be written: %s", error)
+            _try_replace(path, "".join(_outcome(0.0, began_ms, clock.now_ms())))
         raise
 
 
@@ -89,10 +99,15 @@ def _outcome(success: float, began_ms: int, ended_ms: int) -> Iterator[str]:
     yield from _gauge("run_duration_seconds", "how long it took", [({}, (ended_ms - began_ms) / 1000)])
 
 
-def _replace(path: Path, text: str) -> None:
-    with storage_errors(path):
-        make_directory(path.absolute().parent)
-        replace_file(path, text.encode())
+def _try_replace(path: Path, text: str) -> bool:
+    try:
+        with storage_errors(path):
+            make_directory(path.absolute().parent)
+            replace_file(path, text.encode())
+    except LogStorageError as error:
+        logger.warning("The metrics file can't be written: %s", error)
+        return False
+    return True
 
 
 def _dirty_ratio(cleaning: object) -> float:

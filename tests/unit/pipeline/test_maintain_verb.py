@@ -118,8 +118,50 @@ def test_maintain_when_a_given_plan_makes_no_sense_then_refused_with_all_other_p
         assert ran.code == 2
         assert all(each in ran.err for each in ("max_bytes: 'lots'", words))
     assert "can't be read" in sparklog("maintain", store, "--execute", "--plan", tmp_path / "none").err
-    for arguments in ((), ("--execute", "--rebuild-control")):
-        assert "--plan is carried out by --execute" in sparklog("maintain", store, "--plan", file, *arguments).err
+
+
+def test_maintain_when_options_do_nothing_then_refused_with_all_other_problems(
+    sparklog: Sparklog, store: Path, tmp_path: Path
+) -> None:
+    """A schedule that forgot --execute would print a plan once, and say that all is well."""
+    metrics = tmp_path / "metrics" / "x.prom"
+    ran = sparklog("maintain", store, "--plan", "p", "--every", "5m", "--metrics-file", metrics, "--memory", "x")
+    assert ran.code == 2
+    assert all(each in ran.err for each in ("--plan", "--every", "--metrics-file", "only with --execute"))
+    assert all(words in ran.err for words in ("memory: 'x'", "can't be read"))
+
+    ran = sparklog("maintain", store, "--execute", "--rebuild-control", "--every", "5m", "--json", "--all")
+    assert ran.code == 2
+    assert "--every, --all, --json: not with --rebuild-control" in ran.err
+    assert not metrics.parent.exists()
+
+
+def test_maintain_when_the_metrics_file_can_not_be_written_then_refused_before_the_run(
+    sparklog: Sparklog, store: Path, tmp_path: Path
+) -> None:
+    """Not behind it, when all is done."""
+    before = contents(store)
+    (tmp_path / "file").touch()
+    ran = sparklog("maintain", store, "--execute", "--metrics-file", tmp_path / "file" / "x.prom", "--plan", "none")
+
+    assert ran.code == 2
+    assert "metrics_file: " in ran.err
+    assert f"path={tmp_path}/file" in ran.err
+    assert "can't be read" in ran.err
+    assert contents(store) == before
+
+
+def test_maintain_when_a_rebuild_is_refused_then_nothing_is_said_to_be_set_aside(
+    sparklog: Sparklog, store: Path
+) -> None:
+    """Another run holds the store: the lines come behind what they tell of."""
+    put_rows(store, CLEANER_CHECKPOINTS, [])
+    with maintaining(store):
+        ran = sparklog("maintain", store, "--execute", "--rebuild-control")
+
+    assert ran.code == 1
+    assert "another maintenance run holds the store" in ran.err
+    assert "set aside" not in ran.out
 
 
 def test_maintain_when_a_settings_file_names_the_store_then_its_section_counts(

@@ -8,7 +8,7 @@ import pytest
 from pipeline.control.runs import WorkResult
 from pipeline.maintain_command import MaintenanceRun
 from pipeline.maintenance_report import run_verdict
-from pipeline.metrics_file import metrics_text, telling_failure, write_metrics
+from pipeline.metrics_file import make_metrics_folder, metrics_text, telling_failure, write_metrics
 from storage_core.clock import ManualClock
 from storage_core.errors import StorageError, StoreLockedError
 from storage_core.topic_partition import TopicPartition
@@ -68,6 +68,20 @@ def test_write_metrics_when_a_file_is_there_then_it_is_replaced_as_a_whole(tmp_p
 
     assert path.stat().st_ino != before
     assert [each.name for each in path.parent.iterdir()] == ["sparklog.prom"]
+
+
+def test_write_metrics_when_its_folder_is_gone_for_good_then_it_says_so_and_raises_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run is done by then, and is still to be told; before it, the same is a reason not to begin."""
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "sparklog.prom"
+
+    assert not write_metrics(path, _run(tmp_path / "store"), NOW_MS, NOW_MS)
+    assert "The metrics file can't be written" in caplog.text
+    for refused in (path, tmp_path):
+        with pytest.raises(StorageError, match=str(tmp_path)):
+            make_metrics_folder(refused)
 
 
 def test_metrics_when_a_run_ends_by_an_exception_then_success_is_0_unless_another_was_at_work(tmp_path: Path) -> None:
