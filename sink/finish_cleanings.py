@@ -1,12 +1,13 @@
-"""Finishes what a maintenance run that died left of its cleanings, before another one looks at the logs.
+"""Finishes what cleanings that stopped half way have left, before anybody looks at the logs to change them.
 
-Readers find a replaced segment under either name. Who plans what to delete or clean must not: for it a segment without
-its name is none.
+Readers find a replaced segment under either name. Who plans what to delete, or truncates, must not: for it a segment
+without its name is none. A run that ended well may leave one as well: a lost lease, a disk, or the death of a task ends
+a cleaning between two names. So every owner of the maintenance lock lists every log, whoever came before.
 """
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
@@ -15,10 +16,30 @@ from sink.store import Store
 from sink.writer_lock import WriterLock
 from storage_core.cleaner.swap import finish_swaps, has_swaps
 from storage_core.errors import LogStorageError, WriterFencedError
+from storage_core.topic_partition import TopicPartition
 
-__all__ = ["finish_cleanings"]
+__all__ = ["finish_cleaning", "finish_cleanings"]
 
 logger = logging.getLogger(__name__)
+
+_THREADS = 8
+_CHUNK = 64
+"""Logs that a thread looks at in one go."""
+
+
+def finish_cleaning(store: Store, state: LogState, check_owner: Callable[[], None]) -> None:
+    """Finish or undo the replacement of segments in one log.
+
+    Raises:
+        CorruptFileError: a replacement is damaged; nothing was changed.
+        StoreLockedError: a task is still at work on the log.
+        StorageError: the disk refused; the next call goes on.
+        WriterFencedError: somebody else owns the store.
+    """
+    directory = store.log_path(state)
+    if has_swaps(directory, state.active_base_offset):
+        finish_swaps(directory, state.active_base_offset, check_owner)
+        logger.info("Finished a replacement of segments path=%s", directory)
 
 
 def finish_cleanings(store: Store, lock: WriterLock) -> None:
@@ -32,16 +53,21 @@ def finish_cleanings(store: Store, lock: WriterLock) -> None:
         WriterFencedError: the lock was taken by force.
     """
     states = Ledger.open(store.ledger_path).states()
-    for log, state in states_online(states, check_log_dirs(store, states.values())).items():
-        try:
-            _finish(store.log_path(state), state, lock.check)
-        except WriterFencedError:
-            raise
-        except LogStorageError as error:
-            logger.warning("A replacement of segments is left unfinished log=%s (%s)", log, error)
+    online = list(states_online(states, check_log_dirs(store, states.values())).items())
+
+    def finish_chunk(start: int) -> None:
+        for log, state in online[start : start + _CHUNK]:
+            _try_to_finish(store, log, state, lock)
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="finish") as pool:
+        for _ in pool.map(finish_chunk, range(0, len(online), _CHUNK)):
+            pass
 
 
-def _finish(directory: Path, state: LogState, check_owner: Callable[[], None]) -> None:
-    if has_swaps(directory, state.active_base_offset):
-        finish_swaps(directory, state.active_base_offset, check_owner)
-        logger.info("Finished a replacement of segments path=%s", directory)
+def _try_to_finish(store: Store, log: TopicPartition, state: LogState, lock: WriterLock) -> None:
+    try:
+        finish_cleaning(store, state, lock.check)
+    except WriterFencedError:
+        raise
+    except LogStorageError as error:
+        logger.warning("A replacement of segments is left unfinished log=%s (%s)", log, error)

@@ -78,7 +78,8 @@ class WrittenStore:
 def maintaining(root: Path) -> Iterator[MaintainedStore]:
     """Hold the maintenance lock of a store.
 
-    Where a sink or a maintenance died and no sink runs, its last commit may be torn, and is dropped first.
+    Where a sink or a maintenance died and no sink runs, its last commit may be torn, and is dropped first. What
+    cleanings have left half way is finished, in each log where that can be done.
 
     Raises:
         InvalidConfigError: no store is there.
@@ -90,8 +91,7 @@ def maintaining(root: Path) -> Iterator[MaintainedStore]:
         maintained = MaintainedStore(store, lock)
         if lock.follows_crash or WriterLock.was_left(root / WRITER_LOCK):
             _look_closely(maintained)
-        if lock.follows_crash:
-            finish_cleanings(store, lock)
+        finish_cleanings(store, lock)
         yield maintained
         lock.sign_off()
 
@@ -127,7 +127,7 @@ def both_locks(root: Path) -> Iterator[tuple[WriterLock, WriterLock]]:
 
 @contextlib.contextmanager
 def writing(root: Path) -> Iterator[WrittenStore]:
-    """Hold both locks of a store, its ledger opened for writing, what a crash left undone.
+    """Hold both locks of a store, its ledger opened for writing, what a crash left undone, cleanings finished.
 
     Nobody can take the store by force meanwhile: its files are renamed and removed here, not only added to.
 
@@ -140,8 +140,7 @@ def writing(root: Path) -> Iterator[WrittenStore]:
     store = Store.find(root)
     with both_locks(root) as (lock, maintenance):
         written = _take_over(store, lock, follows_crash=lock.follows_crash or maintenance.follows_crash)
-        if maintenance.follows_crash:
-            finish_cleanings(store, maintenance)
+        finish_cleanings(store, maintenance)
         yield written
         maintenance.sign_off()
         lock.sign_off()

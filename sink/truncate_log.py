@@ -22,6 +22,7 @@ import numpy as np
 
 from sink.cleaner_checkpoint_files import lower_cleaner_checkpoint
 from sink.derived_files import DerivedFiles
+from sink.finish_cleanings import finish_cleaning
 from sink.finish_truncation import carry_out
 from sink.ledger_rows import LogState
 from sink.log_dirs import check_log_dirs, require_online
@@ -76,8 +77,9 @@ def truncate_to(root: Path, log: TopicPartition, offset: int, clock: Clock) -> b
         OffsetOutOfRangeError: the offset is negative.
         UnknownTopicError: there is no such log.
         LogDirOfflineError: the log's disk is; nothing was changed.
-        StoreLockedError: a sink or a maintenance runs.
+        StoreLockedError: a sink or a maintenance runs, or a task of a dead one is still at work on the log.
         CorruptBatchError: damage hides where the cut would be; nothing was changed.
+        CorruptFileError: so does a damaged replacement of segments; nothing was changed.
     """
     with writing(root) as written:
         state = _state(written, log, offset)
@@ -115,6 +117,9 @@ def _state(written: WrittenStore, log: TopicPartition, offset: int) -> LogState:
         raise OffsetOutOfRangeError(f"can't truncate to a negative offset: log={log} offset={offset}")
     state = written.ledger.state(written.ledger.rows[log])
     require_online(written.store, [state], check_log_dirs(written.store, [state]))
+    finish_cleaning(
+        written.store, state, written.lock.check
+    )  # a segment without its name would come back behind the cut
     return state
 
 

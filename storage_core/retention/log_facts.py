@@ -14,7 +14,7 @@ from storage_core.errors import CorruptFileError
 from storage_core.log.append_state import CommittedEnd
 from storage_core.log.deleted_files import DeletedFile, deleted_file, is_segment_file
 from storage_core.log.largest_timestamp import proven_largest_timestamp
-from storage_core.log.log_files import LOG, parse_base_offset, segment_file_name
+from storage_core.log.log_files import LOG, SWAP, parse_base_offset, segment_file_name
 from storage_core.log.segment_reader import SegmentReader, find_time
 from storage_core.log.segments import SegmentFiles
 from storage_core.log_config import INT64_MAX
@@ -47,7 +47,8 @@ def list_log(directory: Path, end: CommittedEnd) -> ListedLog:
         end: where the ledger says that it ends.
 
     Raises:
-        CorruptFileError: the active segment is missing.
+        CorruptFileError: the active segment is missing, or a segment has not got its name yet: the one before would
+            seem to reach to the one behind.
         StorageError: the directory can't be read.
     """
     sizes: dict[int, int] = {}
@@ -58,6 +59,7 @@ def list_log(directory: Path, end: CommittedEnd) -> ListedLog:
             if file := deleted_file(entry):
                 deleted.append(file)
                 continue
+            _refuse_unfinished(directory, entry.name, end.segment_base)
             base = parse_base_offset(entry.name) if is_segment_file(entry.name) else None
             if base is None or base > end.segment_base:
                 continue
@@ -73,6 +75,14 @@ def list_log(directory: Path, end: CommittedEnd) -> ListedLog:
     ends = [*bases[1:], end.log_end_offset]
     segments = tuple(SegmentFacts(base, after, sizes[base]) for base, after in zip(bases, ends, strict=True))
     return ListedLog(segments, tuple(deleted), has_stray=min(others, default=bases[0]) < bases[0])
+
+
+def _refuse_unfinished(directory: Path, name: str, active_base: int) -> None:
+    base = parse_base_offset(name) if name.endswith(LOG + SWAP) else None
+    if base is not None and base < active_base:
+        raise CorruptFileError(
+            f"a replacement of segments is not finished: {directory / name}: the next maintenance or a repair does it"
+        )
 
 
 def read_log_facts(

@@ -144,7 +144,7 @@ def _file(store: Path) -> str:
 
 
 def _swap(store: Path) -> str:
-    (store / "logs" / "events-0" / f"{0:020}.log.swap").write_bytes(b"")
+    (store / "logs" / "events-0" / f"{0:020}.log.swap").write_bytes(b"damaged")  # nobody can finish it
     return "more"
 
 

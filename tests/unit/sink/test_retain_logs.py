@@ -14,6 +14,7 @@ from sink.store import Store
 from sink.store_access import maintaining
 from sink.store_writer import StoreWriter
 from storage_core.checkpoint.leader_epochs import parse_leader_epochs
+from storage_core.cleaner.hold_log import held_alone
 from storage_core.clock import ManualClock, SystemClock
 from storage_core.inspect.verify_log import verify_logs
 from tests.retained_store import COUNT, LOG, START_MS, aged_rows, names, retain, state_of, write_aged
@@ -319,3 +320,38 @@ def test_retain_when_epochs_cannot_be_written_then_the_log_fails_and_its_files_g
     assert run.logs[0].failure is not None
     assert len(names(store)) < len(before)
     assert names(store, ".deleted") == []
+
+
+def test_retain_when_a_cleaning_stopped_half_way_then_its_segment_is_not_taken_along(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first segment is due; the second is not, and has no name. While nobody can give it one, nothing goes."""
+    monkeypatch.setattr("storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
+    store = write_aged(memory_path / "store", {"retention.ms": 1000 * COUNT})
+    directory, listed = store / "logs" / LOG.directory_name, names(store)
+    clock = ManualClock(START_MS + 1000 * COUNT + 1000 * int(listed[1][:20]))
+    (directory / listed[1]).rename(directory / f"{listed[1]}.swap")
+
+    with held_alone(directory), maintaining(store) as maintained:
+        run = execute_plans(maintained, plan_logs(maintained.store, clock), clock)
+    assert "a replacement of segments is not finished" in str(run.logs[0].failure)
+    assert state_of(store).log_start_offset == 0
+
+    with maintaining(store) as maintained:
+        run = execute_plans(maintained, plan_logs(maintained.store, clock), clock)
+    assert run.logs[0].failure is None
+    assert names(store) == listed[1:]
+    assert _values(store) == list(range(int(listed[1][:20]), COUNT))
+
+
+def test_retain_when_a_cleaning_stops_behind_the_plan_then_nothing_goes(memory_path: Path) -> None:
+    """A plan is held against the directory again before the log's start rises."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 1200})
+    directory, listed = store / "logs" / LOG.directory_name, names(store)
+    with maintaining(store) as maintained:
+        plans = plan_logs(maintained.store, SystemClock())
+        (directory / listed[1]).rename(directory / f"{listed[1]}.swap")
+        run = execute_plans(maintained, plans, SystemClock())
+
+    assert "a replacement of segments is not finished" in str(run.logs[0].failure)
+    assert state_of(store).log_start_offset == 0

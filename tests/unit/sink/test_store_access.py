@@ -162,11 +162,12 @@ def _die(path: Path) -> None:
 
 
 @pytest.mark.parametrize("access", [maintaining, writing])
-def test_access_when_a_cleaning_died_half_way_then_its_segments_get_their_names(
-    path: Path, access: Callable[[Path], AbstractContextManager[object]]
+@pytest.mark.parametrize("leave", [lambda _: None, _die], ids=["signed off", "died"])
+def test_access_when_a_cleaning_stopped_half_way_then_its_segments_get_their_names(
+    path: Path, access: Callable[[Path], AbstractContextManager[object]], leave: Callable[[Path], None]
 ) -> None:
-    """Otherwise who plans what to delete would not see the segments that have no name yet."""
-    _die(path)
+    """Otherwise who plans what to delete would not see them; a run may end well, and a task of it not."""
+    leave(path)
     directory = log_directories(path)["events-0"]
     closed = _leave_swap(directory)
 
@@ -188,6 +189,9 @@ def test_access_when_a_paused_task_of_a_dead_run_holds_a_log_then_the_others_are
 
     with held_alone(held.parent), access(path):
         assert (held.exists(), free.exists()) == (False, True)
+    with access(path):
+        assert held.exists()
+    assert stored_numbers(path) == list(range(100))
 
 
 def test_maintaining_when_a_disk_refuses_one_log_then_the_others_are_finished(path: Path) -> None:

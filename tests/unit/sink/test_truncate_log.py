@@ -1,5 +1,6 @@
 """Truncation of a store's logs: what is left, and what reads as if the rest had never been."""
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from sink.store import Store
 from sink.store_access import maintaining, writing
 from sink.truncate_log import truncate_fully_and_start_at, truncate_to
 from sink.writer_lock import WriterLock
-from storage_core.clock import ManualClock
+from storage_core.cleaner.hold_log import held_alone
+from storage_core.clock import Clock, ManualClock
 from storage_core.errors import OffsetOutOfRangeError, StoreLockedError, UnknownTopicError, WriterFencedError
 from storage_core.inspect.findings import Finding
 from storage_core.topic_partition import TopicPartition
@@ -124,6 +126,46 @@ def test_truncate_to_when_below_the_first_segment_then_the_log_starts_there(path
 
     assert (_state(path).log_start_offset, _state(path).log_end_offset) == (400, 400)
     _assert_sound(path)
+
+
+def _leave_swap(path: Path) -> Path:
+    """Take the name of the second segment away, as a cleaning does that stops in the middle; return its `.log`."""
+    log = sorted(log_directories(path)["t-0"].glob("*.log"))[1]
+    log.rename(f"{log}.swap")
+    return log
+
+
+@pytest.mark.parametrize("truncate", [truncate_to, truncate_fully_and_start_at])
+def test_truncate_when_a_cleaning_stopped_half_way_then_its_segment_counts(
+    path: Path, truncate: Callable[[Path, TopicPartition, int, Clock], object]
+) -> None:
+    """It would come back behind the cut once it has its name."""
+    before, base = _records(path), int(_leave_swap(path).stem)
+
+    truncate(path, _LOG, base + 10, ManualClock())
+
+    kept = before[: len(_records(path))]
+    assert _records(path) == kept
+    assert len(kept) in ((0,) if truncate is truncate_fully_and_start_at else range(base, base + 11))
+    assert list(log_directories(path)["t-0"].glob("*.swap")) == []
+    _assert_sound(path)
+
+
+@pytest.mark.parametrize("truncate", [truncate_to, truncate_fully_and_start_at])
+def test_truncate_when_a_task_still_holds_the_log_then_refused_and_nothing_changes(
+    path: Path,
+    truncate: Callable[[Path, TopicPartition, int, Clock], object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it has on its way can't be finished, and must not be passed over."""
+    monkeypatch.setattr("storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
+    log, version = _leave_swap(path), Ledger.open(path / "ledger").version
+
+    with held_alone(log.parent), pytest.raises(StoreLockedError, match="still at work on this log"):
+        truncate(path, _LOG, int(log.stem) + 10, ManualClock())
+
+    assert Ledger.open(path / "ledger").version == version
+    assert read_truncations(Store.find(path)) == []
 
 
 def test_truncate_to_when_losses_are_known_behind_then_they_are_forgotten(path: Path) -> None:

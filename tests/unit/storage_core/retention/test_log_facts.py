@@ -60,6 +60,18 @@ def test_list_log_when_the_active_segment_is_missing_then_an_error(tmp_path: Pat
         list_log(tmp_path / "gone", end)
 
 
+def test_list_log_when_a_replacement_is_not_finished_then_an_error(tmp_path: Path) -> None:
+    """Without its name a segment would be none, and the one before would seem to reach to the one behind."""
+    log, end = _log(tmp_path)
+    path = log.directory / f"{2:020}.log"
+    path.rename(f"{path}.swap")
+    with pytest.raises(CorruptFileError, match=f"a replacement of segments is not finished: .*{path.name}.swap"):
+        list_log(log.directory, end)
+
+    path.with_name(f"{path.name}.swap").rename(log.directory / f"{6:020}.log.swap")  # a sink's, behind what counts
+    assert [each.base_offset for each in list_log(log.directory, end).segments] == [0, 3]
+
+
 def test_timestamps_when_the_index_tells_a_young_one_then_nothing_more_is_read(tmp_path: Path) -> None:
     """What keeps a segment is enough; what deletes it is looked for in its batches."""
     log, end = _log(tmp_path)
