@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SETUP  := $(VENV)/.complete
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check unit kafka-test kill-test soak fuzz bench clean
+.PHONY: help setup run test check unit kafka-test kill-test soak fuzz bench wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -53,6 +53,10 @@ fuzz: $(SETUP) ## feed a million damaged inputs to every decoder; FUZZ="--seed N
 bench: $(SETUP) ## measure, against baselines in the same run; prints Markdown
 	$(BIN)/python -m benchmarks
 
+wheel: $(SETUP) ## build the wheel, for machines that have no checkout
+	rm -rf build
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
 clean: ## remove the environment, caches and the demo
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build *.egg-info
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
