@@ -2,6 +2,7 @@
 
     driver                          tasks
     deletions, one ledger commit
+    files of deletions whose time is over are removed
     active segments that the plan rolls, one more
     logs -> slots         --------> clean, log by log, the largest first
     rows                  <-------- a row for each log
@@ -45,7 +46,7 @@ from sink.clean_logs import (
 )
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
-from sink.retain_logs import PendingRemoval, execute_plans
+from sink.retain_logs import PendingRemoval, RetentionRun, execute_plans, remove_deleted
 from sink.roll_active import roll_where_no_sink_is
 from sink.stage import freeze_garbage
 from sink.store_access import MaintainedStore
@@ -115,6 +116,7 @@ def run_plan(
     stop = StopFile.of(maintained.store.root)
     stop.drop_others()
     results, removals = _delete(maintained, plan, clock)
+    removals = _remove_due(removals, clock)
     due = [each for each in plan.due if each.cleaning is not None]
     cleanings = [each.cleaning for each in due if each.cleaning is not None]
     rolls = [each.log for each in cleanings if each.plan is not None and each.plan.rolls]
@@ -165,6 +167,13 @@ def _delete(
     run = execute_plans(maintained, [each.retention for each in due if each.retention is not None], clock)
     spent_ms, done = clock.now_ms() - began_ms, {each.log: each for each in run.logs}
     return [result_of_retention(each, done[each.log], spent_ms) for each in due], run.pending
+
+
+def _remove_due(removals: Sequence[PendingRemoval], clock: Clock) -> list[PendingRemoval]:
+    """Remove the files that may go by now, for cleanings need their room; return those that wait, or could not go."""
+    now_ms = clock.now_ms()
+    failures = remove_deleted(RetentionRun([], [each for each in removals if each.due_ms <= now_ms]), clock)
+    return [each for each in removals if each.due_ms > now_ms or each.log in failures]
 
 
 def _tasks(cleanings: Sequence[LogCleaning], states: Mapping[TopicPartition, LogState]) -> list[_LogTask]:

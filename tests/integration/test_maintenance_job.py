@@ -68,6 +68,21 @@ def test_run_plan_when_asked_to_stop_before_it_begins_then_no_log_is_cleaned(
     assert read_store(store) == before
 
 
+def test_run_plan_when_files_of_a_former_run_are_due_then_they_go_before_the_cleanings(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """On a disk that is full they are the room that cleanings need; those that still wait are the caller's."""
+    store, clock, left = write_keys(tmp_path / "store"), ManualClock(NOW_MS), []
+    for _ in range(2):
+        with maintaining(store) as maintained:
+            run_plan(spark, maintained, plan_of(store, clock), BUDGET, clock, OwnerCheck.of(store))
+        left.append(len(list(store.glob("logs/*/*.deleted"))))
+        StopFile.of(store).ask()  # so that the second run cleans nothing
+
+    assert left[0] > 0
+    assert left[1] == 0
+
+
 def test_run_plan_when_one_log_is_damaged_then_only_that_one_is_uncleanable(
     spark: SparkSession, tmp_path: Path
 ) -> None:
