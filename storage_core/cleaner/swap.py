@@ -27,6 +27,7 @@ Source: Kafka LocalLog.replaceSegments, UnifiedLog.replaceSegments.
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,8 +37,8 @@ from storage_core.cleaner.hold_log import held_alone
 from storage_core.fault_points import reach
 from storage_core.log.deleted_files import drop_deleted, mark_replaced
 from storage_core.log.finish_leftovers import carry_out_leftovers, list_files, read_leftovers
-from storage_core.log.load_plan import plan_segments
-from storage_core.log.log_files import CLEANED, DELETED, LOG, SWAP, parse_base_offset, segment_file_name
+from storage_core.log.load_plan import LeftoverPlan, name_offset, plan_segments
+from storage_core.log.log_files import CLEANED, LOG, SWAP, segment_file_name
 from storage_core.storage.local import storage_errors, sync_directory
 
 __all__ = ["drop_cleaned", "drop_others", "finish_own_swaps", "finish_swaps", "has_swaps", "swap_in"]
@@ -111,8 +112,8 @@ def has_swaps(directory: Path, active_base_offset: int) -> bool:
 def finish_swaps(directory: Path, active_base_offset: int, check_owner: Callable[[], None]) -> None:
     """Finish or undo what a cleaning that was killed left below the active segment.
 
-    Indexes whose `.log` was renamed go too; one that has lost it is the sign of a lost segment, and stays. Files that
-    wait to be removed go on waiting.
+    Indexes whose `.log` it has renamed go too; one that lost it otherwise is the sign of a lost segment, and stays.
+    Files that wait to be removed go on waiting.
 
     Raises:
         CorruptFileError: a replacement is damaged, or a file on its way has no offset; nothing was changed.
@@ -127,15 +128,28 @@ def finish_own_swaps(directory: Path, active_base_offset: int, check_owner: Call
     """Do what `finish_swaps` does for a caller who holds the log alone."""
     names = list_files(directory)
     plan = replace(read_leftovers(directory, names, active_base_offset), deleted=())
-    left = [
-        name
-        for name in plan_segments(names).orphans
-        if (base := parse_base_offset(name)) is not None
-        and base < active_base_offset
-        and segment_file_name(base, LOG + DELETED) in names
-    ]
-    if left:  # first: as long as the replacement is on its way, somebody comes back for them
+    if left := _left_indexes(
+        names, plan, active_base_offset
+    ):  # first: as long as the replacement is on its way, somebody comes back
         check_owner()
         drop_deleted(directory, left)
+        sync_directory(directory)
     if plan:
         carry_out_leftovers(directory, plan, check_owner)
+
+
+def _left_indexes(names: Sequence[str], plan: LeftoverPlan, active_base_offset: int) -> list[str]:
+    """Return the indexes without a `.log` that a replacement was about to rename.
+
+    Segments go by rising offsets: it lies between the replacement and the next one that still has its `.log`. Those of
+    the active segment are the sink's.
+    """
+    swaps = [name_offset(name) for name in plan.renamed if name.endswith(LOG + SWAP)]
+    found = plan_segments(names)
+    logs = found.base_offsets
+
+    def is_left(base_offset: int) -> bool:
+        before = bisect_left(logs, base_offset)
+        return any((logs[before - 1] if before else -1) < swap <= base_offset for swap in swaps)
+
+    return [name for name in found.orphans if name_offset(name) < active_base_offset and is_left(name_offset(name))]
