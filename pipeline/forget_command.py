@@ -60,9 +60,7 @@ def forget_keys(root: Path, topic: str, keys: pa.Array, clock: Clock) -> Request
         UnknownTopicError: the store has no such topic.
     """
     store = Store.find(root)
-    states = Ledger.open(store.ledger_path).states()
-    if all(log.topic != topic for log in states):
-        raise UnknownTopicError(f"no topic {topic!r} in this store: {root}")
+    _check_topic(store, topic)
     config = read_topic_configs(store).get(topic)
     if config is None:
         raise InvalidConfigError(f"{UNKNOWN_SETTINGS}: topic={topic}")
@@ -77,17 +75,22 @@ def search_forgotten(root: Path, topic: str | None) -> list[RequestState]:
 
     Raises:
         InvalidConfigError: no store is there.
+        UnknownTopicError: the store has no such topic, nor a request of one.
         CorruptFileError: a request can't be read.
     """
     store = Store.find(root)
-    return search_requests(store, [each for each in read_requests(store) if topic in (None, each.topic)])
+    requests = [each for each in read_requests(store) if topic in (None, each.topic)]
+    if topic is not None and not requests:
+        _check_topic(store, topic)
+    return search_requests(store, requests)
 
 
 def lines(state: RequestState) -> Iterator[str]:
     """Yield a line for the request and one for each segment, for people."""
     request = state.request
     keys = "1 key" if request.count == 1 else f"{request.count:,} keys"
-    left = f"{_records(state.records_count)} left of {request.found_count:,}"
+    left = f"{_records(state.records_count)} left"
+    left = f"at least {left}" if state.unsearched else f"{left} of {request.found_count:,}"
     if request.completed_ms is None:
         yield f"{request.request_id}: {keys} of topic {request.topic}: waits for maintenance, {left}"
     else:
@@ -105,9 +108,9 @@ def lines(state: RequestState) -> Iterator[str]:
 def verdict(states: Sequence[RequestState]) -> str:
     """Return the last line."""
     count, left = len(states), sum(each.records_count for each in states)
-    failed = sum(found.failure is not None for each in states for found in each.found)
-    if failed:
-        return f"unknown: {failed} logs can't be searched; {left:,} records are left in the others"
+    unsearched = {log for each in states for log in each.unsearched}
+    if unsearched:
+        return f"unknown: {len(unsearched)} logs can't be searched; at least {_records(left)} left"
     if left:
         is_active = any(found.is_active for each in states for found in each.found)
         rolls = "; active segments are rolled first, by the sink where one runs" if is_active else ""
@@ -137,6 +140,11 @@ def as_dict(states: Sequence[RequestState]) -> dict[str, Any]:
         for each in states
     ]
     return {"requests": requests, "none_left": not any(each.found for each in states)}
+
+
+def _check_topic(store: Store, topic: str) -> None:
+    if all(log.topic != topic for log in Ledger.open(store.ledger_path).states()):
+        raise UnknownTopicError(f"no topic {topic!r} in this store: {store.root}")
 
 
 def _erased(request: ForgetRequest) -> Iterator[tuple[TopicPartition, int, int]]:

@@ -81,6 +81,7 @@ def _lines(run: MaintenanceRun, began_ms: int, ended_ms: int) -> Iterator[str]:
     read, kept = (sum(getattr(each, f"records_{when}") or 0 for each in results) for when in ("before", "after"))
     dirtiest = max((_dirty_ratio(each.cleaning) for each in run.plan.works if each.cleaning), default=0.0)
     left = sum(each.records_count for each in run.erasures)
+    unsearched = {log for each in run.erasures for log in each.unsearched}
     yield from _outcome(float(not run.has_failures), began_ms, ended_ms)
     yield from _gauge("logs_checked", "logs that it looked at", [({}, run.plan.logs_checked)])
     yield from _gauge("works", "works by decision", _pairs(decisions, "decision"))
@@ -91,6 +92,7 @@ def _lines(run: MaintenanceRun, began_ms: int, ended_ms: int) -> Iterator[str]:
     yield from _gauge("removed_records", "records that are gone", [({}, read - kept)])
     yield from _gauge("dirtiest_ratio", "largest dirty ratio before the run", [({}, dirtiest)])
     yield from _gauge("forgotten_records_left", "records of forgotten keys that are left", [({}, left)])
+    yield from _gauge("unsearched_logs", "logs that may hold more of them", [({}, len(unsearched))])
 
 
 def _outcome(success: float, began_ms: int, ended_ms: int) -> Iterator[str]:

@@ -57,8 +57,13 @@ class RequestState:
 
     @property
     def records_count(self) -> int:
-        """How many records are left."""
+        """How many records are left, in logs that can be searched."""
         return sum(each.records_count for each in self.found)
+
+    @property
+    def unsearched(self) -> set[TopicPartition]:
+        """Logs that could not be searched."""
+        return {each.log for each in self.found if each.failure is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +211,7 @@ def _noted(store: Store, state: RequestState) -> RequestState:
 def _with_found(state: RequestState) -> ForgetRequest:
     """Return a request with the figures of logs that could be searched for the first time, and those that are clear."""
     request, found = state.request, dict(state.request.found)
-    failed = {each.log.partition for each in state.found if each.failure is not None}
+    failed = {log.partition for log in state.unsearched}
     for partition in request.end_offsets.keys() - found.keys() - failed:
         found[partition] = {
             each.base_offset: each.records_count for each in state.found if each.log.partition == partition

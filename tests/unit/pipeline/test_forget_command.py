@@ -143,3 +143,29 @@ def test_forget_when_nothing_was_asked_for_then_verify_says_so(sparklog: Sparklo
     ran = sparklog("forget", write_keyed(tmp_path / "store", count=20), "--verify")
 
     assert (ran.code, ran.out) == (0, "nothing was ever to be forgotten\n")
+
+
+def test_forget_when_the_topic_to_verify_is_unknown_then_it_is_refused(sparklog: Sparklog, tmp_path: Path) -> None:
+    """A mistyped topic would get the all-clear."""
+    store = write_keyed(tmp_path / "store", count=20)
+
+    ran = sparklog("forget", store, "keydd", "--verify")
+
+    assert ran.code == 1
+    assert "no topic 'keydd'" in ran.err
+    assert sparklog("forget", store, LOG.topic, "--verify").code == 0
+
+
+def test_forget_when_a_log_cant_be_searched_then_what_is_left_is_a_lower_bound(
+    sparklog: Sparklog, tmp_path: Path
+) -> None:
+    """Nobody knows how many there were, so nothing is told of that."""
+    store = write_keyed(tmp_path / "store")
+    keys = _file(tmp_path, b"k3\n")
+    sorted((store / "logs" / str(LOG)).glob("*.log"))[1].unlink()
+
+    ran = sparklog("forget", store, LOG.topic, "--keys", keys)
+
+    assert "waits for maintenance, at least 0 records left\n" in ran.out
+    assert f"{LOG}: can't be searched: " in ran.out
+    assert ran.out.endswith("unknown: 1 logs can't be searched; at least 0 records left\n")

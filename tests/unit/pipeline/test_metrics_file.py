@@ -3,16 +3,21 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from pipeline.control.runs import WorkResult
 from pipeline.maintain_command import MaintenanceRun
 from pipeline.maintenance_report import run_verdict
 from pipeline.metrics_file import make_metrics_folder, metrics_text, telling_failure, write_metrics
+from sink.forget_keys import RequestState
+from sink.forgotten_keys import make_request
+from sink.search_keys import FoundRecords
 from storage_core.clock import ManualClock
 from storage_core.errors import StorageError, StoreLockedError
 from storage_core.topic_partition import TopicPartition
 from tests.compacted_store import NOW_MS
+from tests.maintained_logs import log_state
 from tests.maintained_store import TOPIC, plan_of, write_keys
 
 
@@ -57,6 +62,19 @@ def test_metrics_text_when_a_log_waits_behind_a_failure_then_no_success(tmp_path
     assert run.has_failures
     assert "\nsparklog_maintenance_success 0\n" in metrics_text(run, NOW_MS, NOW_MS)
     assert run_verdict(run) == f"nothing was done in {run.plan.logs_checked} logs; {len(waiting)} wait; run r"
+
+
+def test_metrics_text_when_logs_cant_be_searched_then_they_are_counted(tmp_path: Path) -> None:
+    """That no record is left is known of the others alone; a log that two requests are about counts once."""
+    run = _run(tmp_path / "store")
+    assert "\nsparklog_maintenance_unsearched_logs 0\n" in metrics_text(run, NOW_MS, NOW_MS)
+    log = TopicPartition(TOPIC, 0)
+    failed = FoundRecords(log=log, base_offset=0, records_count=0, failure="damaged")
+    request = make_request(TOPIC, pa.array([b"k"]), {log: log_state(TOPIC)}, NOW_MS)
+    run = replace(run, erasures=[RequestState(request=request, found=[failed])] * 2)
+
+    assert "\nsparklog_maintenance_forgotten_records_left 0\n" in metrics_text(run, NOW_MS, NOW_MS)
+    assert "\nsparklog_maintenance_unsearched_logs 1\n" in metrics_text(run, NOW_MS, NOW_MS)
 
 
 def test_write_metrics_when_a_file_is_there_then_it_is_replaced_as_a_whole(tmp_path: Path) -> None:
