@@ -35,8 +35,11 @@ def forgotten_findings(view: StoreView) -> Iterator[Finding]:
     store, name = Store.find(view.root), view.root.absolute().name
     try:
         requests = read_requests(store)
-    except (CorruptFileError, UnsupportedFormatError) as error:
+    except CorruptFileError as error:
         yield Finding(log=name, file=str(FOLDER), kind="checkpoint", rule="forgotten-keys", what=str(error))
+        return
+    except UnsupportedFormatError as error:
+        yield Finding(log=name, file=str(FOLDER), kind="checkpoint", rule="newer-release", what=str(error))
         return
     offline = {each.log for each in view.logs if each.offline is not None}  # of which the check of the logs tells
     for state in search_requests(store, requests):

@@ -79,6 +79,7 @@ Rule = Literal[
     "meta-properties",
     "root-entry",
     "forgotten-keys",
+    "newer-release",
     "nothing",
 ]
 
@@ -121,7 +122,8 @@ _REMEDIES: Final[dict[Rule, str]] = {
     "offset-checkpoint": "in a store repair --execute writes it anew; otherwise delete it, a broker makes another",
     "meta-properties": "restore it from a copy",
     "root-entry": "move it away: a broker does not start on it",
-    "forgotten-keys": "delete the request's file, and make it again: sparklog forget",
+    "forgotten-keys": "restore the request's file from a copy, or delete it and make it again: sparklog forget",
+    "newer-release": "verify with the release that wrote it, and leave it as it is",
     "nothing": "name another folder",
 }
 _DOUBTFUL: Final = "compare with a copy: the base offset of the log's last batch is wrong, or offsets are missing"

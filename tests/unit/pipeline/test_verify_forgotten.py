@@ -72,6 +72,23 @@ def test_verify_when_a_request_is_damaged_then_it_is_named(sparklog: Sparklog, t
     assert ran.out.splitlines()[-1].startswith("NOT sound: 2 logs, ")
 
 
+def test_verify_when_a_newer_release_made_a_request_then_nobody_is_told_to_delete_it(
+    sparklog: Sparklog, tmp_path: Path
+) -> None:
+    """The erasure that waits, or the digests of a done one, would be lost."""
+    store = write_keyed(tmp_path / "store", count=20)
+    request = ask(store, "k3")
+    path = store / "control" / "forgotten" / f"{request.request_id}.json"
+    path.write_text('{"version": 9}')
+
+    ran = sparklog("verify", store)
+
+    assert ran.code == 1
+    assert "has version 9" in ran.out
+    assert "-> verify with the release that wrote it" in ran.out
+    assert "delete" not in ran.out
+
+
 def test_verify_when_a_log_cant_be_searched_then_nobody_says_that_nothing_is_left(
     sparklog: Sparklog, tmp_path: Path
 ) -> None:
