@@ -128,9 +128,8 @@ def finish_own_swaps(directory: Path, active_base_offset: int, check_owner: Call
     """Do what `finish_swaps` does for a caller who holds the log alone."""
     names = list_files(directory)
     plan = replace(read_leftovers(directory, names, active_base_offset), deleted=())
-    if left := _left_indexes(
-        names, plan, active_base_offset
-    ):  # first: as long as the replacement is on its way, somebody comes back
+    left = _left_indexes(names, plan, active_base_offset)
+    if left:  # first: as long as the replacement is on its way, somebody comes back
         check_owner()
         drop_deleted(directory, left)
         sync_directory(directory)
