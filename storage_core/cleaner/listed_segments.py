@@ -22,7 +22,7 @@ from storage_core.errors import CorruptFileError
 from storage_core.index.index_entries import drop_zero_tail, read_entries
 from storage_core.log.append_state import CommittedEnd
 from storage_core.log.finish_leftovers import list_files
-from storage_core.log.load_plan import plan_segments
+from storage_core.log.load_plan import name_offset, plan_segments
 from storage_core.log.log_files import DELETED, INDEX, LOG, SWAP, TIMEINDEX, parse_base_offset, segment_file_name
 from storage_core.log.segments import SegmentFiles, list_readable_segments, segments_from
 from storage_core.storage.local import storage_errors
@@ -118,17 +118,15 @@ def _check_indexes(directory: Path, base_offsets: range) -> None:
 
 
 def _lost_logs(names: Sequence[str], base_offsets: range) -> set[str]:
-    """Return the `.log` files that are missing; None can be told while a cleaning that was interrupted waits.
+    """Return the `.log` files that are missing; none can be told while a cleaning that was interrupted waits.
 
     A `.log` that was renamed to `.deleted` before its indexes were is not lost: it was replaced.
     """
-    bases = {name: parse_base_offset(name) for name in names}
-    if any(name.endswith(SWAP) and base in base_offsets for name, base in bases.items()):
+    if any(name.endswith(SWAP) and parse_base_offset(name) in base_offsets for name in names):
         return set()
-    logs = {
-        segment_file_name(base, LOG) for name in plan_segments(names).orphans if (base := bases[name]) in base_offsets
-    }
-    return {log for log in logs if log + DELETED not in bases}
+    bases = {name_offset(name) for name in plan_segments(names).orphans}
+    logs = {segment_file_name(base, LOG) for base in bases if base in base_offsets}
+    return {log for log in logs if log + DELETED not in names}
 
 
 def _listed(files: SegmentFiles, next_offset: int) -> ListedSegment:
