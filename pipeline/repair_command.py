@@ -36,7 +36,7 @@ from sink.store import Store
 from sink.store_access import both_locks
 from sink.undo import renew
 from sink.unflushed import flush_logs
-from sink.writer_lock import WriterLock
+from sink.writer_lock import WriterLock, refused_again
 from storage_core.clock import Clock
 from storage_core.fault_points import reach
 from storage_core.inspect.findings import HARMLESS_KINDS, Finding, LogReport
@@ -190,7 +190,8 @@ def _execute_in_store(
     with both_locks(root) as (lock, maintenance):
         store = Store.find(root)
         follows_crash = lock.follows_crash or maintenance.follows_crash
-        ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=follows_crash)
+        with refused_again(lock, maintenance):
+            ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=follows_crash)
         if lock.owes_renewal:
             ledger.fence()
         lost_table(root).drop_torn()

@@ -19,7 +19,7 @@ from sink.open_log_dirs import open_log_dirs
 from sink.store import Store
 from sink.undo import cut_back_torn
 from sink.unflushed import check_unflushed, flush_logs
-from sink.writer_lock import WriterLock
+from sink.writer_lock import WriterLock, refused_again
 from storage_core.errors import LedgerDamagedError, LogStorageError, StoreLockedError, WriterFencedError
 
 __all__ = [
@@ -61,7 +61,9 @@ class MaintainedStore:
             yield None
             return
         with _released(lock):
-            yield _take_over(self.store, lock, follows_crash=lock.follows_crash or self.lock.follows_crash)
+            with refused_again(lock, self.lock):
+                written = _take_over(self.store, lock, follows_crash=lock.follows_crash or self.lock.follows_crash)
+            yield written
             lock.sign_off()
 
 
@@ -91,7 +93,8 @@ def maintaining(root: Path) -> Iterator[MaintainedStore]:
         maintained = MaintainedStore(store, lock)
         if lock.follows_crash or WriterLock.was_left(root / WRITER_LOCK):
             _look_closely(maintained)
-        finish_cleanings(store, lock)
+        with refused_again(lock):
+            finish_cleanings(store, lock)
         yield maintained
         lock.sign_off()
 
@@ -139,8 +142,9 @@ def writing(root: Path) -> Iterator[WrittenStore]:
     """
     store = Store.find(root)
     with both_locks(root) as (lock, maintenance):
-        written = _take_over(store, lock, follows_crash=lock.follows_crash or maintenance.follows_crash)
-        finish_cleanings(store, maintenance)
+        with refused_again(lock, maintenance):
+            written = _take_over(store, lock, follows_crash=lock.follows_crash or maintenance.follows_crash)
+            finish_cleanings(store, maintenance)
         yield written
         maintenance.sign_off()
         lock.sign_off()

@@ -35,7 +35,7 @@ from sink.topic_settings import log_limits, number_logs, with_append_time
 from sink.topics import create_topics
 from sink.undo import find_torn_online, renew, renew_returned, settle_cuts
 from sink.unflushed import check_unflushed, distrust_cache, flush_logs
-from sink.writer_lock import WriterLock
+from sink.writer_lock import WriterLock, refused_again
 from storage_core.clock import Clock
 from storage_core.errors import (
     CommitStateUnknownError,
@@ -152,7 +152,8 @@ class StoreWriter:
         config, by_force = self._config, lock.owes_renewal  # of this writer, or of one that died behind it
         self._store = Store.find_or_create(config.store, config.log_dirs, lock.check)
         follows_crash = lock.follows_crash or WriterLock.was_left(config.store / MAINTENANCE_LOCK)
-        self._ledger = Ledger.open_for_writing(self._store.ledger_path, follows_crash=follows_crash)
+        with refused_again(lock):
+            self._ledger = Ledger.open_for_writing(self._store.ledger_path, follows_crash=follows_crash)
         if by_force:
             self._ledger.fence()  # from here on the earlier writer can't commit
         self._log_dirs = open_log_dirs(self._store, self._ledger, lock, "renew" if by_force else "look")

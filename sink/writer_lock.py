@@ -9,18 +9,20 @@ the owner died, and that the logs need a close look. Taking by force is written 
 to owner until one has given the logs new inodes: an earlier owner that wakes up must not find a file that counts.
 """
 
+import contextlib
 import fcntl
 import json
 import os
 import socket
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
-from storage_core.errors import StoreLockedError, WriterFencedError
+from storage_core.errors import LedgerDamagedError, StoreLockedError, WriterFencedError
 from storage_core.storage.local import storage_errors, sync_directory, write_all
 
-__all__ = ["WriterLock"]
+__all__ = ["WriterLock", "refused_again"]
 
 _SIGNATURE_BYTES = 4096
 _WRITER = "another writer"
@@ -194,3 +196,21 @@ def _says_forced(signature: bytes) -> bool:
         return bool(json.loads(signature.partition(b"\n")[0]).get("forced", False))
     except (ValueError, AttributeError):
         return True
+
+
+@contextlib.contextmanager
+def refused_again(*locks: WriterLock) -> Iterator[None]:
+    """Let a ledger that is refused behind a good end be refused by the next opening, too.
+
+    A signature that stays would say that its last entry may be torn, and a committed one would be dropped.
+
+    Args:
+        locks: of whoever opens it.
+    """
+    try:
+        yield
+    except LedgerDamagedError:
+        if not any(lock.follows_crash for lock in locks):
+            for lock in locks:
+                lock.sign_off()
+        raise

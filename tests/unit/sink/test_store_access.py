@@ -86,14 +86,18 @@ def test_maintaining_when_it_fails_then_the_next_opening_looks_closely(path: Pat
     assert stored_numbers(path) == []
 
 
-def test_maintaining_when_it_ended_well_then_a_torn_ledger_is_refused(path: Path) -> None:
-    """Nobody died: a newest entry that can't be read is damage."""
+@pytest.mark.parametrize("access", [maintaining, writing, lambda path: closing(open_events(path))])
+def test_access_when_the_one_before_ended_well_then_a_torn_ledger_is_refused_each_time(
+    path: Path, access: Callable[[Path], AbstractContextManager[object]]
+) -> None:
+    """Nobody died: a newest entry that can't be read is damage, and a refusal makes no crash of it."""
     with maintaining(path):
         pass
     max((path / "ledger" / "_delta_log").glob("*.json")).write_bytes(b"\0" * 100)
 
-    with pytest.raises(LedgerDamagedError):
-        open_events(path)
+    for opened in (access, access, maintaining, writing, access):
+        with pytest.raises(LedgerDamagedError), opened(path):
+            pass
 
 
 def test_maintaining_when_the_one_before_died_then_drops_what_it_tore(path: Path) -> None:
