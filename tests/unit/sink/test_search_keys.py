@@ -20,8 +20,9 @@ class _OvertakenKeys(KeySet):
 
     def contains(self, digests: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
         """Return whether each key is one of them."""
-        for path in sorted(self.directory.glob("*.log"))[:-2]:
-            path.unlink()
+        for log in sorted(self.directory.glob("*.log"))[:-2]:
+            for path in self.directory.glob(f"{log.stem}.*"):
+                path.unlink()
         return super().contains(digests)
 
 
