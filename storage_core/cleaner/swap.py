@@ -38,7 +38,7 @@ from storage_core.fault_points import reach
 from storage_core.log.deleted_files import drop_deleted, mark_replaced
 from storage_core.log.finish_leftovers import carry_out_leftovers, list_files, read_leftovers
 from storage_core.log.load_plan import LeftoverPlan, name_offset, plan_segments
-from storage_core.log.log_files import CLEANED, LOG, SWAP, segment_file_name
+from storage_core.log.log_files import CLEANED, DELETED, LOG, SWAP, segment_file_name
 from storage_core.storage.local import storage_errors, sync_directory
 
 __all__ = ["drop_cleaned", "drop_others", "finish_own_swaps", "finish_swaps", "has_swaps", "swap_in"]
@@ -140,14 +140,16 @@ def finish_own_swaps(directory: Path, active_base_offset: int, check_owner: Call
 def _left_indexes(names: Sequence[str], plan: LeftoverPlan, active_base_offset: int) -> list[str]:
     """Return the indexes without a `.log` that a replacement was about to rename.
 
-    Segments go by rising offsets: it lies between the replacement and the next one that still has its `.log`. Those of
-    the active segment are the sink's.
+    Its `.log` waits to be removed, or it lies between the replacement and the next segment that stays: a power cut may
+    keep some of the new names and not others. Those of the active segment are the sink's.
     """
     swaps = [name_offset(name) for name in plan.renamed if name.endswith(LOG + SWAP)]
     found = plan_segments(names)
-    logs = found.base_offsets
+    logs = [base for base in found.base_offsets if segment_file_name(base, LOG) not in plan.replaced]
 
     def is_left(base_offset: int) -> bool:
+        if segment_file_name(base_offset, LOG + DELETED) in names:
+            return True
         before = bisect_left(logs, base_offset)
         return any((logs[before - 1] if before else -1) < swap <= base_offset for swap in swaps)
 

@@ -115,3 +115,15 @@ def test_finish_when_files_wait_to_be_removed_then_they_go_on_waiting(tmp_path: 
     finish_swaps(tmp_path, 10, lambda: None)
 
     assert waiting.exists()
+
+
+def test_finish_when_a_power_cut_kept_a_later_rename_alone_then_no_index_is_left(tmp_path: Path) -> None:
+    """Names that were not synced may be on the disk in any order: the first segment has its old one, the second not."""
+    cleaned = _write(tmp_path, 0, 1, 10)
+    cleaned.paths[0].write_bytes(encode_batch(Batch([1]), 0))
+    for path in cleaned.paths:
+        path.rename(path.with_suffix(".swap"))
+    (tmp_path / f"{1:020}.log").unlink()
+    finish_swaps(tmp_path, 10, lambda: None)
+
+    assert _listed(tmp_path) == _names(0, LOG, INDEX, TIMEINDEX) | _names(1, SNAPSHOT) | _names(10, *_SUFFIXES)
