@@ -1,5 +1,6 @@
 """The maintenance job in a loop, killed as a whole or in part, and started again where it does not go on by itself."""
 
+import contextlib
 import json
 import os
 import random
@@ -106,11 +107,11 @@ class KilledMaintenance:
         return words
 
     def _kill_one(self, which: str, choose: random.Random) -> str:
-        pids = self._wait_for_pids(which)
-        if not pids:
-            return self._kill_all(f"all: no {which}")
-        os.kill(choose.choice(pids), signal.SIGKILL)
-        return which
+        while pids := self._wait_for_pids(which):
+            with contextlib.suppress(ProcessLookupError):  # a worker may have ended by itself
+                os.kill(choose.choice(pids), signal.SIGKILL)
+                return which
+        return self._kill_all(f"all: no {which}")
 
     def _wait_for_pids(self, which: str) -> list[int]:
         is_wanted: Callable[[SessionProcess, dict[int, SessionProcess]], bool] = {
