@@ -39,7 +39,6 @@ from sink.clean_logs import (
     LogCleaning,
     LogCleaningRow,
     clean_log_by,
-    clean_logs,
     clean_one_log,
     failed_cleaning,
     pending_removals,
@@ -99,8 +98,6 @@ def run_plan(
 ) -> tuple[list[WorkResult], list[PendingRemoval]]:
     """Carry out what is due; return what came of each work, and the files that wait to be removed.
 
-    What cleanings that were killed left in logs that are not due is finished, too.
-
     Args:
         spark: where the store has the path that it has here.
         maintained: the store.
@@ -133,9 +130,6 @@ def run_plan(
         _tell(row)
         state = states.get(planned.log, cleaning.state)
         results.append(result_of_cleaning(planned, row, state.log_start_offset))
-    idle = [each.cleaning for each in plan.works if each.cleaning is not None and each.decision == "keep"]
-    for row in clean_logs(maintained, idle, replace(budget, erased_keys=None), clock):
-        raise ValueError(f"a log that is not due was cleaned: log={row.log}")
     removals += pending_removals(cleanings, clock)
     return results, sorted(removals, key=lambda each: each.due_ms)
 

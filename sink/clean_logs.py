@@ -28,7 +28,6 @@ from sink.undo import committed_end
 from storage_core.cleaner.clean_log import UNCLEANABLE, CleanedLog, LogToClean, clean_log
 from storage_core.cleaner.cleanable import CleaningPlan, order_of_work
 from storage_core.cleaner.plan_log import LogFacts, plan_log
-from storage_core.cleaner.swap import finish_swaps, has_swaps
 from storage_core.clock import Clock
 from storage_core.errors import (
     CorruptFileError,
@@ -175,8 +174,6 @@ def clean_logs(
 ) -> Iterator[LogCleaningRow]:
     """Clean the logs that are due, the most urgent first, and then those with keys to erase.
 
-    What a run that was killed left of other logs is finished, too.
-
     Yields:
         a row for each as soon as it is done.
 
@@ -187,16 +184,11 @@ def clean_logs(
     planned = [each for each in plans if each.plan is not None]
     due = order_of_work(planned, _plan_of)
     due += [each for each in planned if not _plan_of(each).is_due and _has_erased_keys(each, budget)]
-    cleaned = {each.log for each in due}
     for each in due:
         states = Ledger.open(maintained.store.ledger_path).states()
         row = _clean(each, states.get(each.log), budget, clock, _with_one_map(maintained.lock.check))
         logger.info("Cleaned log=%s outcome=%s duration_ms=%d %s", row.log, row.outcome, row.duration_ms, row.reason)
         yield row
-    states = Ledger.open(maintained.store.ledger_path).states()
-    for each in planned:
-        if each.log not in cleaned and (state := states.get(each.log)) is not None:
-            _finish(each, state, maintained.lock.check)
 
 
 def clean_one_log(
@@ -260,18 +252,6 @@ def _plan_of(each: LogCleaning) -> CleaningPlan:
     if each.plan is None:
         raise CorruptFileError(f"there is no plan: log={each.log} {each.failure}")
     return each.plan
-
-
-def _finish(each: LogCleaning, state: LogState, check_owner: Callable[[], None]) -> None:
-    """Finish or undo what a run that was killed left of a log that is not cleaned now."""
-    try:
-        if has_swaps(each.directory, state.active_base_offset):
-            finish_swaps(each.directory, state.active_base_offset, check_owner)
-            logger.info("Finished a cleaning that was interrupted log=%s", each.log)
-    except WriterFencedError:
-        raise
-    except LogStorageError as error:
-        logger.warning("A cleaning that was interrupted can't be finished log=%s: %s", each.log, error)
 
 
 def _has_erased_keys(each: LogCleaning, budget: CleanerBudget) -> bool:

@@ -1,34 +1,20 @@
 """A process whose runs go on after Spark has gone."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.delta_jars import jars_fixture
+from tests.own_process import run_module
 
 pytestmark = pytest.mark.spark
-
-_ROOT = Path(__file__).resolve().parents[2]
 
 jars = jars_fixture("MAINTENANCE AFTER SPARK HAS GONE WAS NOT TESTED")
 
 
 def _ask(whose: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.lost_spark", whose],
-        cwd=_ROOT,
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = run_module("tests.lost_spark", whose)
     assert done.returncode == 0, done.stderr[-4000:]
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return seen

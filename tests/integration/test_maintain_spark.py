@@ -1,9 +1,7 @@
 """Maintenance on Spark: what its MERGEs do, and a run from plan to control tables; each in a JVM that has Delta."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from tests.compacted_store import LOG, SETTINGS, expected_offsets, offsets, writ
 from tests.control_tables import flip_bit, set_version
 from tests.delta_jars import jars_fixture
 from tests.maintained_spark import SPARK
+from tests.own_process import run_module
 from tests.retained_store import state_of
 
 pytestmark = pytest.mark.spark
@@ -33,7 +32,7 @@ def test_control_tables_when_written_by_spark_then_as_the_rules_say(tmp_path: Pa
     """Leases go by owner, machine and term; rows of a key are replaced, nulls too; tidying takes old runs only."""
     store = tmp_path / "a store"
     store.mkdir()
-    done = _python("tests.maintained_spark", store)
+    done = run_module("tests.maintained_spark", store)
     assert done.returncode == 0, done.stderr[-4000:]
     seen = json.loads(done.stdout)
 
@@ -129,17 +128,4 @@ def _maintain(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str
         "spark": SPARK,
     }
     (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
-    return _python("pipeline", "maintain", "--config", folder / "settings.yaml", *arguments)
-
-
-def _python(module: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", module, *map(str, arguments)],
-        cwd=_ROOT,
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return run_module("pipeline", "maintain", "--config", folder / "settings.yaml", *arguments)
