@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -20,6 +19,7 @@ import pyarrow as pa
 
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
+from sink.map_logs import map_logs
 from sink.retain_logs import PendingRemoval
 from sink.store import Store
 from sink.store_access import MaintainedStore
@@ -51,10 +51,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-
-_THREADS = 8
-_CHUNK = 64
-"""Logs that a thread looks at in one go."""
 
 Outcome = Literal["cleaned", "stopped", "skipped", "uncleanable", "failed"]
 """All of a log's range was cleaned; a part of it; nothing, for something changed; it is damaged, or has a record
@@ -144,29 +140,24 @@ def plan_cleanings(
         CorruptFileError: the topics' settings can't be read.
         LedgerDamagedError: the ledger can't be read.
     """
-    now_ms, configs = clock.now_ms(), read_topic_configs(store)
+    now_ms, configs, usual = clock.now_ms(), read_topic_configs(store), LogConfig()
     states = Ledger.open(store.ledger_path).states()
-    wanted = [each for each in sorted(states.items()) if logs is None or each[0] in logs]
 
-    def plan(start: int) -> list[LogCleaning]:
-        found = []
-        for log, state in wanted[start : start + _CHUNK]:
-            config = configs.get(log.topic, LogConfig())
-            directory = store.log_path(state)
-            each = LogCleaning(log=log, state=state, directory=directory, config=config)
-            facts = LogFacts(
-                directory=directory,
-                end=committed_end(state),
-                log_start_offset=state.log_start_offset,
-                checkpoint=checkpoints.get(log),
-                may_roll=may_roll,
-                has_erased=log in erased_in_active,
-            )
-            found.append(_plan(each, facts, now_ms))
-        return found
+    def plan(wanted: tuple[TopicPartition, LogState]) -> LogCleaning:
+        log, state = wanted
+        directory = store.log_path(state)
+        each = LogCleaning(log=log, state=state, directory=directory, config=configs.get(log.topic, usual))
+        facts = LogFacts(
+            directory=directory,
+            end=committed_end(state),
+            log_start_offset=state.log_start_offset,
+            checkpoint=checkpoints.get(log),
+            may_roll=may_roll,
+            has_erased=log in erased_in_active,
+        )
+        return _plan(each, facts, now_ms)
 
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="clean") as pool:
-        return [each for found in pool.map(plan, range(0, len(wanted), _CHUNK)) for each in found]
+    return map_logs(plan, [each for each in sorted(states.items()) if logs is None or each[0] in logs])
 
 
 def clean_logs(

@@ -7,11 +7,11 @@ a cleaning between two names. So every owner of the maintenance lock lists every
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.log_dirs import check_log_dirs, states_online
+from sink.map_logs import map_logs
 from sink.store import Store
 from sink.writer_lock import WriterLock
 from storage_core.cleaner.swap import finish_swaps, has_swaps
@@ -21,10 +21,6 @@ from storage_core.topic_partition import TopicPartition
 __all__ = ["finish_cleaning", "finish_cleanings"]
 
 logger = logging.getLogger(__name__)
-
-_THREADS = 8
-_CHUNK = 64
-"""Logs that a thread looks at in one go."""
 
 
 def finish_cleaning(store: Store, state: LogState, check_owner: Callable[[], None]) -> None:
@@ -55,13 +51,7 @@ def finish_cleanings(store: Store, lock: WriterLock) -> None:
     states = Ledger.open(store.ledger_path).states()
     online = list(states_online(states, check_log_dirs(store, states.values())).items())
 
-    def finish_chunk(start: int) -> None:
-        for log, state in online[start : start + _CHUNK]:
-            _try_to_finish(store, log, state, lock)
-
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="finish") as pool:
-        for _ in pool.map(finish_chunk, range(0, len(online), _CHUNK)):
-            pass
+    map_logs(lambda each: _try_to_finish(store, *each, lock), online)
 
 
 def _try_to_finish(store: Store, log: TopicPartition, state: LogState, lock: WriterLock) -> None:

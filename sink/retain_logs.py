@@ -15,10 +15,8 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +24,7 @@ from sink.derived_files import DerivedFiles
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.log_starts import raise_log_starts
+from sink.map_logs import map_logs
 from sink.store import Store
 from sink.store_access import MaintainedStore, WrittenStore
 from sink.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
@@ -45,13 +44,8 @@ __all__ = ["LogRetention", "PendingRemoval", "RetentionRun", "execute_plans", "p
 
 logger = logging.getLogger(__name__)
 
-_THREADS = 8
-_CHUNK = 64
-"""Logs that a thread looks at in one go."""
 _LONGEST_SLEEP_MS = 1000
 """So that a clock which is set does not keep anybody waiting."""
-
-_T = TypeVar("_T")
 
 Decide = Callable[[LogFacts, LogConfig], RetentionPlan]
 """Makes a log's plan."""
@@ -143,7 +137,7 @@ def plan_logs(
         log, state = each
         return _plan_log(store, log, state, configs.get(log.topic), now_ms, decide)
 
-    return _on_threads(plan, wanted)
+    return map_logs(plan, wanted)
 
 
 def execute_plans(maintained: MaintainedStore, plans: Sequence[LogRetention], clock: Clock) -> RetentionRun:
@@ -165,7 +159,7 @@ def execute_plans(maintained: MaintainedStore, plans: Sequence[LogRetention], cl
         starts = {each.log: each.plan.log_start_offset for each in found if each.plan is not None and each.is_due}
         states |= raise_log_starts(store, starts, clock)
         reach("retain.committed")
-        found = _on_threads(lambda each: _delete(each, states, maintained.lock.check), found)
+        found = map_logs(lambda each: _delete(each, states, maintained.lock.check), found)
         _write_derived(maintained, clock)
     now_ms = clock.now_ms()
     pending = [removal for each in found for removal in _pending(each, now_ms)]
@@ -334,13 +328,3 @@ def _write_derived(maintained: MaintainedStore, clock: Clock) -> None:
                 DerivedFiles(written.store, written.ledger).write(clock.now_ms())
         except StorageError as error:
             logger.warning("Checkpoint files were not written, the next sink will: %s", error)
-
-
-def _on_threads(work: Callable[[_T], LogRetention], items: Sequence[_T]) -> list[LogRetention]:
-    """Return the result for each item; a thread takes some in a row, and waits for disks side by side with others."""
-
-    def run_chunk(start: int) -> list[LogRetention]:
-        return [work(each) for each in items[start : start + _CHUNK]]
-
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="retain") as pool:
-        return [each for found in pool.map(run_chunk, range(0, len(items), _CHUNK)) for each in found]

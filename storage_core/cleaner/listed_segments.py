@@ -21,10 +21,9 @@ import numpy as np
 from storage_core.errors import CorruptFileError
 from storage_core.index.index_entries import drop_zero_tail, read_entries
 from storage_core.log.append_state import CommittedEnd
-from storage_core.log.finish_leftovers import list_files
 from storage_core.log.load_plan import name_offset, plan_segments
 from storage_core.log.log_files import DELETED, INDEX, LOG, SWAP, TIMEINDEX, parse_base_offset, segment_file_name
-from storage_core.log.segments import SegmentFiles, list_readable_segments, segments_from
+from storage_core.log.segments import SegmentFiles, list_settled_names, readable_segments, segments_from
 from storage_core.storage.local import storage_errors
 
 __all__ = ["ListedSegment", "list_cleanable_segments", "with_index_sizes"]
@@ -75,7 +74,8 @@ def list_cleanable_segments(directory: Path, end: CommittedEnd, log_start_offset
         CorruptFileError: the active segment is missing, or another one that has an index.
         StorageError: the directory can't be read.
     """
-    found = [each for each in list_readable_segments(directory) if each.base_offset <= end.segment_base]
+    names = list_settled_names(directory)
+    found = [each for each in readable_segments(directory, names) if each.base_offset <= end.segment_base]
     if not found or found[-1].base_offset != end.segment_base:
         name = segment_file_name(end.segment_base, LOG)
         if end.size_bytes:
@@ -83,7 +83,7 @@ def list_cleanable_segments(directory: Path, end: CommittedEnd, log_start_offset
         found.append(SegmentFiles(end.segment_base, directory / name))  # the first append makes it
     kept = segments_from(found, log_start_offset)
     first = kept[0].base_offset if kept[0].base_offset <= log_start_offset else 0  # retention takes what lies below
-    _check_indexes(directory, range(first, end.segment_base))
+    _check_indexes(directory, names, range(first, end.segment_base))
     ends = [*(each.base_offset for each in kept[1:]), end.log_end_offset]
     with storage_errors(directory):
         listed = [_listed(each, following) for each, following in zip(kept, ends, strict=True)]
@@ -106,10 +106,10 @@ def with_index_sizes(directory: Path, segments: Sequence[ListedSegment]) -> list
     ]
 
 
-def _check_indexes(directory: Path, base_offsets: range) -> None:
+def _check_indexes(directory: Path, names: Sequence[str], base_offsets: range) -> None:
     """Check that each index has its `.log`. One that is renamed under a listing may be missed once, not twice."""
-    lost = _lost_logs(list_files(directory), base_offsets)
-    if lost and (lost := lost & _lost_logs(list_files(directory), base_offsets)):
+    lost = _lost_logs(names, base_offsets)
+    if lost and (lost := lost & _lost_logs(list_settled_names(directory), base_offsets)):
         path = directory / min(lost)
         raise CorruptFileError(
             f"a segment is missing, its index is there: file={path}; restore it from a copy,"
@@ -122,7 +122,7 @@ def _lost_logs(names: Sequence[str], base_offsets: range) -> set[str]:
 
     A `.log` that was renamed to `.deleted` before its indexes were is not lost: it was replaced.
     """
-    if any(name.endswith(SWAP) and parse_base_offset(name) in base_offsets for name in names):
+    if not base_offsets or any(name.endswith(SWAP) and parse_base_offset(name) in base_offsets for name in names):
         return set()
     bases = {name_offset(name) for name in plan_segments(names).orphans}
     logs = {segment_file_name(base, LOG) for base in bases if base in base_offsets}

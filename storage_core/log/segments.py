@@ -20,6 +20,8 @@ __all__ = [
     "list_log_directories",
     "list_readable_segments",
     "list_segments",
+    "list_settled_names",
+    "readable_segments",
     "segments_from",
 ]
 
@@ -69,16 +71,23 @@ def list_segments(directory: Path) -> list[SegmentFiles]:
         StorageError: the directory can't be read.
     """
     with storage_errors(directory):
-        names = _log_names(directory)
+        names = _names(directory)
     return _segments(directory, [name for name in names if name.endswith(LOG)])
 
 
 def list_readable_segments(directory: Path) -> list[SegmentFiles]:
     """Return the segments to read while a cleaner may be at work, in order of their base offsets.
 
-    A cleaner takes the old segments' names away before its complete `.swap` files get theirs. For that moment the
-    `.swap` file is the segment: without it a reader would pass over every record in it. The names are listed again if
-    they changed meanwhile, because a listing may miss a file that is renamed under it.
+    Raises:
+        StorageError: the directory can't be read.
+    """
+    return readable_segments(directory, list_settled_names(directory))
+
+
+def list_settled_names(directory: Path) -> list[str]:
+    """Return the names in a directory, but of folders, listed again if they changed meanwhile.
+
+    A listing may miss a file that is renamed under it.
 
     Raises:
         StorageError: the directory can't be read.
@@ -87,11 +96,21 @@ def list_readable_segments(directory: Path) -> list[SegmentFiles]:
         names: list[str] = []
         for _ in range(_LISTINGS):
             before = os.stat(directory).st_mtime_ns
-            names = _log_names(directory)
+            names = _names(directory)
             if os.stat(directory).st_mtime_ns == before:
                 break
-    published = {name for name in names if name.endswith(LOG)}
-    swaps = {name for name in names if name.endswith(LOG + SWAP) and name.removesuffix(SWAP) not in published}
+    return names
+
+
+def readable_segments(directory: Path, names: Iterable[str]) -> list[SegmentFiles]:
+    """Return the segments among a directory's files, in order of their base offsets.
+
+    A cleaner takes the old segments' names away before its complete `.swap` files get theirs. For that moment the
+    `.swap` file is the segment: without it a reader would pass over every record in it.
+    """
+    logs = [name for name in names if name.endswith((LOG, LOG + SWAP))]
+    published = {name for name in logs if name.endswith(LOG)}
+    swaps = {name for name in logs if name.endswith(SWAP) and name.removesuffix(SWAP) not in published}
     return _segments(directory, published | swaps)
 
 
@@ -123,10 +142,10 @@ def segments_from(segments: Sequence[SegmentFiles], log_start_offset: int) -> li
     return list(segments[floor_segment(segments, log_start_offset) or 0 :])
 
 
-def _log_names(directory: Path) -> list[str]:
-    """Return the names of `.log` files, those on their way too; a folder of such a name is none."""
+def _names(directory: Path) -> list[str]:
+    """Return the names of what is no folder."""
     with os.scandir(directory) as entries:
-        return [each.name for each in entries if each.name.endswith((LOG, LOG + SWAP)) and not each.is_dir()]
+        return [each.name for each in entries if not each.is_dir()]
 
 
 def _segments(directory: Path, names: Iterable[str]) -> list[SegmentFiles]:
