@@ -140,11 +140,12 @@ def plan_cleanings(
         CorruptFileError: the topics' settings can't be read.
         LedgerDamagedError: the ledger can't be read.
     """
-    now_ms, configs, usual = clock.now_ms(), read_topic_configs(store), LogConfig()
+    now_ms = clock.now_ms()
+    configs, usual = read_topic_configs(store), LogConfig()
     states = Ledger.open(store.ledger_path).states()
 
-    def plan(wanted: tuple[TopicPartition, LogState]) -> LogCleaning:
-        log, state = wanted
+    def plan(one: tuple[TopicPartition, LogState]) -> LogCleaning:
+        log, state = one
         directory = store.log_path(state)
         each = LogCleaning(log=log, state=state, directory=directory, config=configs.get(log.topic, usual))
         facts = LogFacts(

@@ -1,7 +1,8 @@
-"""A look at each of many logs, on threads where disks make it wait.
+"""The same piece of work for each of many logs, on threads as soon as one of them takes long.
 
-A listing that the page cache answers takes microseconds: threads that hand the interpreter to each other for it take
-twice as long as one alone. A disk behind a network takes milliseconds, which threads wait for side by side.
+What the page cache answers takes a fraction of a millisecond: threads that hand the interpreter to each other for it
+take twice as long as one alone. Whoever waits for a disk or computes outside of the interpreter takes longer, and
+threads do that side by side.
 """
 
 from __future__ import annotations
@@ -17,30 +18,28 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _THREADS: Final = 8
-_CHUNK: Final = 64
-"""Logs that are looked at in one go."""
+_CHUNK: Final = 16
+"""Logs in one go."""
 
-_MUCH_WAITING: Final = 3.0
-"""Waiting, as a multiple of computing, from which threads pay: below it, they lose more than they gain."""
+_LONG_S: Final = 0.001
+"""For one log, from which on threads pay."""
 
 
-def map_logs(look: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """Return what a look at each item finds, in their order; threads take over once looks wait for the most part.
+def map_logs(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """Return what the work gives for each item, in their order.
 
     Args:
-        look: at one log, safe to be called side by side; what it raises ends the whole.
-        items: to look at.
+        work: on one log, safe to be done side by side. What it raises ends the whole: what others are at is done to
+            its end, the rest is not begun.
+        items: to work on.
     """
-    found: list[_Result] = []
-    waits = False
-    while len(found) < len(items) and not waits:
-        began_s, computed_s = time.perf_counter(), time.thread_time()
-        found += [look(each) for each in items[len(found) : len(found) + _CHUNK]]
-        computed_s = time.thread_time() - computed_s
-        waits = time.perf_counter() - began_s > (1 + _MUCH_WAITING) * computed_s
-    rest = range(len(found), len(items), _CHUNK)
-    if rest:
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="logs") as pool:
-            chunks = pool.map(lambda start: [look(each) for each in items[start : start + _CHUNK]], rest)
-            found += [each for chunk in chunks for each in chunk]
-    return found
+    began_s = time.perf_counter()
+    found = [work(each) for each in items[:_CHUNK]]
+    while len(found) < len(items) and time.perf_counter() - began_s <= len(found) * _LONG_S:
+        found += [work(each) for each in items[len(found) : len(found) + _CHUNK]]
+    if len(found) == len(items):
+        return found
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="logs") as pool:
+        starts = range(len(found), len(items), _CHUNK)
+        chunks = pool.map(lambda start: [work(each) for each in items[start : start + _CHUNK]], starts)
+        return found + [each for chunk in chunks for each in chunk]

@@ -21,6 +21,7 @@ import numpy as np
 from storage_core.errors import CorruptFileError
 from storage_core.index.index_entries import drop_zero_tail, read_entries
 from storage_core.log.append_state import CommittedEnd
+from storage_core.log.finish_leftovers import list_files
 from storage_core.log.load_plan import name_offset, plan_segments
 from storage_core.log.log_files import DELETED, INDEX, LOG, SWAP, TIMEINDEX, parse_base_offset, segment_file_name
 from storage_core.log.segments import SegmentFiles, list_settled_names, readable_segments, segments_from
@@ -109,7 +110,7 @@ def with_index_sizes(directory: Path, segments: Sequence[ListedSegment]) -> list
 def _check_indexes(directory: Path, names: Sequence[str], base_offsets: range) -> None:
     """Check that each index has its `.log`. One that is renamed under a listing may be missed once, not twice."""
     lost = _lost_logs(names, base_offsets)
-    if lost and (lost := lost & _lost_logs(list_settled_names(directory), base_offsets)):
+    if lost and (lost := lost & _lost_logs(list_files(directory), base_offsets)):
         path = directory / min(lost)
         raise CorruptFileError(
             f"a segment is missing, its index is there: file={path}; restore it from a copy,"
@@ -133,6 +134,10 @@ def _listed(files: SegmentFiles, next_offset: int) -> ListedSegment:
     try:
         found = os.stat(files.log_path)
     except FileNotFoundError:
+        if files.log_path.is_symlink():
+            raise CorruptFileError(
+                f"a segment is missing, its link leads nowhere: file={files.log_path}; restore it from a copy"
+            ) from None
         size, modified_ms = 0, 0
     else:
         size, modified_ms = found.st_size, found.st_mtime_ns // 1_000_000

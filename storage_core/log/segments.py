@@ -85,9 +85,9 @@ def list_readable_segments(directory: Path) -> list[SegmentFiles]:
 
 
 def list_settled_names(directory: Path) -> list[str]:
-    """Return the names in a directory, but of folders, listed again if they changed meanwhile.
+    """Return the names of all files in a directory, and of links, wherever they lead.
 
-    A listing may miss a file that is renamed under it.
+    They are listed again if they changed meanwhile: a listing may miss a file that is renamed under it.
 
     Raises:
         StorageError: the directory can't be read.
@@ -143,9 +143,9 @@ def segments_from(segments: Sequence[SegmentFiles], log_start_offset: int) -> li
 
 
 def _names(directory: Path) -> list[str]:
-    """Return the names of what is no folder."""
+    """Return the names of what is no folder. A link that leads nowhere is a segment that can't be read, not none."""
     with os.scandir(directory) as entries:
-        return [each.name for each in entries if not each.is_dir()]
+        return [each.name for each in entries if not each.is_dir(follow_symlinks=False)]
 
 
 def _segments(directory: Path, names: Iterable[str]) -> list[SegmentFiles]:

@@ -95,6 +95,20 @@ def test_list_when_the_first_segment_is_lost_then_it_is_named(tmp_path: Path) ->
         list_cleanable_segments(tmp_path, CommittedEnd(9, 0, 9), 3)
 
 
+@pytest.mark.parametrize("suffix", [".log", ".index"])
+def test_list_when_a_link_leads_nowhere_then_only_that_of_a_segment_is_one_missing(tmp_path: Path, suffix: str) -> None:
+    """A segment may have been moved to a disk that is not mounted."""
+    for base in (0, 9):
+        _touch(tmp_path, base, 10)
+    (tmp_path / f"{5:020}{suffix}").symlink_to(tmp_path / "unmounted" / "moved")
+
+    if suffix == ".log":
+        with pytest.raises(CorruptFileError, match=rf"link leads nowhere: file={tmp_path}/{5:020}\.log;"):
+            list_cleanable_segments(tmp_path, CommittedEnd(9, 10, 12), 0)
+    else:
+        assert [each.base_offset for each in list_cleanable_segments(tmp_path, CommittedEnd(9, 10, 12), 0)] == [0, 9]
+
+
 def test_index_sizes_when_a_file_ends_in_zeros_then_only_entries_count(tmp_path: Path) -> None:
     """A broker that was killed leaves indexes at their full size."""
     _touch(tmp_path, 0, 10)

@@ -96,3 +96,12 @@ def test_segments_from_when_a_log_starts_at_an_offset_then_those_below_are_left_
 
     assert [each.base_offset for each in segments_from(segments, start)] == expected
     assert segments_from([], start) == []
+
+
+def test_list_when_a_link_of_another_name_leads_to_itself_then_it_is_none_of_the_segments(tmp_path: Path) -> None:
+    """What else lies in the folder keeps nobody from the log."""
+    (tmp_path / f"{0:020}.log").touch()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+
+    assert [each.base_offset for each in list_segments(tmp_path)] == [0]
+    assert [each.base_offset for each in list_readable_segments(tmp_path)] == [0]
