@@ -82,7 +82,9 @@ class KilledMaintenance:
             done = self._kill_at_step(which, choose)
         else:
             done = self._kill_one(which, choose)
-        if not done.startswith("worker") or "driver" in done:  # without its JVM the driver ends, or takes a new one
+        if "driver" in done:  # gone from the list of processes, its threads may still be on their way
+            self._until(lambda: self._job.has_ended, f"the driver lives: {done}")
+        elif not done.startswith("worker"):  # without its JVM the driver ends, or takes a new one
             self._until(lambda: self._job.has_ended or len(self._good_runs()) > runs, f"what is left hangs: {done}")
         return done
 
