@@ -10,15 +10,17 @@ __all__ = ["run_module"]
 _ROOT = Path(__file__).resolve().parents[1]
 
 
-def run_module(module: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
-    """Run `python -m <module>` from the project's root; return how it ended and what it printed."""
+def run_module(
+    module: str, *arguments: object, folder: Path = _ROOT, timeout_s: float = 600
+) -> "subprocess.CompletedProcess[str]":
+    """Run `python -m <module>` in a folder, usually the project's root; return how it ended and what it printed."""
     return subprocess.run(
         [sys.executable, "-m", module, *map(str, arguments)],
-        cwd=_ROOT,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(_ROOT)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=timeout_s,
         check=False,
     )

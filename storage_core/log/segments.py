@@ -5,7 +5,7 @@ Source: Kafka LogSegments.
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -102,15 +102,14 @@ def list_settled_names(directory: Path) -> list[str]:
     return names
 
 
-def readable_segments(directory: Path, names: Iterable[str]) -> list[SegmentFiles]:
+def readable_segments(directory: Path, names: Collection[str]) -> list[SegmentFiles]:
     """Return the segments among a directory's files, in order of their base offsets.
 
     A cleaner takes the old segments' names away before its complete `.swap` files get theirs. For that moment the
     `.swap` file is the segment: without it a reader would pass over every record in it.
     """
-    logs = [name for name in names if name.endswith((LOG, LOG + SWAP))]
-    published = {name for name in logs if name.endswith(LOG)}
-    swaps = {name for name in logs if name.endswith(SWAP) and name.removesuffix(SWAP) not in published}
+    published = {name for name in names if name.endswith(LOG)}
+    swaps = {name for name in names if name.endswith(LOG + SWAP) and name.removesuffix(SWAP) not in published}
     return _segments(directory, published | swaps)
 
 

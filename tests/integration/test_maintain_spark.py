@@ -22,9 +22,6 @@ from tests.retained_store import state_of
 
 pytestmark = pytest.mark.spark
 
-_ROOT = Path(__file__).resolve().parents[2]
-
-
 jars = jars_fixture("MAINTENANCE ON SPARK WAS NOT TESTED")
 
 

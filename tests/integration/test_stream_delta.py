@@ -1,9 +1,7 @@
 """The delta source, whose jars Maven has to bring."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,11 +11,9 @@ from deltalake import write_deltalake
 
 from storage_core.log.log_reader import LogReader
 from tests.delta_jars import jars_fixture
+from tests.own_process import run_module
 
 pytestmark = pytest.mark.spark
-
-_ROOT = Path(__file__).resolve().parents[2]
-
 
 jars = jars_fixture("THE DELTA SOURCE WAS NOT TESTED")
 
@@ -37,7 +33,7 @@ def test_stream_when_source_is_a_delta_table_then_its_rows_are_in_the_log(tmp_pa
     assert sorted(found, key=lambda row: row["id"]) == first + second
 
 
-def _stream(folder: Path) -> subprocess.CompletedProcess[str]:
+def _stream(folder: Path) -> "subprocess.CompletedProcess[str]":
     settings = {
         "store": "store",
         "checkpoint": "checkpoint",
@@ -54,13 +50,4 @@ def _stream(folder: Path) -> subprocess.CompletedProcess[str]:
         },
     }
     (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
-    return subprocess.run(
-        [sys.executable, "-m", "pipeline", "stream", "--config", "settings.yaml"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return run_module("pipeline", "stream", "--config", "settings.yaml", folder=folder, timeout_s=300)
