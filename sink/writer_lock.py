@@ -21,6 +21,7 @@ from pathlib import Path
 
 from storage_core.errors import LedgerDamagedError, StoreLockedError, WriterFencedError
 from storage_core.storage.local import storage_errors, sync_directory, write_all
+from storage_core.storage.own_descriptor import OwnDescriptor
 
 __all__ = ["WriterLock", "refused_again"]
 
@@ -39,7 +40,9 @@ class WriterLock:
             inodes since: somebody who can't be stopped may still write into the files they have.
     """
 
-    def __init__(self, path: Path, descriptor: int, token: str, *, follows_crash: bool, owes_renewal: bool) -> None:
+    def __init__(
+        self, path: Path, descriptor: OwnDescriptor, token: str, *, follows_crash: bool, owes_renewal: bool
+    ) -> None:
         self._path = path
         self._descriptor = descriptor
         self.token = token
@@ -60,10 +63,10 @@ class WriterLock:
         """
         with storage_errors(path):
             while True:
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                descriptor = OwnDescriptor(path, os.O_RDWR | os.O_CREAT)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    signature = os.pread(descriptor, _SIGNATURE_BYTES, 0)
+                    signature = os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0)
                     lock = cls(
                         path,
                         descriptor,
@@ -76,16 +79,16 @@ class WriterLock:
                         sync_directory(path.parent)  # nor must its file lose its name
                         return lock
                 except BlockingIOError:
-                    owner = os.pread(descriptor, _SIGNATURE_BYTES, 0).decode(errors="replace").strip()
-                    os.close(descriptor)
+                    owner = os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0).decode(errors="replace").strip()
+                    descriptor.close()
                     remedy = ", or take the lock by force if it can't be stopped" if holder == _WRITER else ""
                     raise StoreLockedError(
                         f"{holder} holds the store: lock={path} owner={owner or 'unknown'}; stop it{remedy}"
                     ) from None
                 except BaseException:
-                    os.close(descriptor)
+                    descriptor.close()
                     raise
-                os.close(descriptor)
+                descriptor.close()
 
     @staticmethod
     def was_left(path: Path) -> bool:
@@ -93,16 +96,16 @@ class WriterLock:
         with storage_errors(path):
             if not path.exists():
                 return False
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = OwnDescriptor(path, os.O_RDONLY)
             try:
-                if not os.pread(descriptor, _SIGNATURE_BYTES, 0):
+                if not os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0):
                     return False  # without a lock, which may refuse an owner that comes just now
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return bool(os.pread(descriptor, _SIGNATURE_BYTES, 0))
+                return bool(os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0))
             except BlockingIOError:
                 return False
             finally:
-                os.close(descriptor)
+                descriptor.close()
 
     @staticmethod
     def is_held(path: Path) -> bool:
@@ -117,7 +120,7 @@ class WriterLock:
         token = uuid.uuid4().hex[:8]
         mine = path.with_name(f"{path.name}.{token}")
         with storage_errors(path):
-            descriptor = os.open(mine, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            descriptor = OwnDescriptor(mine, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 lock = cls(path, descriptor, token, follows_crash=True, owes_renewal=True)
@@ -126,7 +129,7 @@ class WriterLock:
                 sync_directory(path.parent)
             except BaseException:
                 mine.unlink(missing_ok=True)
-                os.close(descriptor)
+                descriptor.close()
                 raise
         return lock
 
@@ -134,8 +137,12 @@ class WriterLock:
         """Make sure that this writer still owns the store.
 
         Raises:
-            WriterFencedError: it does not.
+            WriterFencedError: it does not, or this process was forked from the owner.
         """
+        if not self._descriptor.is_open:
+            raise WriterFencedError(
+                f"this process does not hold the lock, it gave it back or was forked from its owner: lock={self._path}"
+            )
         with storage_errors(self._path):
             is_current, is_signed = self._is_current(), self._is_signed()
         if not is_current:
@@ -156,35 +163,37 @@ class WriterLock:
     def sign_off(self) -> None:
         """Take the signature out, unless new inodes are still owed: this owner leaves nothing else to undo.
 
-        Another owner's stays: it has taken over where the lock does not reach its machine.
+        Another owner's stays: it has taken over where the lock does not reach its machine. So does that of the process
+        which forked this one.
         """
-        if not self.owes_renewal:
+        if self._descriptor.is_open and not self.owes_renewal:
             with storage_errors(self._path):
                 if self._is_signed():
-                    os.ftruncate(self._descriptor, 0)
+                    os.ftruncate(self._descriptor.fileno(), 0)
 
     def release(self) -> None:
         """Give the lock back."""
-        os.close(self._descriptor)
+        self._descriptor.close()
 
     def _is_current(self) -> bool:
         try:
             named = os.stat(self._path)
         except FileNotFoundError:
             return False
-        mine = os.fstat(self._descriptor)
+        mine = os.fstat(self._descriptor.fileno())
         return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino)
 
     def _is_signed(self) -> bool:
-        return os.pread(self._descriptor, _SIGNATURE_BYTES, 0) == self._signature
+        return os.pread(self._descriptor.fileno(), _SIGNATURE_BYTES, 0) == self._signature
 
     def _sign(self) -> None:
         owner = {"host": socket.gethostname(), "pid": os.getpid(), "since_ms": time.time_ns() // 1_000_000}
         owner |= {"forced": True} if self.owes_renewal else {}
         signature = json.dumps(owner).encode() + b"\n"
-        write_all(self._descriptor, signature, 0)
-        os.ftruncate(self._descriptor, len(signature))
-        os.fsync(self._descriptor)  # a power cut must not make this owner look like one that ended well
+        descriptor = self._descriptor.fileno()
+        write_all(descriptor, signature, 0)
+        os.ftruncate(descriptor, len(signature))
+        os.fsync(descriptor)  # a power cut must not make this owner look like one that ended well
         self._signature = signature
 
 

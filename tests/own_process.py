@@ -5,19 +5,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["run_module"]
+__all__ = ["ROOT", "run_module"]
 
-_ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def run_module(
-    module: str, *arguments: object, folder: Path = _ROOT, timeout_s: float = 600
+    module: str, *arguments: object, folder: Path = ROOT, timeout_s: float = 600
 ) -> "subprocess.CompletedProcess[str]":
     """Run `python -m <module>` in a folder, usually the project's root; return how it ended and what it printed."""
     return subprocess.run(
         [sys.executable, "-m", module, *map(str, arguments)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

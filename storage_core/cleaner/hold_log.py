@@ -25,6 +25,7 @@ from typing import Final
 from storage_core.errors import StoreLockedError
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.storage.local import storage_errors
+from storage_core.storage.own_descriptor import OwnDescriptor
 
 __all__ = ["held_alone", "held_group"]
 
@@ -60,23 +61,21 @@ def held_group(directory: Path, base_offset: int) -> Iterator[None]:
         _take(log, fcntl.LOCK_SH, directory)
         _take(segment, fcntl.LOCK_EX, path)
         with storage_errors(path):
-            is_same = os.path.samestat(os.fstat(segment), path.stat())
+            is_same = os.path.samestat(os.fstat(segment.fileno()), path.stat())
         if not is_same:
             raise StoreLockedError(f"another task has replaced this segment: path={path}")
         yield
 
 
 @contextlib.contextmanager
-def _opened(path: Path, mode: int = os.O_RDONLY) -> Iterator[int]:
+def _opened(path: Path, mode: int = os.O_RDONLY) -> Iterator[OwnDescriptor]:
     with storage_errors(path):
-        descriptor = os.open(path, mode | os.O_CLOEXEC)
-    try:
+        descriptor = OwnDescriptor(path, mode)
+    with contextlib.closing(descriptor):
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
-def _take(descriptor: int, mode: int, path: Path) -> None:
+def _take(descriptor: OwnDescriptor, mode: int, path: Path) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while not _is_free(descriptor, mode, path):
         if time.monotonic() >= deadline:
@@ -86,7 +85,7 @@ def _take(descriptor: int, mode: int, path: Path) -> None:
         time.sleep(_PAUSE_S)
 
 
-def _is_free(descriptor: int, mode: int, path: Path) -> bool:
+def _is_free(descriptor: OwnDescriptor, mode: int, path: Path) -> bool:
     with storage_errors(path):
         try:
             fcntl.flock(descriptor, mode | fcntl.LOCK_NB)

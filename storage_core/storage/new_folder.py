@@ -13,6 +13,7 @@ from pathlib import Path
 
 from storage_core.errors import InvalidConfigError, StoreLockedError
 from storage_core.storage.local import make_directory, storage_errors, sync_directories, sync_directory, sync_files
+from storage_core.storage.own_descriptor import OwnDescriptor
 
 __all__ = ["new_folder"]
 
@@ -38,7 +39,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         make_directory(path.parent)
         unfinished = path.with_name(path.name + _UNFINISHED)
         unfinished.mkdir(exist_ok=True)
-        descriptor = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = OwnDescriptor(unfinished, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _take(descriptor, unfinished)
         try:
@@ -51,10 +52,10 @@ def new_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
     finally:
-        os.close(descriptor)
+        descriptor.close()
 
 
-def _take(descriptor: int, path: Path) -> None:
+def _take(descriptor: OwnDescriptor, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,0 +1,67 @@
+"""Descriptors of locks, closed in every child that the process forks.
+
+An `flock` belongs to the open file, not to the process: a child that a program forks (`os.fork`, `multiprocessing`)
+inherits it, and would hold the lock after its owner has died. Closing the child's copy does not unlock the owner's.
+What executes another program loses it anyway (`O_CLOEXEC`).
+"""
+
+import os
+import threading
+import weakref
+
+__all__ = ["OwnDescriptor"]
+
+
+class OwnDescriptor:
+    """An open file that only the process which opened it has.
+
+    Args:
+        path: of the file.
+        flags: of `os.open`.
+        mode: of a file that is made.
+
+    Raises:
+        OSError: it can't be opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], flags: int, mode: int = 0o644) -> None:
+        with _NO_FORK:
+            self._number: int | None = os.open(path, flags | os.O_CLOEXEC, mode)
+            _OPEN.add(self)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this process has it: it was not closed, and this process is no child of the one that opened it."""
+        return self._number is not None
+
+    def fileno(self) -> int:
+        """Return the descriptor.
+
+        Raises:
+            ValueError: it is closed.
+        """
+        if self._number is None:
+            raise ValueError("the descriptor is closed, or was opened by the process that forked this one")
+        return self._number
+
+    def close(self) -> None:
+        """Close it; a second time does nothing."""
+        with _NO_FORK:
+            if self._number is not None:
+                os.close(self._number)
+                self._number = None
+                _OPEN.discard(self)
+
+
+_OPEN: weakref.WeakSet[OwnDescriptor] = weakref.WeakSet()
+_NO_FORK = threading.RLock()
+"""Held while a descriptor is open and not listed: a child that is forked just then by another thread would keep it."""
+
+
+def _close_in_child() -> None:
+    for each in list(_OPEN):
+        each.close()
+    _NO_FORK.release()
+
+
+os.register_at_fork(before=_NO_FORK.acquire, after_in_parent=_NO_FORK.release, after_in_child=_close_in_child)
