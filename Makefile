@@ -40,12 +40,12 @@ unit: $(SETUP) ## the tests that need neither Spark nor Kafka
 kafka-test: $(SETUP) ## let Kafka's own tools, broker and clients judge what we wrote
 	$(BIN)/python -m pytest -q tests/kafka
 
-kill-test: $(SETUP) ## kill the job at every named step and at 50 random moments (long form)
-	SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q -m kill tests/kill
+kill-test: $(SETUP) ## kill the job at every named step and at 50 random moments (long form); SPARKLOG_SEED repeats one
+	SPARKLOG_SEED=$${SPARKLOG_SEED:-random} SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q -m kill tests/kill
 
 soak: $(SETUP) ## 500 kills of a job that does everything, 100 seeds of kills under maintenance, every fault of a disk (hours); SPARKLOG_SEED repeats one
-	SPARKLOG_SOAK=1 SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q tests/kill tests/faults \
-		tests/integration/test_full_disk.py tests/property/test_store_state_machine.py
+	SPARKLOG_SEED=$${SPARKLOG_SEED:-random} SPARKLOG_SOAK=1 SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q \
+		tests/kill tests/faults tests/integration/test_full_disk.py tests/property tests/fuzz
 
 fuzz: $(SETUP) ## feed a million damaged inputs to every decoder; FUZZ="--seed N" repeats a run (long form)
 	$(BIN)/python -m tests.fuzz $(FUZZ)

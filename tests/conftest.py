@@ -7,11 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from tests.seeds import IS_RANDOM
 from tests.sparklog_command import Ran, Sparklog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# No deadline: a busy machine is not a bug.
+settings.register_profile(
+    "sparklog", deadline=None, derandomize=not IS_RANDOM, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("sparklog")
 
 
 @pytest.fixture(scope="session")

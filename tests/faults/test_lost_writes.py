@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.faults.cleaning import Clean
@@ -59,7 +59,7 @@ def recording(request: pytest.FixtureRequest, memory: Path) -> _Recording:
     return _record(request.param, memory / request.param.__name__)
 
 
-@settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=_EXAMPLES)
 @given(place=st.floats(0, 1, exclude_max=True), seed=st.integers(0, 2**32))
 def test_work_when_the_power_goes_anywhere_then_the_next_start_makes_it_whole(
     recording: _Recording, place: float, seed: int

@@ -9,14 +9,16 @@ from tests.fuzz.mutations import repair_crcs
 from tests.fuzz.seeds import logs
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.worker import run_case
+from tests.seeds import take_seed
 
 _ROOT = Path(__file__).resolve().parents[2]
 _CASES = 5_000
 
 
 def test_decoders_when_bytes_are_damaged_then_every_law_holds() -> None:
-    """Some thousand cases of every target, from a fresh seed, in a process with little memory."""
-    command = [sys.executable, "-m", "tests.fuzz", "--cases", str(_CASES), "--jobs", "1", "--seconds", "12"]
+    """Some thousand cases of every target, in a process with little memory."""
+    limits = ["--cases", str(_CASES), "--jobs", "1", "--seconds", "12", "--seed", str(take_seed())]
+    command = [sys.executable, "-m", "tests.fuzz", *limits]
     run = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False, env=os.environ)
 
     assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-5000:]

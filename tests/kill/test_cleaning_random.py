@@ -6,7 +6,6 @@ Many kills in little time. The maintenance job itself is killed by `test_mainten
 
 import os
 import random
-import secrets
 import time
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -19,6 +18,7 @@ from storage_core.topic_partition import TopicPartition
 from tests.kill.harness import exit_code
 from tests.kill.lively_roles import ROLES, clean_once, error_of, start, wait_until_written
 from tests.kill.lively_store import FORGOTTEN_UNTIL, forgotten_records, problems_of_records
+from tests.seeds import take_seed
 from tests.sparklog_command import Sparklog
 
 pytestmark = pytest.mark.kill
@@ -31,8 +31,7 @@ def test_store_when_writer_cleaner_and_reader_are_killed_at_random_then_no_key_i
     context: ForkServerContext, memory_path: Path, sparklog: Sparklog
 ) -> None:
     """All the time and at the end: every live key has its last value, no older one is the last, logs are sound."""
-    seed = int(os.environ.get("SPARKLOG_SEED") or secrets.randbits(32))
-    print(f"SPARKLOG_SEED={seed} rounds={_ROUNDS}")
+    seed = take_seed()
     choose, store = random.Random(seed), memory_path / "store"
     writer = start(context, store, "writer")
     jobs = {"writer": writer}

@@ -6,7 +6,6 @@ import itertools
 import os
 import pkgutil
 import random
-import secrets
 import shutil
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from storage_core import fault_points, operation_fault_points
 from tests.kafka.judge import judge_directory
 from tests.kill.harness import exit_code
 from tests.kill.matrix_job import Script, any_kinds, problems_of, start, steps_done
+from tests.seeds import GIVEN, take_seed
 
 pytestmark = pytest.mark.kill
 
@@ -99,13 +99,12 @@ def test_job_when_killed_while_it_tidies_the_ledger_then_holds_what_was_acknowle
     assert _kill_at(context, memory_path, script, step) == []
 
 
-@pytest.mark.parametrize("number", range(_ROUNDS))
+@pytest.mark.parametrize("number", range(_ROUNDS if GIVEN is None else 1))
 def test_job_when_killed_again_and_again_then_ends_with_exactly_its_records(
     context: ForkServerContext, memory_path: Path, number: int
 ) -> None:
     """At any moment: nothing acknowledged is lost, nothing is there twice, and every log is sound after each kill."""
-    seed = int(os.environ.get("SPARKLOG_SEED") or secrets.randbits(32)) + number
-    print(f"SPARKLOG_SEED={seed}")
+    seed = take_seed(number)
     choose = random.Random(seed)
     script = Script.write(memory_path, choose, any_kinds(choose, 24))
 

@@ -5,7 +5,6 @@ killed, about when they were.
 """
 
 import os
-import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -23,13 +22,13 @@ from tests.kafka.ours import read_log
 from tests.kafka.toolbox import KafkaToolbox, KafkaUnavailableError
 from tests.kill.killed_maintenance import KilledMaintenance
 from tests.kill.lively_episode import Episode
+from tests.seeds import GIVEN, take_seed
 from tests.sink_store import log_directories
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
 
 _IS_LONG = bool(os.environ.get("SPARKLOG_SOAK"))
-_GIVEN = os.environ.get("SPARKLOG_SEED")
-_BATCHES, _SEEDS = (1, 1) if _GIVEN else (10 if _IS_LONG else 1, 10)
+_BATCHES, _SEEDS = (1, 1) if GIVEN is not None else (10 if _IS_LONG else 1, 10)
 _STREAMS_EVERY = 3 if _IS_LONG else 10
 """Of so many seeds one writes by a stream."""
 
@@ -55,9 +54,7 @@ def survivors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def _seed(number: int) -> int:
     """Return a multiple of 3 where a stream is to write."""
-    if _GIVEN:
-        return int(_GIVEN)
-    return secrets.randbits(30) * 3 + (number % _STREAMS_EVERY > 0)
+    return take_seed(number, lambda drawn: drawn * 3 + (number % _STREAMS_EVERY > 0))
 
 
 @pytest.mark.parametrize("number", range(_SEEDS))
@@ -66,7 +63,6 @@ def test_store_when_writer_maintenance_and_reader_are_killed_then_no_key_is_lost
 ) -> None:
     """Every read sees the last value of every key; in the end logs, tables and requests to forget are in order."""
     seed = _seed(number)
-    print(f"SPARKLOG_SEED={seed}")
     episode = Episode(memory_path / "episode", seed, context, maintenance)
 
     episode.run()

@@ -2,7 +2,6 @@
 
 import os
 import random
-import secrets
 import shutil
 import time
 from multiprocessing.context import ForkServerContext
@@ -12,6 +11,7 @@ import pytest
 
 from tests.kill.harness import exit_code, finish_direct, start_direct
 from tests.kill.records import problems_of, read_input, write_input
+from tests.seeds import take_seed
 
 pytestmark = pytest.mark.kill
 
@@ -21,8 +21,7 @@ _JOB_S = 0.6
 
 def test_job_when_killed_at_random_moments_then_completes_the_log(context: ForkServerContext, folder: Path) -> None:
     """Killed at any moment, and again while it recovers, the job ends with exactly its input in the log."""
-    seed = int(os.environ.get("SPARKLOG_KILL_SEED") or secrets.randbits(32))
-    print(f"SPARKLOG_KILL_SEED={seed} rounds={_ROUNDS}")
+    seed = take_seed()
     moments = random.Random(seed)
     shutil.rmtree(folder / "input")
     write_input(folder / "input", files=40, rows=80)

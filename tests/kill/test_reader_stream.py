@@ -5,7 +5,6 @@
 
 import os
 import random
-import secrets
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from deltalake import DeltaTable
 
 from tests.delta_jars import jars_fixture
 from tests.kill.harness import SparkJob
+from tests.seeds import take_seed
 from tests.sink_store import in_process, open_store, read_store, rows
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
@@ -66,8 +66,7 @@ def _writing(store: Path, seed: int) -> Iterator[None]:
 
 def test_stream_when_its_reader_is_killed_at_random_moments_then_each_record_arrives_once(tmp_path: Path) -> None:
     """Driver, JVM and workers die at once; after the last restart the table holds exactly the store's records."""
-    seed = int(os.environ.get("SPARKLOG_KILL_SEED") or secrets.randbits(32))
-    print(f"SPARKLOG_KILL_SEED={seed} rounds={_ROUNDS}")
+    seed = take_seed()
     moments = random.Random(seed)
     open_store(tmp_path / "store", _TOPICS).close()
     module = "tests.kill.reader_job"

@@ -5,7 +5,6 @@
 
 import os
 import random
-import secrets
 import shutil
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from storage_core.fault_points import FAULT_POINTS
 from tests.kill.harness import SparkJob
 from tests.kill.records import problems_of, read_input, write_input
+from tests.seeds import take_seed
 from tests.sink_store import contents
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
@@ -64,8 +64,7 @@ def test_stream_when_stopped_and_replaced_by_force_then_ends_without_harm(tmp_pa
 def test_stream_when_killed_at_random_moments_then_completes_the_log(tmp_path: Path) -> None:
     """Killed at any moment, and again while it recovers, the stream ends with exactly its input in the log."""
     rounds = int(_ROUNDS or 2)
-    seed = int(os.environ.get("SPARKLOG_KILL_SEED") or secrets.randbits(32))
-    print(f"SPARKLOG_KILL_SEED={seed} rounds={rounds}")
+    seed = take_seed()
     moments = random.Random(seed)
     killed = 0
     for number in range(rounds):
