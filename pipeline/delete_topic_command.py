@@ -60,10 +60,10 @@ def execute_deletion(
     with writing(root) as written:
         planned = plan_topic_deletion(written.store, written.ledger, topic)
         directories = delete_topic(written, topic)
-    due_ms = clock.now_ms() + planned.file_delete_delay_ms
+    due_ms = clock.monotonic_ms() + planned.file_delete_delay_ms
     if directories and planned.file_delete_delay_ms:
-        waits(directories, due_ms)
-        while (left_ms := due_ms - clock.now_ms()) > 0:
+        waits(directories, clock.now_ms() + planned.file_delete_delay_ms)
+        while (left_ms := due_ms - clock.monotonic_ms()) > 0:
             sleep(min(left_ms, _LONGEST_SLEEP_MS) / 1000)
     remove_deleted(directories, lambda _path: reach("delete-topic.deleted"))
     return planned

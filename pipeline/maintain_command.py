@@ -29,7 +29,7 @@ from pipeline.settings import load_settings
 from sink.clean_logs import CleanerBudget
 from sink.forget_keys import RequestState, known_erasure, prepare_erasure, settle_requests
 from sink.forgotten_keys import ForgetRequest, erased_keys, read_requests
-from sink.retain_logs import PendingRemoval, RetentionRun, remove_deleted
+from sink.retain_logs import PendingRemoval, RetentionRun, remove_deleted, waits_until_ms
 from sink.store import Store
 from sink.store_access import MaintainedStore, maintaining
 from storage_core.clock import Clock
@@ -162,8 +162,8 @@ def execute_maintenance(
         telling.plan(survey.plan)
         run, pending = _carry_out(maintained, (survey, erasure.requests), place.settings, spark(), clock)
         erasures = settle_requests(maintained.store, erasure.requests, clock)
-    if pending and pending[-1].due_ms > clock.now_ms():
-        telling.waits(sum(len(each.files) for each in pending), pending[-1].due_ms)
+    if (until_ms := waits_until_ms(pending, clock)) is not None:
+        telling.waits(sum(len(each.files) for each in pending), until_ms)
     unremoved = remove_deleted(RetentionRun([], pending), clock, telling.sleep)
     return replace(run, unremoved=unremoved, erasures=erasures)
 
@@ -217,7 +217,8 @@ def _carry_out(
     check_owner = OwnerCheck.of(maintained.store.root)
     maintained.lock.check()  # what executors look for is this run's signature, not that of one elsewhere
     survey, requests = surveyed
-    run_id, started_ms = f"{clock.now_ms()}-{uuid.uuid4().hex[:8]}", clock.now_ms()
+    started_ms, began_ms = clock.now_ms(), clock.monotonic_ms()
+    run_id = f"{started_ms}-{uuid.uuid4().hex[:8]}"
     tables = ControlTables(spark, maintained.store.root)
     leases = acquire_leases(tables, {each.log for each in survey.plan.due}, run_id, clock)
     if leases.refused and not leases.epochs:
@@ -229,7 +230,7 @@ def _carry_out(
     )
 
     def tell(results: Sequence[WorkResult], failure: str | None = None) -> None:
-        spent_ms = clock.now_ms() - started_ms
+        spent_ms = clock.monotonic_ms() - began_ms
         run = RunOfWork(
             run_id=run_id, started_ms=started_ms, duration_ms=spent_ms, epochs=leases.epochs, failure=failure
         )

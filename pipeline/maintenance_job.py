@@ -157,17 +157,17 @@ def _delete(
     due = [each for each in plan.due if each.retention is not None]
     if not due:
         return [], []
-    began_ms = clock.now_ms()
+    began_ms = clock.monotonic_ms()
     run = execute_plans(maintained, [each.retention for each in due if each.retention is not None], clock)
-    spent_ms, done = clock.now_ms() - began_ms, {each.log: each for each in run.logs}
+    spent_ms, done = clock.monotonic_ms() - began_ms, {each.log: each for each in run.logs}
     return [result_of_retention(each, done[each.log], spent_ms) for each in due], run.pending
 
 
 def _remove_due(removals: Sequence[PendingRemoval], clock: Clock) -> list[PendingRemoval]:
     """Remove the files that may go by now, for cleanings need their room; return those that wait, or could not go."""
-    now_ms = clock.now_ms()
-    failures = remove_deleted(RetentionRun([], [each for each in removals if each.due_ms <= now_ms]), clock)
-    return [each for each in removals if each.due_ms > now_ms or each.log in failures]
+    monotonic_ms = clock.monotonic_ms()
+    failures = remove_deleted(RetentionRun([], [each for each in removals if each.due_ms <= monotonic_ms]), clock)
+    return [each for each in removals if each.due_ms > monotonic_ms or each.log in failures]
 
 
 def _tasks(cleanings: Sequence[LogCleaning], states: Mapping[TopicPartition, LogState]) -> list[_LogTask]:

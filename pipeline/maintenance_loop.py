@@ -48,7 +48,7 @@ def run_every(
         return run_once()
     code = 0
     while not is_asked():
-        began_ms = clock.now_ms()
+        began_ms = clock.monotonic_ms()
         try:
             code = run_once()
         except (UnsupportedFormatError, SparkLostError):
@@ -59,6 +59,6 @@ def run_every(
         except LogStorageError as error:
             logger.error("The run failed, the next one tries again: %s", error)
             code = 1
-        while (left_ms := began_ms + every_ms - clock.now_ms()) > 0 and not is_asked():
+        while (left_ms := began_ms + every_ms - clock.monotonic_ms()) > 0 and not is_asked():
             sleep(min(left_ms, _LONGEST_SLEEP_MS) / 1000)
     return code

@@ -225,9 +225,14 @@ def _cleaning(
         return replace(work, freed_bytes=0)
     if not plan.is_due:
         work = replace(work, action="erase", reason=f"has keys to erase; {plan.reason}")
-    if known is not None and known.retry_at_ms is not None and known.retry_at_ms > now_ms:
+    if known is not None and _is_put_off(known, now_ms):
         return replace(work, decision="wait", reason=_waits(known))
     return _not_leased(replace(work, decision="do"), each.leased_by)
+
+
+def _is_put_off(known: CleanerCheckpoint, now_ms: int) -> bool:
+    """Whether a log that failed has to wait; one whose failure lies ahead does not, for the clock was set back."""
+    return known.retry_at_ms is not None and known.updated_ms <= now_ms < known.retry_at_ms
 
 
 def _waits(known: CleanerCheckpoint) -> str:

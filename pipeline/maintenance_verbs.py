@@ -181,7 +181,7 @@ def _maintain_once(
     from storage_core.clock import SystemClock
 
     clock = SystemClock()
-    began_ms = clock.now_ms()
+    began_ms = clock.monotonic_ms()
 
     def planned(plan: "MaintenancePlan") -> None:
         if not shown.as_json:
@@ -194,7 +194,7 @@ def _maintain_once(
     metrics = None if place.settings.metrics_file is None else Path(place.settings.metrics_file)
     with telling_failure(metrics, clock):
         run = maintain_command.execute_maintenance(place, spark, clock, telling)
-    ended_ms = clock.now_ms()
+    ended_ms, duration_ms = clock.now_ms(), clock.monotonic_ms() - began_ms
     if shown.as_json:
         click.echo(tools.to_json(maintenance_report.run_as_dict(run, Store.find(place.root).store_id)))
     else:
@@ -202,7 +202,7 @@ def _maintain_once(
         told = undone + [line for each in run.erasures for line in forget_command.lines(each)]
         for line in (*map(maintenance_report.result_line, run.results), *told, maintenance_report.run_verdict(run)):
             click.echo(line)
-    is_written = metrics is None or write_metrics(metrics, run, began_ms, ended_ms)
+    is_written = metrics is None or write_metrics(metrics, run, ended_ms, duration_ms)
     return DONE if is_written and not run.has_failures else FAILED
 
 

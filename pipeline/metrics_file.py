@@ -44,9 +44,9 @@ def make_metrics_folder(path: Path) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def write_metrics(path: Path, run: MaintenanceRun, began_ms: int, ended_ms: int) -> bool:
+def write_metrics(path: Path, run: MaintenanceRun, ended_ms: int, duration_ms: int) -> bool:
     """Replace the file, atomically and durably; return whether that was done: what the run did, it did without it."""
-    return _try_replace(path, metrics_text(run, began_ms, ended_ms))
+    return _try_replace(path, metrics_text(run, ended_ms, duration_ms))
 
 
 @contextmanager
@@ -57,23 +57,23 @@ def telling_failure(path: Path | None, clock: Clock) -> Iterator[None]:
         path: of the file; None for none.
         clock: tells the time.
     """
-    began_ms = clock.now_ms()
+    began_ms = clock.monotonic_ms()
     try:
         yield
     except StoreLockedError:
         raise
     except Exception:
         if path is not None:
-            _try_replace(path, "".join(_outcome(0.0, began_ms, clock.now_ms())))
+            _try_replace(path, "".join(_outcome(0.0, clock.now_ms(), clock.monotonic_ms() - began_ms)))
         raise
 
 
-def metrics_text(run: MaintenanceRun, began_ms: int, ended_ms: int) -> str:
+def metrics_text(run: MaintenanceRun, ended_ms: int, duration_ms: int) -> str:
     """Return a run's figures in Prometheus' text format."""
-    return "".join(_lines(run, began_ms, ended_ms))
+    return "".join(_lines(run, ended_ms, duration_ms))
 
 
-def _lines(run: MaintenanceRun, began_ms: int, ended_ms: int) -> Iterator[str]:
+def _lines(run: MaintenanceRun, ended_ms: int, duration_ms: int) -> Iterator[str]:
     results = run.results
     decisions = Counter[tuple[str, str]]((each.action, each.decision) for each in run.plan.works)
     outcomes = Counter[tuple[str, str]]((each.action, each.outcome) for each in results)
@@ -82,7 +82,7 @@ def _lines(run: MaintenanceRun, began_ms: int, ended_ms: int) -> Iterator[str]:
     dirtiest = max((_dirty_ratio(each.cleaning) for each in run.plan.works if each.cleaning), default=0.0)
     left = sum(each.records_count for each in run.erasures)
     unsearched = {log for each in run.erasures for log in each.unsearched}
-    yield from _outcome(float(not run.has_failures), began_ms, ended_ms)
+    yield from _outcome(float(not run.has_failures), ended_ms, duration_ms)
     yield from _gauge("logs_checked", "logs that it looked at", [({}, run.plan.logs_checked)])
     yield from _gauge("works", "works by decision", _pairs(decisions, "decision"))
     yield from _gauge("results", "works done by outcome", _pairs(outcomes, "outcome"))
@@ -95,10 +95,10 @@ def _lines(run: MaintenanceRun, began_ms: int, ended_ms: int) -> Iterator[str]:
     yield from _gauge("unsearched_logs", "logs that may hold more of them", [({}, len(unsearched))])
 
 
-def _outcome(success: float, began_ms: int, ended_ms: int) -> Iterator[str]:
+def _outcome(success: float, ended_ms: int, duration_ms: int) -> Iterator[str]:
     yield from _gauge("success", "1 if nothing failed", [({}, success)])
     yield from _gauge("run_timestamp_seconds", "when the last run ended", [({}, ended_ms / 1000)])
-    yield from _gauge("run_duration_seconds", "how long it took", [({}, (ended_ms - began_ms) / 1000)])
+    yield from _gauge("run_duration_seconds", "how long it took", [({}, duration_ms / 1000)])
 
 
 def _try_replace(path: Path, text: str) -> bool:

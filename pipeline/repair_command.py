@@ -206,7 +206,7 @@ def _execute_in_store(
             for each, log_report, repair in now.logs():
                 _repair_one(repair, log_report, _place(now.view, each, options, lock.check))
             _correct_ledger(ledger, now, clock)
-            _repair_roots(store, ledger, now, lock, clock)
+            _repair_roots(store, ledger, now, lock)
             _note(now.steps, result, report)
         untouched = {each.log for each in result.left if each.kind == "missing" or each.rule == "unreadable"}
         for step in _cut_back(store, ledger, lock, untouched):
@@ -314,7 +314,7 @@ def _correct_ledger(ledger: Ledger, now: _Round, clock: Clock) -> None:
     reach("repair.committed")
 
 
-def _repair_roots(store: Store, ledger: Ledger, now: _Round, lock: WriterLock, clock: Clock) -> None:
+def _repair_roots(store: Store, ledger: Ledger, now: _Round, lock: WriterLock) -> None:
     if not now.root_steps:
         return
     states = ledger.states().values()
@@ -326,7 +326,7 @@ def _repair_roots(store: Store, ledger: Ledger, now: _Round, lock: WriterLock, c
             with storage_errors(root):
                 (root / META_FILE).unlink(missing_ok=True)
     store.prepare_log_dirs(log_dirs)
-    DerivedFiles(store, ledger).write(clock.now_ms())
+    DerivedFiles(store, ledger).write()
 
 
 def _cut_back(store: Store, ledger: Ledger, lock: WriterLock, untouched: Set[str]) -> Iterator[RepairStep]:

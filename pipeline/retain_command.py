@@ -17,7 +17,7 @@ from rich.table import Table
 from pipeline.control.leases import refuse_leased
 from pipeline.tools import iso_time
 from sink.ledger import Ledger
-from sink.retain_logs import LogRetention, execute_plans, plan_logs, remove_deleted
+from sink.retain_logs import LogRetention, execute_plans, plan_logs, remove_deleted, waits_until_ms
 from sink.store import Store
 from sink.store_access import maintaining
 from storage_core.clock import Clock
@@ -79,8 +79,8 @@ def execute_retention(
     refuse_leased(root, clock)
     with maintaining(root) as maintained:
         run = execute_plans(maintained, plan(maintained.store), clock)
-    if run.pending and run.pending[-1].due_ms > clock.now_ms():
-        waits(sum(len(each.files) for each in run.pending), run.pending[-1].due_ms)
+    if (until_ms := waits_until_ms(run.pending, clock)) is not None:
+        waits(sum(len(each.files) for each in run.pending), until_ms)
     failures = remove_deleted(run, clock, sleep)
     return [_removed(each, failures.get(each.log)) for each in run.logs]
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.map_logs import map_logs
-from sink.retain_logs import PendingRemoval
+from sink.retain_logs import PendingRemoval, due_in_ms
 from sink.store import Store
 from sink.store_access import MaintainedStore
 from sink.topic_configs import read_topic_configs
@@ -227,8 +227,8 @@ def pending_removals(plans: Sequence[LogCleaning], clock: Clock) -> list[Pending
     now_ms, found = clock.now_ms(), []
     for each in plans:
         if deleted := list_deleted(each.directory):
-            renamed_ms = max(min(file.renamed_ms, now_ms) for file in deleted)
-            due_ms = renamed_ms + each.config.file_delete_delay_ms
+            left_ms = max(due_in_ms(file.renamed_ms, each.config.file_delete_delay_ms, now_ms) for file in deleted)
+            due_ms = clock.monotonic_ms() + left_ms
             found.append(PendingRemoval(log=each.log, directory=each.directory, files=tuple(deleted), due_ms=due_ms))
     return sorted(found, key=lambda removal: removal.due_ms)
 
@@ -258,7 +258,7 @@ def _clean(
     clean: Callable[[LogToClean], CleanedLog],
 ) -> LogCleaningRow:
     """Clean a log, and tell what came of it."""
-    plan, began_ms = _plan_of(each), clock.now_ms()
+    plan, now_ms, began_ms = _plan_of(each), clock.now_ms(), clock.monotonic_ms()
 
     def row(outcome: Outcome, reason: str, cleaned: CleanedLog | None = None) -> LogCleaningRow:
         dirty = plan.first_dirty_offset if cleaned is None else cleaned.first_dirty_offset
@@ -267,7 +267,7 @@ def _clean(
             outcome=outcome,
             reason=reason,
             first_dirty_offset=dirty,
-            duration_ms=clock.now_ms() - began_ms,
+            duration_ms=clock.monotonic_ms() - began_ms,
             cleaned=cleaned,
         )
 
@@ -278,7 +278,7 @@ def _clean(
     if plan.rolls and state.active_base_offset < plan.first_uncleanable_offset:
         return row("skipped", "the plan no longer fits, the active segment was not rolled")
     try:
-        cleaned = clean(_to_clean(each, state, budget, began_ms))
+        cleaned = clean(_to_clean(each, state, budget, now_ms))
     except WriterFencedError:
         raise
     except UNCLEANABLE as error:

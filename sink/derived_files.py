@@ -42,14 +42,14 @@ class DerivedFiles:
         self._starts = LogStartEntries(store)
         self._written_ms: int | None = None
 
-    def write_if_due(self, now_ms: int) -> None:
-        """Write them unless that was done within the last 5 s."""
-        if self._written_ms is None or now_ms - self._written_ms >= _INTERVAL_MS:
-            self.write(now_ms)
+    def write_if_due(self, monotonic_ms: int) -> None:
+        """Write them unless that was done, or tried, within the last 5 s."""
+        if self._written_ms is None or monotonic_ms - self._written_ms >= _INTERVAL_MS:
+            self._written_ms = monotonic_ms
+            self.write()
 
-    def write(self, now_ms: int) -> None:
+    def write(self) -> None:
         """Write the files of every root with logs."""
-        self._written_ms = now_ms
         self._write(self._by_root())
 
     def write_roots(self, names: Set[str]) -> None:

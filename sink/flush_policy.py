@@ -5,7 +5,8 @@ and nobody promises that it survives a power cut. Always synced, as a whole, is 
 a segment is durable before the ledger names it, and what is not on the disk lies in the active segment.
 
 As in Kafka, `flush.messages` counts the offsets above the recovery point, with those being appended, and `flush.ms` the
-time since the last sync. There is no timer: time is looked at when a micro-batch commits, for every log of the store.
+time since the last sync, whatever the wall clock is set to. There is no timer: time is looked at when a micro-batch
+commits, for every log of the store.
 
 Source: Kafka UnifiedLog.append and roll, LogManager.flushDirtyLogs.
 """
@@ -50,7 +51,7 @@ def is_flush_due_by_log(
     log_end_offset: npt.NDArray[np.int64],
     recovery_point: npt.NDArray[np.int64],
     synced_ms: npt.NDArray[np.int64],
-    now_ms: int,
+    monotonic_ms: int,
 ) -> npt.NDArray[np.bool_]:
     """Return (n,) which logs a commit has to sync.
 
@@ -58,12 +59,12 @@ def is_flush_due_by_log(
         limits: (n,) `FLUSH_LIMITS`.
         log_end_offset: (n,) once the commit counts.
         recovery_point: (n,) so far.
-        synced_ms: (n,) when each log was synced last.
-        now_ms: the clock.
+        synced_ms: (n,) when each log was synced last, by the monotonic clock.
+        monotonic_ms: that clock.
     """
     unflushed = log_end_offset - recovery_point
     is_due: npt.NDArray[np.bool_] = (unflushed > 0) & (
-        (unflushed >= limits["messages"]) | (now_ms - synced_ms >= limits["ms"])
+        (unflushed >= limits["messages"]) | (monotonic_ms - synced_ms >= limits["ms"])
     )
     return is_due
 

@@ -114,7 +114,7 @@ class Placer:
         self._state = np.zeros(len(directories), APPEND_STATE)
         self._is_loaded = np.zeros(len(directories), np.bool_)
         self._is_offline = np.zeros(len(directories), np.bool_)
-        self._synced_ms = np.full(len(directories), clock.now_ms(), np.int64)
+        self._synced_ms = np.full(len(directories), clock.monotonic_ms(), np.int64)
         self._random = np.random.default_rng(clock.now_ms())
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="place")
 
@@ -156,7 +156,7 @@ class Placer:
     def install(self, placement: Placement) -> None:
         """Take over the state of a placement that was committed."""
         self._state[placement.rows[: len(placement.state)]] = placement.state
-        self._synced_ms[placement.flushed] = self._clock.now_ms()
+        self._synced_ms[placement.flushed] = self._clock.monotonic_ms()
 
     def undo(self, rows: npt.NDArray[np.int64]) -> None:
         """Cut logs back to what the ledger names."""
@@ -206,12 +206,12 @@ class Placer:
         return path
 
     def _load(self, rows: npt.NDArray[np.int64]) -> None:
-        now_ms = self._clock.now_ms()
+        monotonic_ms = self._clock.monotonic_ms()
         for row in rows[~self._is_loaded[rows]].tolist():
             most = int(self._limits.roll[row]["max_jitter_ms"])
             jitter_ms = int(self._random.integers(most)) if most else 0
             self._state[row] = load_append_state(
-                self._directories[row], self.committed_end(row), now_ms, jitter_ms, self.check_owner
+                self._directories[row], self.committed_end(row), monotonic_ms, jitter_ms, self.check_owner
             )
             self._is_loaded[row] = True
 
@@ -219,7 +219,7 @@ class Placer:
         preserved = staged.base_offset if self._preserved else np.full(len(log), -1, np.int64)
         columns = BatchColumns(log, staged.size, staged.last_offset_delta, staged.max_timestamp, preserved)
         seed = int(self._random.integers(1 << 62))
-        return plan_appends(self._state[rows], self._limits.roll[rows], columns, self._clock.now_ms(), seed)
+        return plan_appends(self._state[rows], self._limits.roll[rows], columns, self._clock.monotonic_ms(), seed)
 
     def _patch(self, staged: StagedBatches, plan: AppendPlan) -> None:
         """Write base offset and leader epoch into the staged headers."""
@@ -313,7 +313,7 @@ class Placer:
             log_end_offset,
             self._ledger.column("recovery_point")[rows],
             self._synced_ms[rows],
-            self._clock.now_ms(),
+            self._clock.monotonic_ms(),
         )
 
     def _with_flushes(self, placement: Placement) -> Placement:

@@ -40,12 +40,21 @@ from storage_core.retention.log_facts import ListedLog, list_log, read_log_facts
 from storage_core.retention.plan_retention import LogFacts, RetentionPlan, after_roll, plan_retention, without_roll
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["LogRetention", "PendingRemoval", "RetentionRun", "execute_plans", "plan_logs", "remove_deleted"]
+__all__ = [
+    "LogRetention",
+    "PendingRemoval",
+    "RetentionRun",
+    "due_in_ms",
+    "execute_plans",
+    "plan_logs",
+    "remove_deleted",
+    "waits_until_ms",
+]
 
 logger = logging.getLogger(__name__)
 
 _LONGEST_SLEEP_MS = 1000
-"""So that a clock which is set does not keep anybody waiting."""
+"""So that a machine which was suspended meanwhile does not keep anybody waiting."""
 
 Decide = Callable[[LogFacts, LogConfig], RetentionPlan]
 """Makes a log's plan."""
@@ -91,7 +100,7 @@ class PendingRemoval:
 
     Attributes:
         files: as they were found; nobody holds a lock while they wait.
-        due_ms: when they may go.
+        due_ms: when they may go, by the monotonic clock of this process.
     """
 
     log: TopicPartition
@@ -160,10 +169,20 @@ def execute_plans(maintained: MaintainedStore, plans: Sequence[LogRetention], cl
         states |= raise_log_starts(store, starts, clock)
         reach("retain.committed")
         found = map_logs(lambda each: _delete(each, states, maintained.lock.check), found)
-        _write_derived(maintained, clock)
-    now_ms = clock.now_ms()
-    pending = [removal for each in found for removal in _pending(each, now_ms)]
+        _write_derived(maintained)
+    pending = [removal for each in found for removal in _pending(each, clock)]
     return RetentionRun(found, sorted(pending, key=lambda each: each.due_ms))
+
+
+def waits_until_ms(pending: Sequence[PendingRemoval], clock: Clock) -> int | None:
+    """Return when the last of these files may go, by the wall clock; None if all may at once."""
+    left_ms = max((each.due_ms for each in pending), default=0) - clock.monotonic_ms()
+    return clock.now_ms() + left_ms if left_ms > 0 else None
+
+
+def due_in_ms(renamed_ms: int, delay_ms: int, now_ms: int) -> int:
+    """Return how long a renamed file waits from now on, by the wall clock; one that was set back delays none twice."""
+    return max(0, min(renamed_ms, now_ms) + delay_ms - now_ms)
 
 
 def remove_deleted(
@@ -177,7 +196,7 @@ def remove_deleted(
     """
     failures = {}
     for each in run.pending:
-        while (left_ms := each.due_ms - clock.now_ms()) > 0:
+        while (left_ms := each.due_ms - clock.monotonic_ms()) > 0:
             sleep(min(left_ms, _LONGEST_SLEEP_MS) / 1000)
         try:
             drop_listed(each.directory, each.files)
@@ -307,24 +326,22 @@ def _delete(
         return replace(each, failure=str(error))
 
 
-def _pending(each: LogRetention, now_ms: int) -> Iterator[PendingRemoval]:
-    """Yield the files that may go at once, and those that have to wait; a clock that was set back delays none twice."""
-    due = {file: min(file.renamed_ms, now_ms) + each.delay_ms for file in each.waiting}
-    for files in (
-        [file for file, ms in due.items() if ms <= now_ms],
-        [file for file, ms in due.items() if ms > now_ms],
-    ):
+def _pending(each: LogRetention, clock: Clock) -> Iterator[PendingRemoval]:
+    """Yield the files that may go at once, and those that have to wait."""
+    now_ms, monotonic_ms = clock.now_ms(), clock.monotonic_ms()
+    left_ms = {file: due_in_ms(file.renamed_ms, each.delay_ms, now_ms) for file in each.waiting}
+    for files in ([file for file, ms in left_ms.items() if not ms], [file for file, ms in left_ms.items() if ms]):
         if files:
-            due_ms = max(due[file] for file in files)
+            due_ms = monotonic_ms + max(left_ms[file] for file in files)
             yield PendingRemoval(log=each.log, directory=each.directory, files=tuple(files), due_ms=due_ms)
 
 
-def _write_derived(maintained: MaintainedStore, clock: Clock) -> None:
+def _write_derived(maintained: MaintainedStore) -> None:
     """Write the checkpoint files unless a sink will; all is committed, so that a failure here is not one of it."""
     with contextlib.ExitStack() as held:
         written = _try_writer(maintained, held)
         try:
             if written is not None:
-                DerivedFiles(written.store, written.ledger).write(clock.now_ms())
+                DerivedFiles(written.store, written.ledger).write()
         except StorageError as error:
             logger.warning("Checkpoint files were not written, the next sink will: %s", error)

@@ -140,7 +140,7 @@ class StoreWriter:
                 self._leave_failed()
                 self._placer.close()
                 flush_logs(self._ledger, self._store.log_path, self._lock.check, self._log_dirs.offline)
-                self._derived.write(self._clock.now_ms())
+                self._derived.write()
                 self._store.sweep_staging()
                 self._lock.sign_off()
             except WriterFencedError as error:
@@ -226,7 +226,7 @@ class StoreWriter:
     def _write_derived(self) -> None:
         """Write the checkpoint files; the micro-batch is committed, so that a failure here is not one of it."""
         try:
-            self._derived.write_if_due(self._clock.now_ms())
+            self._derived.write_if_due(self._clock.monotonic_ms())
         except StorageError as error:
             logger.warning("Checkpoint files were not written, a later micro-batch will: %s", error)
 

@@ -93,7 +93,7 @@ def truncate_to(root: Path, log: TopicPartition, offset: int, clock: Clock) -> b
             _truncate(written, _emptying(state, offset, clock), -1)
         else:
             _truncate(written, _cutting(state, offset, cut, clock), _largest_timestamp(segments[:number], cut))
-        DerivedFiles(written.store, written.ledger).write(clock.now_ms())
+        DerivedFiles(written.store, written.ledger).write()
     logger.info("Truncated log=%s offset=%d", log, offset)
     return True
 
@@ -106,7 +106,7 @@ def truncate_fully_and_start_at(root: Path, log: TopicPartition, offset: int, cl
     """
     with writing(root) as written:
         _truncate(written, _emptying(_state(written, log, offset), offset, clock), -1)
-        DerivedFiles(written.store, written.ledger).write(clock.now_ms())
+        DerivedFiles(written.store, written.ledger).write()
     logger.info("Truncated fully log=%s log_start_offset=%d", log, offset)
 
 

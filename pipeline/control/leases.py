@@ -14,6 +14,12 @@ MERGE, and reads back which it got: a MERGE that did not fail is no answer, for 
 A lease is prolonged at a third of its term, by the driver without Spark, whose slots may all be taken. One that can't
 be is lost a fifteenth of its term, a minute, before others may have it: the run's signature is taken out of the lock's
 file then, so that its executors stop before their next step. So clocks of machines may differ by that minute.
+
+Rows are read by other machines, so their times are wall clock. A run's own time goes on from where its wall clock was
+when it got its leases, by the monotonic clock, and is not behind the wall clock. So where that is set back by an hour
+the run neither believes that it has an hour more than others see, nor prolongs to a time before what its rows say; and
+where it is set right behind a pause, in which a virtual machine counts nothing, the run finds that it has lost them.
+One that is set too far forward ends the run without need; the next one goes on.
 """
 
 from __future__ import annotations
@@ -99,14 +105,23 @@ class Leases:
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     refused: Mapping[TopicPartition, str] = field(default_factory=dict)
     until_ms: int = 0
+    _ahead_ms: int = field(init=False)
     _is_given_up: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._ahead_ms = self.clock.now_ms() - self.clock.monotonic_ms()
+
+    @property
+    def now_ms(self) -> int:
+        """The run's time: the wall clock, unless that was set back since."""
+        return max(self.clock.now_ms(), self.clock.monotonic_ms() + self._ahead_ms)
 
     @property
     def is_lost(self) -> bool:
         """Whether another run may have one of them: it took one, or their time is over but for the margin."""
         if self._is_given_up:
             return True
-        return bool(self.epochs) and self.clock.now_ms() >= self.until_ms - self.term_ms // _MARGINS
+        return bool(self.epochs) and self.now_ms >= self.until_ms - self.term_ms // _MARGINS
 
     def take_over(self, rows: Mapping[TopicPartition, Mapping[str, Any]]) -> None:
         """Take the time of the leases over from their rows; one that is missing is another run's by now."""
@@ -190,7 +205,7 @@ def acquire_leases(
     leases = Leases(owner=f"{socket.gethostname()}:{os.getpid()}:{run_id}", clock=clock, term_ms=term_ms)
     if not logs:
         return leases
-    now_ms = clock.now_ms()
+    now_ms = leases.now_ms
     wanted = {"owner": leases.owner, "machine": machine or machine_id(), "epoch": 1}
     wanted |= {"acquired_ms": now_ms, "expires_ms": now_ms + term_ms}
     rows = [{"topic": each.topic, "partition": each.partition, **wanted} for each in logs]
@@ -249,7 +264,7 @@ def _keep_prolonging(table: LeaseTable, leases: Leases, is_over: threading.Event
 
 def _prolong(table: LeaseTable, leases: Leases) -> None:
     """Prolong leases, and see what came of it: a commit that did not fail is no answer."""
-    wanted_ms = leases.clock.now_ms() + leases.term_ms
+    wanted_ms = leases.now_ms + leases.term_ms
     for _ in range(_TRIES):
         if not leases.epochs or table.try_update(LEASES, {"expires_ms": str(wanted_ms)}, _owned_by(leases)):
             break

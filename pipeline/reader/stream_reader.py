@@ -53,13 +53,13 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReaderOptions, clock: Clock | None = None) -> None:
         self._options = options
         self._clock = clock or SystemClock()
-        self._watch = StoreWatch(options)
+        self._watch = StoreWatch(options, self._clock)
         self._movable_start: _Json | None = None
         self._was_asked = False
         self._was_replayed = False
         self._target: _Offsets | None = None
         self._latest: _Offsets = {}
-        self._last_trigger_ms = 0
+        self._last_trigger_ms: int | None = None
 
     def initialOffset(self) -> _Json:  # noqa: N802
         """Return where a new query starts."""
@@ -139,13 +139,13 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Not once the query has an end: what is missing would never come.
         """
         least = self._options.min_offsets_per_trigger
-        now_ms = self._clock.now_ms()
+        monotonic_ms, last_ms = self._clock.monotonic_ms(), self._last_trigger_ms
         if least is None or self._target is not None:
             return False
-        is_due = now_ms - self._last_trigger_ms >= self._options.max_trigger_delay_ms
+        is_due = last_ms is None or monotonic_ms - last_ms >= self._options.max_trigger_delay_ms
         if not is_due and count_new_offsets(begin, self._latest) < least:
             return True
-        self._last_trigger_ms = now_ms
+        self._last_trigger_ms = monotonic_ms
         return False
 
     def _range(

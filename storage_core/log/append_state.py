@@ -43,7 +43,7 @@ class CommittedEnd:
 def load_append_state(
     directory: Path,
     end: CommittedEnd,
-    now_ms: int,
+    monotonic_ms: int,
     jitter_ms: int,
     check_owner: Callable[[], None],
 ) -> npt.NDArray[np.void]:
@@ -56,7 +56,7 @@ def load_append_state(
     Args:
         directory: of the log.
         end: where it ends.
-        now_ms: when its active segment counts as created.
+        monotonic_ms: when its active segment counts as created, by the monotonic clock.
         jitter_ms: drawn for that segment.
         check_owner: raises `WriterFencedError` once another writer owns the store.
 
@@ -70,7 +70,7 @@ def load_append_state(
     log_path = directory / segment_file_name(end.segment_base, LOG)
     state = np.zeros((), APPEND_STATE)
     state["next_offset"], state["segment_base"] = end.log_end_offset, end.segment_base
-    state["segment_size"], state["created_ms"], state["jitter_ms"] = end.size_bytes, now_ms, jitter_ms
+    state["segment_size"], state["created_ms"], state["jitter_ms"] = end.size_bytes, monotonic_ms, jitter_ms
     state["first_timestamp"] = state["max_timestamp"] = state["last_entry_timestamp"] = -1
     state["max_timestamp_offset"] = end.segment_base
     if end.size_bytes == 0 and not log_path.exists():

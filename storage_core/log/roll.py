@@ -24,7 +24,7 @@ APPEND_STATE = np.dtype(
         ("first_timestamp", np.int64),  # max timestamp of its first batch, -1 unknown
         ("max_timestamp", np.int64),  # largest so far in the segment, -1 none
         ("max_timestamp_offset", np.int64),  # last offset of the batch that has it
-        ("created_ms", np.int64),  # when the segment was opened
+        ("created_ms", np.int64),  # when the segment was opened, by the monotonic clock
         ("bytes_since_entry", np.int64),  # since the last index entry
         ("offset_entries", np.int64),  # in .index
         ("time_entries", np.int64),  # in .timeindex
@@ -74,7 +74,7 @@ def plan_appends(
     state: npt.NDArray[np.void],
     limits: npt.NDArray[np.void],
     batches: "BatchColumns",
-    now_ms: int,
+    monotonic_ms: int,
     seed: int,
 ) -> AppendPlan:
     """Plan the appends of a micro-batch.
@@ -83,7 +83,7 @@ def plan_appends(
         state: (n,) `APPEND_STATE`, one row per touched log; not changed.
         limits: (n,) `ROLL_LIMITS` of the same logs.
         batches: the batches, in the order in which each log takes them.
-        now_ms: the clock, for segments without timestamps.
+        monotonic_ms: the monotonic clock, for how long segments without timestamps have waited.
         seed: of the jitter drawn at each roll.
 
     Raises:
@@ -103,7 +103,7 @@ def plan_appends(
         batches.last_offset_delta,
         batches.max_timestamp,
         batches.preserved_base_offset,
-        now_ms,
+        monotonic_ms,
         np.uint64(seed),
         base_offset,
         segment_base,
@@ -172,7 +172,7 @@ def _should_roll(
     size: int,
     last_offset: int,
     max_timestamp: int,
-    now_ms: int,
+    monotonic_ms: int,
 ) -> bool:
     """Kafka's `LogSegment.shouldRoll`; an empty segment has nothing to roll away from but its base offset."""
     if log[_BASE] < 0:
@@ -183,7 +183,7 @@ def _should_roll(
         return False
     if log[_SIZE] > limit[_SEGMENT_BYTES] - size:
         return True
-    waited = max_timestamp - log[_FIRST_TS] if log[_FIRST_TS] >= 0 else now_ms - log[_CREATED]
+    waited = max_timestamp - log[_FIRST_TS] if log[_FIRST_TS] >= 0 else monotonic_ms - log[_CREATED]
     if waited > limit[_SEGMENT_MS] - log[_JITTER]:
         return True
     return bool(log[_OFFSETS] >= limit[_MAX_OFFSETS] or log[_TIMES] >= limit[_MAX_TIMES] - 1)
@@ -204,9 +204,9 @@ def _add_time_entry(log: npt.NDArray[np.int64], row: int, entries: npt.NDArray[n
 
 
 @kernel("void(int64[::1], int64, int64, int64)")
-def _open_segment(log: npt.NDArray[np.int64], base_offset: int, now_ms: int, jitter_ms: int) -> None:
+def _open_segment(log: npt.NDArray[np.int64], base_offset: int, monotonic_ms: int, jitter_ms: int) -> None:
     log[_BASE] = base_offset
-    log[_CREATED] = now_ms
+    log[_CREATED] = monotonic_ms
     log[_JITTER] = jitter_ms
     log[_SIZE] = log[_SINCE] = log[_OFFSETS] = log[_TIMES] = 0
     log[_FIRST_TS] = log[_MAX_TS] = log[_LAST_TS] = -1
@@ -225,7 +225,7 @@ def _plan(
     last_deltas: npt.NDArray[np.int64],
     max_timestamps: npt.NDArray[np.int64],
     preserved: npt.NDArray[np.int64],
-    now_ms: int,
+    monotonic_ms: int,
     seed: np.uint64,
     base_offset: npt.NDArray[np.int64],
     segment_base: npt.NDArray[np.int64],
@@ -242,13 +242,13 @@ def _plan(
             counts[3] = i + 1
             return
         last = base + last_deltas[i]
-        if _should_roll(log, limit, sizes[i], last, max_timestamps[i], now_ms):
+        if _should_roll(log, limit, sizes[i], last, max_timestamps[i], monotonic_ms):
             if log[_SIZE] > 0:  # the final entry, for which a slot is reserved
                 counts[1] = _add_time_entry(log, row, time_entries, counts[1])
             seed = seed * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
             jitter = np.int64(seed >> np.uint64(33)) % limit[_MAX_JITTER] if limit[_MAX_JITTER] > 0 else np.int64(0)
             counts[2] += log[_BASE] >= 0
-            _open_segment(log, base, now_ms, jitter)  # type: ignore[arg-type]
+            _open_segment(log, base, monotonic_ms, jitter)  # type: ignore[arg-type]
         if log[_SIZE] == 0:
             log[_FIRST_TS] = max_timestamps[i]
         if max_timestamps[i] > log[_MAX_TS]:

@@ -6,9 +6,10 @@ over, leaves `<folder>/armed-<pid>`, and is killed when it comes to the step tha
 
 import contextlib
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from storage_core.clock import SystemClock
 
 __all__ = ["ArmedClock"]
 
@@ -36,4 +37,8 @@ class ArmedClock:
             for line in armed.read_text().splitlines():
                 name, _, value = line.partition("=")
                 os.environ[name] = value
-        return time.time_ns() // 1_000_000 + self.ahead_ms
+        return SystemClock().now_ms() + self.ahead_ms
+
+    def monotonic_ms(self) -> int:
+        """Return ms since the machine was started."""
+        return SystemClock().monotonic_ms()

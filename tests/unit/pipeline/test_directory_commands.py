@@ -68,6 +68,22 @@ def test_delete_topic_when_interrupted_while_it_waits_then_the_next_opening_remo
     assert find_deleted(store / "logs") == []
 
 
+def test_delete_topic_when_the_wall_clock_is_set_while_it_waits_then_waits_as_long_as_it_should(store: Path) -> None:
+    """Not for an hour longer."""
+    clock, slept = ManualClock(7_200_000), list[float]()
+
+    def sleep(seconds: float) -> None:
+        clock.set_wall(-3_600_000)
+        slept.append(seconds)
+        clock.advance(int(seconds * 1000))
+        assert sum(slept) <= 1.5
+
+    execute_deletion(store, "a", clock, lambda _found, _until: None, sleep)
+
+    assert sum(slept) == 1.5
+    assert find_deleted(store / "logs") == []
+
+
 @pytest.mark.parametrize(("topic", "code"), [("c", 1), ("a-0", 1), ("", 1)])
 def test_delete_topic_when_there_is_none_then_fails(sparklog: Sparklog, store: Path, topic: str, code: int) -> None:
     """One line that names those that are there."""

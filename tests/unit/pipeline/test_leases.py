@@ -1,6 +1,7 @@
 """Leases: one owner per epoch, whoever races; what is lost stops its run."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -78,6 +79,40 @@ def test_leases_when_many_race_then_each_epoch_has_one_owner(memory_path: Path) 
 
     epochs = [epoch for epoch, _ in owned]
     assert len(epochs) == len(set(epochs)) > 0
+
+
+def test_leases_when_the_owners_clock_is_set_back_then_lost_when_others_may_have_them(memory_path: Path) -> None:
+    """Its term is over for machines whose clocks are right, whatever its own says."""
+    table, clock = DeltaLeaseTable(memory_path), ManualClock(NOW_MS)
+    leases = acquire_leases(table, [_A], "r1", clock, "there")
+    clock.set_wall(-3_600_000)
+    clock.advance(LEASE_MS)
+
+    assert leases.is_lost
+
+
+def test_leases_when_the_owners_clock_is_set_back_then_are_prolonged_all_the_same(memory_path: Path) -> None:
+    """From when they were had, by what passed since: no row says that a lease ends before it does."""
+    table, clock = DeltaLeaseTable(memory_path), ManualClock(NOW_MS)
+    leases = acquire_leases(table, [_A], "r1", clock, "there")
+    clock.set_wall(-3_600_000)
+    clock.advance(LEASE_MS // 2)
+    with holding_leases(table, leases, lambda: None, wait_s=0.01):
+        deadline = time.monotonic() + 20
+        while leases.until_ms == NOW_MS + LEASE_MS and time.monotonic() < deadline:
+            time.sleep(0.01)
+        expires = [row["expires_ms"] for row in table.rows(LEASES)]
+
+    assert expires == [NOW_MS + LEASE_MS // 2 + LEASE_MS]
+
+
+def test_leases_when_the_owner_was_paused_and_its_clock_is_right_again_then_lost(memory_path: Path) -> None:
+    """A virtual machine that stood still counts nothing meanwhile; once its clock is set it knows."""
+    table, clock = DeltaLeaseTable(memory_path), ManualClock(NOW_MS)
+    leases = acquire_leases(table, [_A], "r1", clock, "there")
+    clock.set_wall(LEASE_MS)
+
+    assert leases.is_lost
 
 
 def test_leases_when_taken_over_then_the_run_is_stopped(memory_path: Path) -> None:

@@ -55,6 +55,22 @@ def test_run_every_when_runs_are_long_then_the_next_one_begins_at_once() -> None
     assert runs.began_ms == [0, 60_000, 120_000]
 
 
+@pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
+def test_run_every_when_the_wall_clock_is_set_then_runs_begin_when_they_should(step_ms: int) -> None:
+    """None is put off by an hour, none comes early."""
+    runs = _Runs({}, 3)
+    began_at = [runs.clock.monotonic_ms()]
+
+    def run_once() -> int:
+        runs.run_once()
+        runs.clock.set_wall(step_ms)
+        began_at.append(runs.clock.monotonic_ms() - 60_000)
+        return 0
+
+    assert run_every(run_once, 900_000, runs.is_asked, runs.clock, runs.sleep) == 0
+    assert [at - began_at[0] for at in began_at[1:]] == [0, 900_000, 1_800_000]
+
+
 def test_run_every_when_another_run_holds_the_store_then_the_next_one_tries_again() -> None:
     """Neither that nor a full disk ends the loop; the exit code is the last run's."""
     runs = _Runs({1: StoreLockedError("held"), 2: StorageError("full")}, 3)

@@ -81,6 +81,14 @@ def test_plan_when_a_log_failed_not_long_ago_then_it_waits() -> None:
     assert _done(plan_maintenance(logs, NOW_MS + 1)) == [("a", "compact"), ("b", "compact")]
 
 
+def test_plan_when_the_clock_was_set_back_since_a_log_failed_then_it_does_not_wait() -> None:
+    """Its failure lies ahead: nobody knows how long ago it was."""
+    known = checkpoint("a", failure_count=2, retry_at_ms=NOW_MS + 60_000, updated_ms=NOW_MS + 1)
+    logs = [surveyed("a", "dirty", cleanable_bytes=1, known=known)]
+
+    assert _done(plan_maintenance(logs, NOW_MS)) == [("a", "compact")]
+
+
 def test_plan_when_a_log_is_leased_then_its_holder_is_named() -> None:
     """Another run's log is left alone, deletions included."""
     logs = [surveyed("a", "dirty", cleanable_bytes=1, deleted_bytes=5, leased_by="owner=x"), surveyed("b", "dirty")]

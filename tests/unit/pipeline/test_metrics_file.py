@@ -42,7 +42,7 @@ def _run(store: Path) -> MaintenanceRun:
 
 def test_metrics_text_when_a_run_ended_then_each_figure_is_a_sample(tmp_path: Path) -> None:
     """Each has its type, labels are quoted, large numbers are whole."""
-    text = metrics_text(_run(tmp_path / "store"), NOW_MS, NOW_MS + 2500)
+    text = metrics_text(_run(tmp_path / "store"), NOW_MS + 2500, 2500)
 
     assert "# TYPE sparklog_maintenance_success gauge\nsparklog_maintenance_success 1\n" in text
     assert "sparklog_maintenance_run_duration_seconds 2.5\n" in text
@@ -60,29 +60,29 @@ def test_metrics_text_when_a_log_waits_behind_a_failure_then_no_success(tmp_path
     run = replace(run, plan=replace(run.plan, works=tuple(waiting)), results=[])
 
     assert run.has_failures
-    assert "\nsparklog_maintenance_success 0\n" in metrics_text(run, NOW_MS, NOW_MS)
+    assert "\nsparklog_maintenance_success 0\n" in metrics_text(run, NOW_MS, 0)
     assert run_verdict(run) == f"nothing was done in {run.plan.logs_checked} logs; {len(waiting)} wait; run r"
 
 
 def test_metrics_text_when_logs_cant_be_searched_then_they_are_counted(tmp_path: Path) -> None:
     """That no record is left is known of the others alone; a log that two requests are about counts once."""
     run = _run(tmp_path / "store")
-    assert "\nsparklog_maintenance_unsearched_logs 0\n" in metrics_text(run, NOW_MS, NOW_MS)
+    assert "\nsparklog_maintenance_unsearched_logs 0\n" in metrics_text(run, NOW_MS, 0)
     log = TopicPartition(TOPIC, 0)
     failed = FoundRecords(log=log, base_offset=0, records_count=0, failure="damaged")
     request = make_request(TOPIC, pa.array([b"k"]), {log: log_state(TOPIC)}, NOW_MS)
     run = replace(run, erasures=[RequestState(request=request, found=[failed])] * 2)
 
-    assert "\nsparklog_maintenance_forgotten_records_left 0\n" in metrics_text(run, NOW_MS, NOW_MS)
-    assert "\nsparklog_maintenance_unsearched_logs 1\n" in metrics_text(run, NOW_MS, NOW_MS)
+    assert "\nsparklog_maintenance_forgotten_records_left 0\n" in metrics_text(run, NOW_MS, 0)
+    assert "\nsparklog_maintenance_unsearched_logs 1\n" in metrics_text(run, NOW_MS, 0)
 
 
 def test_write_metrics_when_a_file_is_there_then_it_is_replaced_as_a_whole(tmp_path: Path) -> None:
     """Nobody sees half of it, and its folder is made."""
     path, run = tmp_path / "metrics" / "sparklog.prom", _run(tmp_path / "store")
-    write_metrics(path, run, NOW_MS, NOW_MS)
+    write_metrics(path, run, NOW_MS, 0)
     before = path.stat().st_ino
-    write_metrics(path, run, NOW_MS, NOW_MS + 1)
+    write_metrics(path, run, NOW_MS + 1, 1)
 
     assert path.stat().st_ino != before
     assert [each.name for each in path.parent.iterdir()] == ["sparklog.prom"]
@@ -95,7 +95,7 @@ def test_write_metrics_when_its_folder_is_gone_for_good_then_it_says_so_and_rais
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "sparklog.prom"
 
-    assert not write_metrics(path, _run(tmp_path / "store"), NOW_MS, NOW_MS)
+    assert not write_metrics(path, _run(tmp_path / "store"), NOW_MS, 0)
     assert "The metrics file can't be written" in caplog.text
     for refused in (path, tmp_path):
         with pytest.raises(StorageError, match=str(tmp_path)):

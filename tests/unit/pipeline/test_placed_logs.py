@@ -15,6 +15,7 @@ from sink.ledger import Ledger
 from sink.ledger_versions import AsOf
 from sink.move_log import move_log
 from sink.store_access import writing
+from storage_core.clock import ManualClock, SystemClock
 from storage_core.errors import InvalidConfigError, LogDirOfflineError
 from storage_core.topic_partition import TopicPartition
 from tests.sink_store import contents, in_process, open_store, read_log, rows
@@ -223,9 +224,23 @@ def test_find_bounds_when_data_loss_may_be_then_the_ledger_tells_of_an_offline_l
 
 def test_store_watch_when_a_disk_comes_back_then_sees_it_without_a_commit(store: Path) -> None:
     """The ledger does not change with it."""
-    watch = StoreWatch(parse_options({"path": str(store)}, "any"))
+    watch = StoreWatch(parse_options({"path": str(store)}, "any"), SystemClock())
     assert [each.offline for each in watch.logs()] == [None, "does not exist"]
 
     _bring_disk_back(store)
 
     assert [each.offline for each in watch.logs()] == [None, None]
+
+
+def test_store_watch_when_the_wall_clock_is_far_behind_then_reads_a_ledger_at_rest_once(memory_path: Path) -> None:
+    """Its time stamp lies ahead then: it counts for how long it was seen."""
+    store = _write(memory_path / "store")
+    changed_ms = (store / "ledger" / "_delta_log").stat().st_mtime_ns // 1_000_000
+    clock = ManualClock(changed_ms - 3_600_000)
+    watch = StoreWatch(parse_options({"path": str(store)}, "any"), clock)
+    first = watch.logs()
+    clock.advance(101)
+    settled = watch.logs()
+
+    assert settled is not first
+    assert watch.logs() is settled

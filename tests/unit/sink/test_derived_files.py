@@ -44,6 +44,19 @@ def test_files_when_micro_batches_come_fast_then_are_written_every_five_seconds_
     assert [files["events-1"] for files in _read(memory_path / "logs")[:2]] == [7, 7]
 
 
+def test_files_when_the_wall_clock_is_set_back_then_are_written_after_five_seconds_all_the_same(
+    memory_path: Path,
+) -> None:
+    """They do not wait until the clock is where it was."""
+    clock = ManualClock(10**12)
+    with closing(open_events(memory_path, clock=clock)) as writer:
+        clock.set_wall(-3_600_000)
+        clock.advance(5_000)
+        writer.append("query", 0, in_process(rows(value=[b"x"], partition=[1])))
+
+        assert _read(memory_path / "logs")[0]["events-1"] == 1
+
+
 def test_files_when_changed_by_others_then_are_not_believed(memory_path: Path) -> None:
     """The ledger alone says what is committed."""
     open_events(memory_path).close()

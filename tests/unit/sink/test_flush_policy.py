@@ -78,6 +78,22 @@ def test_commit_when_so_long_has_passed_then_syncs_the_log_even_an_idle_one(memo
     writer.close()
 
 
+def test_commit_when_the_wall_clock_is_set_then_flush_ms_still_counts_what_passed(memory_path: Path) -> None:
+    """A clock that is set back by an hour stops no syncing, one that is set forward makes nothing due."""
+    store, clock = memory_path / "s", ManualClock(10**12)
+    writer = open_store(store, {"t": {**_BIG, "flush.ms": 100}}, topic="t", clock=clock)
+    clock.set_wall(3_600_000)
+    writer.append("q", 0, in_process(numbers(0, 1)))
+    assert _points(store)["t-0"] == (0, 1)
+
+    clock.set_wall(-7_200_000)
+    clock.advance(100)
+    writer.append("q", 1, in_process(numbers(1, 2)))
+
+    assert _points(store)["t-0"] == (2, 2)
+    writer.close()
+
+
 def test_commit_when_never_then_only_a_new_segment_or_a_close_syncs_the_log(memory_path: Path) -> None:
     """The log that begins a segment is synced as a whole, with what earlier micro-batches left."""
     store = memory_path / "s"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.store_view import open_logs
-from sink.retain_logs import execute_plans, plan_logs, remove_deleted
+from sink.retain_logs import execute_plans, plan_logs, remove_deleted, waits_until_ms
 from sink.store import Store
 from sink.store_access import maintaining
 from sink.store_writer import StoreWriter
@@ -106,7 +106,8 @@ def test_retain_when_the_delay_has_not_passed_then_files_wait(memory_path: Path)
     with maintaining(store) as maintained:
         run = execute_plans(maintained, plans, clock)
 
-    assert [each.due_ms for each in run.pending] == [START_MS + 5000]
+    assert [each.due_ms - clock.monotonic_ms() for each in run.pending] == [5000]
+    assert waits_until_ms(run.pending, clock) == START_MS + 5000
     assert len(names(store, ".log.deleted")) == len(plans[0].plan.deletions if plans[0].plan else ())
 
     def sleep(seconds: float) -> None:
@@ -116,6 +117,27 @@ def test_retain_when_the_delay_has_not_passed_then_files_wait(memory_path: Path)
     later = plan_logs(Store.find(store), clock)[0]
     assert sorted(each.name for each in later.waiting) == names(store, ".deleted")
     assert not later.is_due
+    assert remove_deleted(run, clock, sleep) == {}
+    assert sum(slept) == 5
+    assert names(store, ".deleted") == []
+
+
+@pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
+def test_retain_when_the_wall_clock_is_set_while_files_wait_then_they_wait_as_long_as_they_should(
+    memory_path: Path, step_ms: int
+) -> None:
+    """Not for an hour longer, and not so short that a reader which listed them finds them gone."""
+    store = write_aged(memory_path / "store", {"retention.bytes": 1200, "file.delete.delay.ms": 5000})
+    clock, slept = ManualClock(START_MS), list[float]()
+    with maintaining(store) as maintained:
+        run = execute_plans(maintained, plan_logs(maintained.store, clock), clock)
+    clock.set_wall(step_ms)
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.advance(int(seconds * 1000))
+        assert sum(slept) <= 5
+
     assert remove_deleted(run, clock, sleep) == {}
     assert sum(slept) == 5
     assert names(store, ".deleted") == []

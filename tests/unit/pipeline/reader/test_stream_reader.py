@@ -143,6 +143,21 @@ def test_stream_when_little_is_new_then_it_waits_but_not_for_ever(store: _Store)
     assert reader.latestOffset(second, limit)["t"]["0"] == 151
 
 
+def test_stream_when_the_wall_clock_is_set_back_then_waits_no_longer(store: _Store) -> None:
+    """`maxTriggerDelay` counts what passed."""
+    clock = ManualClock(10**12)
+    reader = _reader(store.path, clock, minOffsetsPerTrigger="50", maxTriggerDelay="10s")
+    limit = reader.getDefaultReadLimit()
+    first = reader.latestOffset(reader.initialOffset(), limit)
+    store.write("t", 0, 1)
+    clock.set_wall(3_600_000)
+    assert reader.latestOffset(first, limit) == first
+    clock.set_wall(-7_200_000)
+    clock.advance(10_000)
+
+    assert reader.latestOffset(first, limit)["t"]["0"] == 101
+
+
 def test_stream_when_only_what_is_available_is_wanted_then_it_ends_there(store: _Store) -> None:
     """Records and topics that come later are not for this run, and too few of them are no reason to wait."""
     reader = _reader(store.path, maxOffsetsPerTrigger="60", minOffsetsPerTrigger="50")
