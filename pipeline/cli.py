@@ -4,6 +4,7 @@ Exit code 0: done. 1: failed, or found damage. 2: wrong use, settings included. 
 Imports stand inside the verbs: the tools must not wait for Spark, nor `--help` for anything.
 """
 
+import io
 import logging
 import os
 import sys
@@ -16,8 +17,10 @@ import click
 from pipeline.forget_verb import forget
 from pipeline.maintenance_verbs import MAINTENANCE_VERBS
 from pipeline.operation_verbs import OPERATION_VERBS
+from pipeline.terminal import LogLines, say
 from pipeline.verb_options import DONE, FAILED, JSON, PLACE, WRONG_USE
 from storage_core.errors import InvalidConfigError, LogStorageError
+from storage_core.visible_text import visible
 
 if TYPE_CHECKING:
     from pipeline.store_view import LogView, StoreView
@@ -93,7 +96,7 @@ def describe(store: Path, topic: str | None, keep_in: Path | None, as_json: bool
     }
     described |= describe_cleaner(view, logs, SystemClock())
     if as_json:
-        click.echo(tools.to_json(described))
+        say(tools.to_json(described))
     else:
         from pipeline.describe_table import print_description
 
@@ -113,7 +116,7 @@ def offsets(store: Path, name: str, time: str, isolation: "Isolation", as_json: 
     _, logs = _open(store, name)
     for found in tools.lookup_offsets(logs, time, isolation):
         offset = -1 if found["offset"] is None else found["offset"]
-        click.echo(tools.to_json(found) if as_json else f"{found['topic']}:{found['partition']}:{offset}")
+        say(tools.to_json(found) if as_json else f"{found['topic']}:{found['partition']}:{offset}")
 
 
 @cli.command()
@@ -123,6 +126,7 @@ def offsets(store: Path, name: str, time: str, isolation: "Isolation", as_json: 
 @click.option("--from-time", "start_time", type=int, metavar="MS", help="Start at the first record of this time.")
 @click.option("--max", "limit", type=click.IntRange(0), metavar="N", help="Stop after so many records.")
 @_ISOLATION
+@click.option("--raw", "as_raw", is_flag=True, help="Keys, values and headers as they are; a terminal may obey them.")
 @JSON
 def read(
     store: Path,
@@ -131,6 +135,7 @@ def read(
     start_time: int | None,
     limit: int | None,
     isolation: "Isolation",
+    as_raw: bool,
     as_json: bool,
 ) -> None:
     """Print records, one a line: place, time, key, value and headers between tabs, or a JSON object in base64."""
@@ -138,9 +143,12 @@ def read(
 
     if start_offset is not None and start_time is not None:
         raise click.UsageError("--from and --from-time exclude each other")
+    if as_raw and as_json:
+        raise click.UsageError("--raw and --json exclude each other")
     _, logs = _open(store, name)
     for log, batch in tools.read_records(logs, start_offset, start_time, limit, isolation):
-        for line in tools.record_texts(log, batch, as_json=as_json):
+        lines = tools.raw_records(log, batch) if as_raw else tools.record_texts(log, batch, as_json=as_json)
+        for line in lines:
             click.echo(line)
 
 
@@ -160,7 +168,7 @@ def verify(store: Path, deep: bool, jobs: int | None, keep_in: Path | None, as_j
     from pipeline import tools, verify_command, verify_forgotten
 
     def report(each: "Finding") -> None:
-        click.echo(tools.to_json(each.as_dict()) if as_json else f"{each} -> {each.remedy}")
+        say(tools.to_json(each.as_dict()) if as_json else f"{each} -> {each.remedy}")
 
     view, _ = _open(store, None)
     with verify_command.progress_bar(view) as progress:
@@ -168,11 +176,11 @@ def verify(store: Path, deep: bool, jobs: int | None, keep_in: Path | None, as_j
     result.add(verify_forgotten.forgotten_findings(view), report)
     summary = result.summary()
     if as_json:
-        click.echo(tools.to_json(summary))
+        say(tools.to_json(summary))
     else:
         verdict = "sound" if result.is_sound else "NOT sound"
         counts = ", ".join(f"{summary[name]:,} {name}" for name in ("logs", "segments", "batches", "bytes"))
-        click.echo(f"{verdict}: {counts}")
+        say(f"{verdict}: {counts}")
     return DONE if result.is_sound else FAILED
 
 
@@ -195,7 +203,7 @@ def repair(
 
     def report(step: "RepairStep") -> None:
         line = tools.to_json({"log": step.log, "file": step.file, "step": step.what})
-        click.echo(line if as_json else f"{step.log}/{step.file}: {step.what}")
+        say(line if as_json else f"{step.log}/{step.file}: {step.what}")
 
     options = repair_command.RepairOptions(keep_in=keep_in, index_interval_bytes=index_interval_bytes, jobs=jobs)
     if execute:
@@ -204,7 +212,10 @@ def repair(
         result = repair_command.plan_repairs(store, options)
         for step in result.steps:
             report(step)
-    click.echo(tools.to_json(result.as_dict()) if as_json else repair_command.verdict(result, is_executed=execute))
+    if as_json:
+        say(tools.to_json(result.as_dict()))
+    else:
+        say(*repair_command.verdict(result, is_executed=execute))
     return DONE if result.is_sound and (execute or not result.steps) else FAILED
 
 
@@ -224,13 +235,13 @@ def convert(store: Path, wanted: str, out: Path, compression_type: str | None, a
     from storage_core.record.batch_convert import ConvertOptions
 
     def report(done: "ConversionReport") -> None:
-        for line in () if as_json else convert_command.report_lines(done):
-            click.echo(line)
+        if not as_json:
+            say(*convert_command.report_lines(done))
 
     options = ConvertOptions(magic=convert_command.FORMATS[wanted], codec=compression_type)
     reports = convert_command.convert(store, out, options, report)
     if as_json:
-        click.echo(tools.to_json(convert_command.reports_as_dict(out, options.magic, reports)))
+        say(tools.to_json(convert_command.reports_as_dict(out, options.magic, reports)))
 
 
 @cli.command("dump-log")
@@ -250,6 +261,7 @@ def convert(store: Path, wanted: str, out: Path, compression_type: str | None, a
 @click.option("--remote-log-metadata-decoder", is_flag=True, hidden=True)
 @click.option("--share-group-state-decoder", is_flag=True, hidden=True)
 @click.option("--json", is_flag=True, help="One object a line.")
+@click.option("--raw", is_flag=True, help="Control characters as they are, as Kafka's tool prints them.")
 def dump_log(files: tuple[str, ...], **options: Any) -> int:
     """Show what files hold, in the shape and under the options of Kafka's own dump tool."""
     from storage_core.inspect.dump_log import DumpOptions, dump_log
@@ -258,6 +270,8 @@ def dump_log(files: tuple[str, ...], **options: Any) -> int:
     if not paths:
         raise click.UsageError("--files names no file")
     given = {name: value for name, value in options.items() if value is not None}
+    if given["raw"] and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files that are no UTF-8
     return DONE if dump_log(paths, DumpOptions(**given), sys.stdout, sys.stderr) else FAILED
 
 
@@ -267,11 +281,15 @@ for _verb in (*OPERATION_VERBS, *MAINTENANCE_VERBS, forget):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(LogLines("%(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[log])
     try:
         code = cli.main(args=arguments, prog_name="sparklog", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        say(*shown.getvalue().removesuffix("\n").split("\n"), err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         _report("interrupted")
@@ -293,7 +311,7 @@ def _open(store: Path, name: str | None) -> "tuple[StoreView, list[LogView]]":
 
 def _report(line: str) -> None:
     """Write one line to stderr, past every buffer: a signal handler may call this in the middle of another one."""
-    os.write(2, f"{line}\n".encode())
+    os.write(2, f"{visible(line)}\n".encode())
 
 
 if __name__ == "__main__":

@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from pipeline.cleaner_view import cleaner_lines
+from pipeline.terminal import PeopleTable, say
 from pipeline.tools import iso_time
 
 __all__ = ["print_description"]
@@ -16,36 +14,27 @@ _WIDE = 160
 
 def print_description(described: Mapping[str, Any], *, with_segments: bool) -> None:
     """Print one row per log, with its segments below if asked for, then what is lost, and a line of totals."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDE)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("log", no_wrap=True)
-    for name in ("start", "end", "segments", "bytes", "index bytes"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("max timestamp", no_wrap=True)
+    table = PeopleTable(_WIDE)
+    table.texts("log")
+    table.numbers("start", "end", "segments", "bytes", "index bytes")
+    table.texts("max timestamp")
     for log in described["logs"]:
         _add(table, log["log"], log["log_start_offset"], log["log_end_offset"], f"{len(log['segments']):,}", log)
         for name, found in log.get("offsets", {}).items():
-            table.add_row(*_offset_row(name, found))
+            table.row(*_offset_row(name, found))
         for each in log["segments"] if with_segments else ():
             _add(table, f"  {each['base_offset']:020}", each["base_offset"], each["next_offset"], "", each)
-    console.print(table)
-    for log in (each for each in described["logs"] if each.get("offline")):
-        console.print(f"offline: {log['directory']}: {log['offline']}", highlight=False, soft_wrap=True)
-    for path in described.get("set_aside", ()):
-        console.print(f"set aside: {path}", highlight=False, soft_wrap=True)
-    for line in cleaner_lines(described):
-        console.print(line, highlight=False, soft_wrap=True)
-    for lost in described.get("lost_ranges", ()):
-        console.print(_lost_line(lost), highlight=False, soft_wrap=True)
-    console.print(_totals(described), highlight=False)
+    table.print()
+    offline = (each for each in described["logs"] if each.get("offline"))
+    say(*(f"offline: {log['directory']}: {log['offline']}" for log in offline))
+    say(*(f"set aside: {path}" for path in described.get("set_aside", ())))
+    say(*cleaner_lines(described), *map(_lost_line, described.get("lost_ranges", ())), _totals(described))
 
 
-def _add(table: Table, name: str, start: int, end: int, segments: str, sizes: Mapping[str, Any]) -> None:
+def _add(table: PeopleTable, name: str, start: int, end: int, segments: str, sizes: Mapping[str, Any]) -> None:
     latest = sizes["max_timestamp_ms"]
     numbers = (f"{start:,}", f"{end:,}", segments, f"{sizes['size_bytes']:,}", f"{sizes['index_bytes']:,}")
-    table.add_row(name, *numbers, "-" if latest < 0 else iso_time(latest))
+    table.row(name, *numbers, "-" if latest < 0 else iso_time(latest))
 
 
 def _offset_row(name: str, found: Mapping[str, int]) -> tuple[str, ...]:

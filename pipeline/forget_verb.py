@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from pipeline.terminal import say
 from pipeline.verb_options import DONE, FAILED, JSON, PLACE
 
 __all__ = ["forget"]
@@ -36,8 +37,7 @@ def forget(store: Path, topic: str | None, key_file: Path | None, is_base64: boo
         keys = forget_command.read_key_file(key_file, is_base64=is_base64)
         states = [forget_command.forget_keys(store, topic, keys, SystemClock())]
     if as_json:
-        click.echo(tools.to_json(forget_command.as_dict(states)))
+        say(tools.to_json(forget_command.as_dict(states)))
     else:
-        for line in (*(line for each in states for line in forget_command.lines(each)), forget_command.verdict(states)):
-            click.echo(line)
+        say(*(line for each in states for line in forget_command.lines(each)), forget_command.verdict(states))
     return FAILED if verify and any(each.found for each in states) else DONE

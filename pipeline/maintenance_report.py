@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from pipeline import forget_command
 from pipeline.control.runs import WorkResult
 from pipeline.given_plan import PLAN_VERSION, work_facts
 from pipeline.maintain_command import MaintenanceRun
 from pipeline.maintenance_plan import MaintenancePlan, PlannedWork
+from pipeline.terminal import PeopleTable, say
 
 __all__ = ["plan_as_dict", "plan_verdict", "print_plan", "result_line", "run_as_dict", "run_verdict", "undone_lines"]
 
@@ -30,24 +28,17 @@ def print_plan(plan: MaintenancePlan, *, with_kept: bool) -> None:
         with_kept: also what is not due.
     """
     works = [each for each in plan.works if with_kept or each.decision != "keep"]
-    if not works:
-        return
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDE)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("log", overflow="fold", max_width=console.width // _LOG_SHARE)
-    for heading in ("work", "decision"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("reads", "frees", "takes"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("why", overflow="fold")
+    table = PeopleTable(_WIDE)
+    table.folded("log", table.width // _LOG_SHARE)
+    table.texts("work", "decision")
+    table.numbers("reads", "frees", "takes")
+    table.folded("why")
     shown = works if with_kept else works[:_MOST_ROWS]
     for each in shown:
-        table.add_row(str(each.log), each.action, each.decision, *_figures(each), each.reason)
-    console.print(table, highlight=False)
+        table.row(str(each.log), each.action, each.decision, *_figures(each), each.reason)
+    table.print()
     if len(shown) < len(works):
-        console.print(f"and {len(works) - len(shown):,} more: --all and --json show them", highlight=False)
+        say(f"and {len(works) - len(shown):,} more: --all and --json show them")
 
 
 def plan_verdict(plan: MaintenancePlan) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pipeline.terminal import say
 from pipeline.verb_options import DONE, EXECUTE, FAILED, JSON, PLACE
 
 if TYPE_CHECKING:
@@ -74,10 +75,10 @@ def maintain(
         return _maintain(place, as_json, with_kept)
     plan = maintain_command.plan_maintenance_of(place, SystemClock())
     if as_json:
-        click.echo(tools.to_json(maintenance_report.plan_as_dict(plan, Store.find(place.root).store_id)))
+        say(tools.to_json(maintenance_report.plan_as_dict(plan, Store.find(place.root).store_id)))
     else:
         maintenance_report.print_plan(plan, with_kept=with_kept)
-        click.echo(maintenance_report.plan_verdict(plan))
+        say(maintenance_report.plan_verdict(plan))
     return DONE
 
 
@@ -188,7 +189,7 @@ def _maintain_once(
             maintenance_report.print_plan(plan, with_kept=shown.with_kept)
 
     def waits(files: int, until_ms: int) -> None:
-        click.echo(retain_command.waiting_line(files, until_ms), err=True)
+        say(retain_command.waiting_line(files, until_ms), err=True)
 
     telling = maintain_command.Telling(plan=planned, waits=waits, sleep=sleep)
     metrics = None if place.settings.metrics_file is None else Path(place.settings.metrics_file)
@@ -196,12 +197,11 @@ def _maintain_once(
         run = maintain_command.execute_maintenance(place, spark, clock, telling)
     ended_ms, duration_ms = clock.now_ms(), clock.monotonic_ms() - began_ms
     if shown.as_json:
-        click.echo(tools.to_json(maintenance_report.run_as_dict(run, Store.find(place.root).store_id)))
+        say(tools.to_json(maintenance_report.run_as_dict(run, Store.find(place.root).store_id)))
     else:
         undone = [] if place.given_plan is None else maintenance_report.undone_lines(run.plan)
         told = undone + [line for each in run.erasures for line in forget_command.lines(each)]
-        for line in (*map(maintenance_report.result_line, run.results), *told, maintenance_report.run_verdict(run)):
-            click.echo(line)
+        say(*map(maintenance_report.result_line, run.results), *told, maintenance_report.run_verdict(run))
     is_written = metrics is None or write_metrics(metrics, run, ended_ms, duration_ms)
     return DONE if is_written and not run.has_failures else FAILED
 
@@ -219,8 +219,8 @@ def _rebuild_control(place: "MaintainedPlace", execute: bool) -> int:
             count = rebuild_control(place.root, spark, SystemClock())
         said, last = "set aside", f"done: checkpoints of {count:,} logs, each from its start"
     for name, problem in replaced.items():
-        click.echo(f"control/{name}: {said}: {problem}")
-    click.echo(last)
+        say(f"control/{name}: {said}: {problem}")
+    say(last)
     return DONE
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pipeline.terminal import say
 from pipeline.verb_options import DONE, EXECUTE, FAILED, JSON, PLACE
 
 if TYPE_CHECKING:
@@ -54,9 +55,12 @@ def recover(
         )
         result = run(folders, options, SystemClock())
     for step in result.steps:
-        click.echo(tools.to_json(step.as_dict()) if as_json else str(step))
+        say(tools.to_json(step.as_dict()) if as_json else str(step))
     summary = result.as_dict() | {"executed": execute}
-    click.echo(tools.to_json(summary) if as_json else recover_command.verdict(result, is_executed=execute))
+    if as_json:
+        say(tools.to_json(summary))
+    else:
+        say(*recover_command.verdict(result, is_executed=execute))
     return DONE if execute or not result.lost_bytes else FAILED
 
 
@@ -96,8 +100,7 @@ def delete_records(
     clock = SystemClock()
     log, offset = delete_records_command.find_offset(store, name, before, before_time)
     if not as_json:
-        for line in delete_records_command.plan_deletion(store, log, offset, clock).lines():
-            click.echo(line)
+        say(*delete_records_command.plan_deletion(store, log, offset, clock).lines())
     return _retain(store, delete_records_command.planner(log, offset, clock), execute, as_json)
 
 
@@ -118,17 +121,16 @@ def delete_topic(store: Path, topic: str, execute: bool, as_json: bool) -> None:
 
     def waits(directories: "Sequence[Path]", until_ms: int) -> None:
         until = tools.iso_time(until_ms)
-        click.echo(f"waiting until {until} to remove {len(directories):,} directories; Ctrl-C leaves them", err=True)
+        say(f"waiting until {until} to remove {len(directories):,} directories; Ctrl-C leaves them", err=True)
 
     if execute:
         done = delete_topic_command.execute_deletion(store, topic, SystemClock(), waits, time.sleep)
     else:
         done = delete_topic_command.plan_deletion(store, topic)
     if as_json:
-        click.echo(tools.to_json(delete_topic_command.as_dict(done, is_executed=execute)))
+        say(tools.to_json(delete_topic_command.as_dict(done, is_executed=execute)))
     else:
-        for line in (*delete_topic_command.lines(done), delete_topic_command.verdict(done, is_executed=execute)):
-            click.echo(line)
+        say(*delete_topic_command.lines(done), delete_topic_command.verdict(done, is_executed=execute))
 
 
 @click.command("move-log")
@@ -144,9 +146,9 @@ def move_log(store: Path, name: str, target: str, execute: bool, as_json: bool) 
     log = move_log_command.parse_log(name)
     done = (move_log_command.execute_move if execute else move_log_command.plan_log_move)(store, log, target)
     if as_json:
-        click.echo(tools.to_json(move_log_command.as_dict(done, store, is_executed=execute)))
+        say(tools.to_json(move_log_command.as_dict(done, store, is_executed=execute)))
     else:
-        click.echo(move_log_command.verdict(done, store, is_executed=execute))
+        say(move_log_command.verdict(done, store, is_executed=execute))
 
 
 def _retain(store: Path, plan: "Callable[[Store], list[LogRetention]]", execute: bool, as_json: bool) -> int:
@@ -164,17 +166,16 @@ def _retain(store: Path, plan: "Callable[[Store], list[LogRetention]]", execute:
         return planned
 
     def waits(files: int, until_ms: int) -> None:
-        click.echo(retain_command.waiting_line(files, until_ms), err=True)
+        say(retain_command.waiting_line(files, until_ms), err=True)
 
     if execute:
         logs = retain_command.execute_retention(store, shown, SystemClock(), waits, time.sleep)
     else:
         logs = shown(Store.find(store))
     if as_json:
-        click.echo(tools.to_json(retain_command.as_dict(logs, is_executed=execute)))
+        say(tools.to_json(retain_command.as_dict(logs, is_executed=execute)))
     else:
-        for line in (*retain_command.notes(logs), retain_command.verdict(logs, is_executed=execute)):
-            click.echo(line)
+        say(*retain_command.notes(logs), retain_command.verdict(logs, is_executed=execute))
     return FAILED if retain_command.has_failures(logs) else DONE
 
 

@@ -142,7 +142,7 @@ def execute_and_close(folders: Sequence[Path], options: RecoverOptions, clock: C
         return RecoverResult(tuple(close_root(each) for each in load_roots(folders, how)))
 
 
-def verdict(result: RecoverResult, *, is_executed: bool) -> str:
+def verdict(result: RecoverResult, *, is_executed: bool) -> list[str]:
     """Return the last lines for people."""
     clean = [
         f"shut down cleanly, nothing is recovered: {each.survey.path}" for each in result.roots if each.survey.is_clean
@@ -150,14 +150,14 @@ def verdict(result: RecoverResult, *, is_executed: bool) -> str:
     changed = sum(bool(log.steps) for log in result.logs)
     counts = f"{len(result.logs):,} logs"
     if not changed:
-        return "\n".join([*clean, f"{counts}, nothing to do"])
+        return [*clean, f"{counts}, nothing to do"]
     done = f"{changed:,} changed" if is_executed else f"{changed:,} would change"
     lost = f", {result.lost_bytes:,} bytes cut off or deleted" if result.lost_bytes else ", nothing cut off or deleted"
     if not is_executed:
-        return "\n".join([*clean, f"{counts}, {done}: {len(result.steps):,} steps{lost}; --execute does them"])
+        return [*clean, f"{counts}, {done}: {len(result.steps):,} steps{lost}; --execute does them"]
     beside = any("deleted with" in step.what for step in result.steps)
-    kept = "\ndeleted segments lie beside as .deleted until the folder is loaded the next time" if beside else ""
-    return "\n".join([*clean, f"{counts}, {done}: {len(result.steps):,} steps{lost}{kept}"])
+    kept = ["deleted segments lie beside as .deleted until the folder is loaded the next time"] if beside else []
+    return [*clean, f"{counts}, {done}: {len(result.steps):,} steps{lost}", *kept]
 
 
 @contextlib.contextmanager

@@ -121,8 +121,8 @@ class _Round:
         yield from zip(self.view.logs, self.result.logs, self.repairs, strict=True)
 
 
-def verdict(result: RepairResult, *, is_executed: bool) -> str:
-    """Return the last line for people."""
+def verdict(result: RepairResult, *, is_executed: bool) -> list[str]:
+    """Return the last lines for people."""
     lines = [f"not repaired: {each} -> {each.remedy}" for each in result.left]
     if is_executed:
         state = "sound" if result.is_sound else "NOT sound"
@@ -132,7 +132,7 @@ def verdict(result: RepairResult, *, is_executed: bool) -> str:
         lines.append(f"{len(result.steps)} steps planned; --execute does them")
     else:
         lines.append("nothing to repair" if result.is_sound else "NOT sound, and nothing that can be repaired")
-    return "\n".join(lines)
+    return lines
 
 
 def plan_repairs(root: Path, options: RepairOptions) -> RepairResult:

@@ -11,10 +11,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from pipeline.control.leases import refuse_leased
+from pipeline.terminal import PeopleTable
 from pipeline.tools import iso_time
 from sink.ledger import Ledger
 from sink.retain_logs import LogRetention, execute_plans, plan_logs, remove_deleted, waits_until_ms
@@ -87,20 +85,14 @@ def execute_retention(
 
 def print_plan(logs: Sequence[LogRetention]) -> None:
     """Print a row per segment that may go."""
-    rows = [(each, deletion) for each in logs for deletion in (each.plan.deletions if each.plan else ())]
-    if rows:
-        console = Console()
-        if not console.is_terminal:
-            console = Console(width=_WIDE)
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for heading in ("log", "segment"):
-            table.add_column(heading, no_wrap=True)
-        for heading in ("offsets", "bytes"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("reason")
-        for each, deletion in rows:
-            table.add_row(str(each.log), *_cells(deletion))
-        console.print(table, highlight=False)
+    table = PeopleTable(_WIDE)
+    table.texts("log", "segment")
+    table.numbers("offsets", "bytes")
+    table.folded("reason")
+    for each in logs:
+        for deletion in each.plan.deletions if each.plan else ():
+            table.row(str(each.log), *_cells(deletion))
+    table.print()
 
 
 def notes(logs: Sequence[LogRetention]) -> list[str]:

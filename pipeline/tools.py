@@ -17,8 +17,9 @@ from storage_core.inspect.describe_log import describe_log
 from storage_core.inspect.record_lines import record_lines
 from storage_core.log.log_offsets import find_log_offsets
 from storage_core.log.transactions import Isolation
+from storage_core.visible_text import visible, visible_json
 
-__all__ = ["describe", "iso_time", "lookup_offsets", "read_records", "record_texts", "to_json"]
+__all__ = ["describe", "iso_time", "lookup_offsets", "raw_records", "read_records", "record_texts", "to_json"]
 
 _SPECIAL_TIMES = {"latest": "latest", "earliest": "earliest", "max-timestamp": "max-timestamp"}
 _SPECIAL_TIMES |= {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
@@ -140,10 +141,19 @@ def record_texts(each: LogView, batch: pa.RecordBatch, *, as_json: bool) -> Iter
         yield from record_lines(batch)
         return
     for row in batch.to_pylist():
-        headers = ",".join(f"{header['key']}={_text(header['value'])}" for header in row["headers"])
+        headers = ",".join(f"{_text(header['key'].encode())}={_text(header['value'])}" for header in row["headers"])
         place = f"{each.log.topic}:{each.log.partition}:{row['offset']}"
         fields = [place, iso_time(row["timestamp"]), _text(row["key"]), _text(row["value"])]
         yield "\t".join([*fields, headers] if headers else fields)
+
+
+def raw_records(each: LogView, batch: pa.RecordBatch) -> Iterator[bytes]:
+    """Yield the same as text, with keys, values and headers as the bytes that they are."""
+    for row in batch.to_pylist():
+        headers = b",".join(header["key"].encode() + b"=" + _raw(header["value"]) for header in row["headers"])
+        place = f"{each.log.topic}:{each.log.partition}:{row['offset']}\t{iso_time(row['timestamp'])}"
+        fields = [place.encode(), _raw(row["key"]), _raw(row["value"])]
+        yield b"\t".join([*fields, headers] if headers else fields)
 
 
 def iso_time(timestamp_ms: int) -> str:
@@ -157,11 +167,15 @@ def iso_time(timestamp_ms: int) -> str:
 
 
 def to_json(value: object) -> str:
-    """Return compact JSON."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    """Return compact JSON, with what a terminal obeys in JSON's escapes."""
+    return visible_json(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
 def _text(data: bytes | None) -> str:
     if data is None:
         return "null"
-    return data.decode("utf-8", "backslashreplace").replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+    return visible(data.decode("utf-8", "surrogateescape").replace("\\", "\\\\"))
+
+
+def _raw(data: bytes | None) -> bytes:
+    return b"null" if data is None else data

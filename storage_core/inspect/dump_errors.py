@@ -3,9 +3,9 @@
 Source: Kafka DumpLogSegments, TimeIndexDumpErrors; 4.3.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
 
 __all__ = ["DumpErrors"]
 
@@ -42,34 +42,30 @@ class DumpErrors:
         self.other.append(line)
         self.is_damaged = True
 
-    def print_to(self, err: TextIO) -> None:
-        """Write every finding, in the order of Kafka's tool."""
-        for line in self.other:
-            print(line, file=err)
-        _print_pairs(err, self.index_mismatches, "Mismatches in :{}", "  Index offset: {}, log offset: {}", -1)
-        _print_pairs(
-            err,
+    def lines(self) -> Iterator[str]:
+        """Yield every finding, in the order of Kafka's tool."""
+        yield from self.other
+        yield from _pair_lines(self.index_mismatches, "Mismatches in :{}", "  Index offset: {}, log offset: {}", -1)
+        yield from _pair_lines(
             self.timestamp_mismatches,
             "Found timestamp mismatch in :{}",
             "  Index timestamp: {}, log timestamp: {}",
         )
-        _print_pairs(
-            err,
+        yield from _pair_lines(
             self.timestamps_out_of_order,
             "Found out of order timestamp in :{}",
             "  Index timestamp: {}, Previously indexed timestamp: {}",
         )
-        _print_pairs(
-            err,
+        yield from _pair_lines(
             self.offsets_not_found,
             "The following indexed offsets are not found in :{}",
             "Indexed offset: {}, found log offset: {}",
         )
-        _print_pairs(err, self.non_consecutive, "Non-consecutive offsets in {}", "  {} is followed by {}")
+        yield from _pair_lines(self.non_consecutive, "Non-consecutive offsets in {}", "  {} is followed by {}")
 
 
-def _print_pairs(err: TextIO, pairs: _Pairs, title: str, line: str, step: int = 1) -> None:
+def _pair_lines(pairs: _Pairs, title: str, line: str, step: int = 1) -> Iterator[str]:
     for name, found in pairs.items():
-        print(title.format(name), file=err)
+        yield title.format(name)
         for first, second in found[::step]:
-            print(line.format(first, second), file=err)
+            yield line.format(first, second)

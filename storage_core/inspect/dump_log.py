@@ -58,11 +58,12 @@ def dump_log(files: Sequence[Path], options: DumpOptions, out: TextIO, err: Text
             elif path.suffix in _KNOWN and match:
                 _dump_file(path, int(match[0]), options, printer, errors)
             else:
-                print(f"Ignoring unknown file {path}", file=err)
+                print(options.shown(f"Ignoring unknown file {path}"), file=err)
                 all_known = False
         except LogStorageError as error:
             errors.add_other(f"{error}: {path}")
-    errors.print_to(err)
+    for line in errors.lines():
+        print(options.shown(line), file=err)
     return all_known and not errors.is_damaged
 
 

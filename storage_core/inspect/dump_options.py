@@ -9,6 +9,7 @@ from typing import Final
 
 from storage_core.errors import InvalidConfigError
 from storage_core.record.java_text import java_text
+from storage_core.visible_text import visible
 
 __all__ = ["NO_LIMIT", "DumpOptions"]
 
@@ -43,7 +44,7 @@ _NOT_OFFERED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """The options of Kafka's tool, under its names, and one more.
+    """The options of Kafka's tool, under its names, and two more.
 
     Attributes:
         max_message_size: bytes read at each index entry.
@@ -52,6 +53,7 @@ class DumpOptions:
         value_decoder_class: the same for values.
         offsets_decoder: this and the other four decoders of Kafka's own topics are not offered.
         json: print one JSON object a line, keys and values in base64.
+        raw: print control characters as they are, as Kafka does.
     """
 
     deep_iteration: bool = False
@@ -69,6 +71,7 @@ class DumpOptions:
     remote_log_metadata_decoder: bool = False
     share_group_state_decoder: bool = False
     json: bool = False
+    raw: bool = False
 
     def __post_init__(self) -> None:
         problems = []
@@ -83,6 +86,8 @@ class DumpOptions:
         for name in _NOT_OFFERED:
             if getattr(self, name):
                 problems.append(f"--{name.replace('_', '-')} is not offered: records of Kafka's own topics stay bytes")
+        if self.raw and self.json:
+            problems.append("--raw does not go with --json")
         if self.skip_record_metadata and self.json:
             problems.append("--skip-record-metadata does not go with --json")
         if problems:
@@ -97,6 +102,11 @@ class DumpOptions:
     def prints_records(self) -> bool:
         """Whether there is a line per record."""
         return self.deep_iteration or self.prints_contents
+
+    @property
+    def shown(self) -> Callable[[str], str]:
+        """What makes a line of a text."""
+        return str if self.raw else visible
 
     @property
     def decode_key(self) -> Callable[[bytes], str]:

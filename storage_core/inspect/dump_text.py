@@ -6,6 +6,7 @@ Source: Kafka DumpLogSegments; 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -128,6 +129,8 @@ class TextPrinter:
 
     def records(self, position: int, found: InspectedRecords, is_valid: _Bools) -> None:
         columns = record_columns(position, found, self._options)
+        if not self._options.raw:
+            columns = replace(columns, contents=columns.contents.visible())
         batches = _batch_lines(position, found.scan, is_valid)
         for lines in interleaved(batches, found.counts, lambda rows: self._record_lines(columns.rows(rows))):
             lines.write_to(self._out)
@@ -171,7 +174,7 @@ class TextPrinter:
         self._print(f"{self._path} passed sanity check.")
 
     def _print(self, line: str) -> None:
-        self._out.write(line + "\n")
+        self._out.write(self._options.shown(line) + "\n")
 
     def _record_lines(self, columns: RecordColumns) -> Iterator[PlacedLines]:
         if self._options.skip_record_metadata:

@@ -10,7 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from storage_core.inspect.line_kernels import CHOICE, CONTENT, MAX_NUMBER_BYTES, NUMBER, TEXT, render_lines
+from storage_core.inspect.line_kernels import (
+    CHOICE,
+    CONTENT,
+    MAX_NUMBER_BYTES,
+    NUMBER,
+    TEXT,
+    escape_texts,
+    escaped_sizes,
+    may_be_obeyed,
+    render_lines,
+)
 
 __all__ = ["Contents", "LineProgram", "Lines"]
 
@@ -49,6 +59,20 @@ class Contents:
             parts.append(np.frombuffer(data if data is not None else b"", np.uint8))
             base += len(parts[-1])
         return cls(parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint8), *parts]), starts, sizes)
+
+    def visible(self) -> Contents:
+        """Return them, which must be UTF-8, with escapes in the place of what a terminal obeys."""
+        if not may_be_obeyed(self.source):
+            return self
+        starts, sizes = np.ascontiguousarray(self.starts), np.ascontiguousarray(self.sizes)
+        grown = np.empty_like(sizes)
+        escaped_sizes(starts, sizes, self.source, grown)
+        if (grown == sizes).all():
+            return self
+        ends = np.cumsum(np.maximum(grown, 0)).reshape(grown.shape)
+        targets, out = ends - np.maximum(grown, 0), np.empty(int(ends.max()), np.uint8)
+        escape_texts(starts, sizes, self.source, targets, out)
+        return Contents(out, targets, grown)
 
     def rows(self, chosen: slice | npt.NDArray[np.bool_]) -> Contents:
         """Return some of the rows; the bytes stay where they are."""

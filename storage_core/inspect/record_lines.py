@@ -16,6 +16,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from storage_core.visible_text import visible_json
+
 __all__ = ["base64_texts", "header_texts", "record_lines"]
 
 _TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime", "NoTimestampType")  # the last one is number -1
@@ -60,5 +62,5 @@ def header_texts(column: pa.ListArray) -> list[str]:
 
 def _header_list(headers: list[dict[str, Any]]) -> str:
     values = base64_texts(pa.array([each["value"] for each in headers], pa.binary()))
-    keys = (json.dumps(each["key"], ensure_ascii=False) for each in headers)
+    keys = (visible_json(json.dumps(each["key"], ensure_ascii=False)) for each in headers)
     return f"[{','.join(f'[{key},{value}]' for key, value in zip(keys, values, strict=True))}]"

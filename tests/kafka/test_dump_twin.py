@@ -1,4 +1,4 @@
-"""Our dump beside Kafka's own, over the same files with the same options: what they print must be one."""
+"""Our dump, with `--raw`, beside Kafka's own over the same files with the same options: what they print must be one."""
 
 import io
 import shutil
@@ -42,7 +42,7 @@ def _without_false_alarm(text: str) -> str:
 
 def _ours(files: list[Path], options: dict[str, bool | int]) -> tuple[str, str]:
     out, err = io.StringIO(), io.StringIO()
-    dump_log(files, DumpOptions(**options), out, err)  # type: ignore[arg-type]
+    dump_log(files, DumpOptions(raw=True, **options), out, err)  # type: ignore[arg-type]
     return out.getvalue(), err.getvalue()
 
 
@@ -90,7 +90,16 @@ def test_dump_log_when_entries_of_older_formats_are_odd_then_prints_what_kafka_p
     toolbox: KafkaToolbox, tmp_path: Path
 ) -> None:
     """Wrong CRCs inside and outside a wrapper, short and overlong entries, texts that are no UTF-8: the same lines."""
-    texts = [b"\xff", b"\xed\xa0\x80x\xed\xb0", b"\xe2\x82", b"\xf0\x9f\x98z", None, b"", "zwölf €".encode()]
+    texts = [
+        b"\xff",
+        b"\xed\xa0\x80x\xed\xb0",
+        b"\xe2\x82",
+        b"\xf0\x9f\x98z",
+        None,
+        b"",
+        "zwölf €".encode(),
+        b"\x1b[2J\x07\r\n\xe2\x80\xae",
+    ]
     records = [Record(offset=n, timestamp=n, key=text, value=text) for n, text in enumerate(texts)]
     inner = bytearray(b"".join(pack_entry(record, 1) for record in records))
     inner[-1] ^= 1

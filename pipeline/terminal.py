@@ -1,0 +1,74 @@
+"""What the command prints for people: every line and cell with its control characters shown, never obeyed."""
+
+import logging
+from typing import TYPE_CHECKING
+
+import click
+
+from storage_core.visible_text import visible
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["LogLines", "PeopleTable", "say"]
+
+
+def say(*lines: str, err: bool = False) -> None:
+    """Print lines."""
+    for line in lines:
+        click.echo(visible(line), err=err)
+
+
+class LogLines(logging.Formatter):
+    """Formats a line of a log; a stack trace behind it keeps its lines."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging calls
+        """Return the line."""
+        return visible(super().formatMessage(record))
+
+
+class PeopleTable:
+    """A table without lines; cells are texts as they are, never markup.
+
+    Args:
+        wide: columns of a line where stdout is no terminal.
+    """
+
+    def __init__(self, wide: int) -> None:
+        from rich.console import Console
+        from rich.table import Table
+
+        self._console = Console()
+        if not self._console.is_terminal:
+            self._console = Console(width=wide)
+        self._table: Table = Table(box=None, pad_edge=False, header_style="bold")
+
+    @property
+    def width(self) -> int:
+        """Columns of a line."""
+        return self._console.width
+
+    def texts(self, *headings: str) -> None:
+        """Add columns of names, each on one line."""
+        for heading in headings:
+            self._table.add_column(heading, no_wrap=True)
+
+    def numbers(self, *headings: str) -> None:
+        """Add columns of numbers."""
+        for heading in headings:
+            self._table.add_column(heading, justify="right", no_wrap=True)
+
+    def folded(self, heading: str, most: int | None = None) -> None:
+        """Add a column whose cells may take several lines; `most` is its largest width."""
+        self._table.add_column(heading, overflow="fold", max_width=most)
+
+    def row(self, *cells: str) -> None:
+        """Add a row."""
+        from rich.text import Text
+
+        self._table.add_row(*(Text(visible(cell)) for cell in cells))
+
+    def print(self) -> None:
+        """Print the rows, if there are any."""
+        if self._table.row_count:
+            self._console.print(self._table, highlight=False)
