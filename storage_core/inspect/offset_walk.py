@@ -170,8 +170,10 @@ class OffsetWalk:
             return
         self._count_sparse(base_offset, last_offset, records_count)
         is_settled = self._suspect is None and self._open_loss is None and not self._backward
-        is_quiet = is_settled and base_offset[0] == self.next_offset
-        if is_quiet and (base_offset[1:] == last_offset[:-1] + 1).all() and (base_offset <= last_offset).all():
+        is_quiet = is_settled and base_offset[0] == self.next_offset and (base_offset <= last_offset).all()
+        # Both comparisons: one above the largest number is the smallest one.
+        is_quiet &= bool((base_offset[1:] > last_offset[:-1]).all())
+        if is_quiet and (base_offset[1:] == last_offset[:-1] + 1).all():
             self.next_offset = int(last_offset[-1]) + 1
         else:
             for each in zip(position.tolist(), base_offset.tolist(), last_offset.tolist(), strict=True):

@@ -147,10 +147,10 @@ class IndexCheck:
             elif size > count * entry and not self._is_active:
                 self._report.add("index", rule, name, "has a zero tail, though its segment is closed", count * entry)
         base = self._reader.files.base_offset
-        back = (np.diff(self._offsets.offsets, prepend=base - 1) <= 0) | (
-            np.diff(self._offsets.positions, prepend=-1) <= 0
-        )
-        later = (np.diff(self._times.timestamps, prepend=-1) <= 0) | (np.diff(self._times.offsets, prepend=base) < 0)
+        back = _not_increasing(self._offsets.offsets, base) | _not_increasing(self._offsets.positions, 0)
+        later = _not_increasing(self._times.timestamps, 0)
+        later[:1] |= self._times.offsets[:1] < base
+        later[1:] |= self._times.offsets[1:] < self._times.offsets[:-1]
         for name, rule, bad, (_, entry, _) in zip(names, _RULES, (back, later), sizes, strict=True):
             if bad.any():
                 at = int(np.argmax(bad))
@@ -234,3 +234,14 @@ class IndexCheck:
         """Add a finding; return whether there is room for more about this file."""
         self._report.add(kind, rule, name, what, position)
         return sum(each.file == name for each in self._report.findings) < _KEPT_FINDINGS
+
+
+def _not_increasing(values: npt.NDArray[np.int64], least: int) -> npt.NDArray[np.bool_]:
+    """Return which values are not above the one before, or for the first one below `least`.
+
+    Compared, not subtracted: the difference of two timestamps of a file may not fit int64.
+    """
+    bad = np.zeros(len(values), np.bool_)
+    bad[:1] = values[:1] < least
+    bad[1:] = values[1:] <= values[:-1]
+    return bad

@@ -229,7 +229,7 @@ def _order_faults(
     faults = []
     is_wrapper = scan.magic[number] < MAGIC_V2
     is_inside = is_wrapper or (scan.base_offset[number] <= offsets[0] and offsets[-1] <= scan.last_offset[number])
-    if not is_inside or (np.diff(offsets) <= 0).any():
+    if not is_inside or (offsets[1:] <= offsets[:-1]).any():
         faults.append(BatchFault(number, "records", "offsets of its records do not increase inside the batch"))
     is_append_time = scan.attributes[number] & LOG_APPEND_TIME_BIT
     largest = int(times.max())

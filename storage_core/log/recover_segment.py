@@ -306,6 +306,8 @@ def _find_misplaced(
     """
     found[0], found[2] = count, _FITS
     for number in range(count):
+        # One above the largest number is the smallest one; but nothing in a segment is below the segment's base.
+        due = max(due, segment_base)
         if base_offset[number] < due or last_offset[number] < base_offset[number]:
             found[0], found[1], found[2] = number, due, _GOES_BACK
             return

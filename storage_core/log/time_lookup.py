@@ -57,7 +57,7 @@ class TimeLookup:
                 found = self._first_in_segment(reader, timestamp)
             if found:
                 return found
-            self._largest[number] = timestamp - 1  # of the records that count
+            self._largest[number] = max(timestamp, -INT64_MAX) - 1  # of the records that count
         return None
 
     def latest_record(self) -> tuple[int, int] | None:

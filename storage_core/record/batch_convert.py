@@ -204,7 +204,7 @@ class _Rebuild:
     def _check_offsets(self) -> None:
         """Refuse offsets that go back: by them a record is known to be of its batch."""
         wrong = np.zeros(len(self.scan), np.bool_)
-        wrong[1:] = np.diff(self.scan.last_offset) <= 0
+        wrong[1:] = self.scan.last_offset[1:] <= self.scan.last_offset[:-1]
         if wrong.any():
             first = int(np.argmax(wrong))
             what = f"batch has a wrong base offset: base_offset={self.scan.base_offset[first]}"
@@ -266,8 +266,9 @@ class _Rebuild:
         """Return (n,) the place in the scan of each record's batch."""
         offsets = records.column("offset").to_numpy()
         batch: _Int64s = np.searchsorted(self.scan.last_offset, offsets).astype(np.int64)
-        if (np.diff(offsets) <= 0).any() or batch[-1] == len(self.scan):
-            row = int(np.argmax(np.diff(offsets) <= 0)) + 1 if batch[-1] < len(self.scan) else len(offsets) - 1
+        goes_back = offsets[1:] <= offsets[:-1]
+        if goes_back.any() or batch[-1] == len(self.scan):
+            row = int(np.argmax(goes_back)) + 1 if batch[-1] < len(self.scan) else len(offsets) - 1
             place = min(int(batch[row]), len(self.scan) - 1)
             what = f"a record's offset goes back, or is none of its batch's: offset={offsets[row]}"
             raise CorruptBatchError(what, int(self.scan.position[place]))

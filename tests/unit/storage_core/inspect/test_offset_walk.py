@@ -3,6 +3,7 @@ import pytest
 
 from storage_core.inspect.offset_walk import OffsetWalk
 from storage_core.inspect.verify_pass import DamagedBytes
+from storage_core.log_config import INT64_MAX
 
 
 def _walk(batches: list[tuple[int, int]], *, start: int = 0, limit: int | None = None, split: int = 99) -> OffsetWalk:
@@ -204,3 +205,19 @@ def test_offset_walk_when_an_entry_contradicts_a_base_inside_a_gap_then_the_time
 
     assert [(each.position, each.due) for each in walk.faults] == faults
     assert (walk.next_offset, walk.inside_gap_count) == (110, 2)
+
+
+def test_walk_when_base_offsets_pass_the_largest_number_then_wrong() -> None:
+    """Behind the largest offset no batch starts at the smallest number, which is one more in 64 bits."""
+    walk = OffsetWalk()
+    walk.start_segment("log", INT64_MAX - 1)
+
+    walk.follow(
+        np.array([0, 70]),
+        np.array([INT64_MAX - 1, -INT64_MAX - 1]),
+        np.array([INT64_MAX, -5]),
+        np.array([2, 1], np.int32),
+    )
+    walk.end_segment(None, 140)
+
+    assert [each.position for each in walk.faults] == [70]

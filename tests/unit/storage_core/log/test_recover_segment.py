@@ -16,12 +16,13 @@ from storage_core.log.producer_states import ProducerStates
 from storage_core.log.recover_segment import SegmentRecovery, StopKind, recover_segment, scan_segment
 from storage_core.log.segments import SegmentFiles, list_segments
 from storage_core.log.sound_batches import PIECE_BYTES
-from storage_core.log_config import INT32_MAX
+from storage_core.log_config import INT32_MAX, INT64_MAX
 from storage_core.record.batch_scan import scan_batches
 from storage_core.record.control_records import ControlType
 from tests.batch_bytes import BatchSpec, batch_bytes, segment_bytes
 from tests.golden import GoldenLog, golden_logs
 from tests.plain_recovery import recover_plainly
+from tests.written_log import Batch, encode_batch
 
 _BASE = 100
 _INTERVALS = {"v0-": 200, "v1-": 200, "v2-compact": 300, "v2-segments": 300}
@@ -324,3 +325,11 @@ def test_scan_segment_of_entries_when_a_byte_is_changed_then_keeps_those_before(
         copied.log_path.write_bytes(_changed(data, position, bytes([data[position] ^ 0x55])))
 
         assert _scan(copied).valid_bytes <= position
+
+
+def test_scan_segment_when_offsets_pass_the_largest_number_then_refused(tmp_path: Path) -> None:
+    """Behind 2^63-1 no offset follows: the smallest number is one more in 64 bits, and goes back all the same."""
+    data = encode_batch(Batch([1]), INT64_MAX) + encode_batch(Batch([1]), -INT64_MAX - 1)
+
+    with pytest.raises(CorruptBatchError, match="go back"):
+        _scan(_segment(tmp_path, data, INT64_MAX))
