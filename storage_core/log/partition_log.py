@@ -309,9 +309,8 @@ class _OpenSegment:
         while position < self._size_bytes:
             data = self._read(position, min(wanted, self._size_bytes - position))
             scan, error = scan_up_to_damage(data)
-            yield from zip(
-                (position + scan.position).tolist(), scan.next_offset.tolist(), scan.size.tolist(), strict=True
-            )
+            nexts = [last + 1 for last in scan.last_offset.tolist()]  # as `_near`: above the largest number, not below 0
+            yield from zip((position + scan.position).tolist(), nexts, scan.size.tolist(), strict=True)
             position += scan.valid_bytes
             if error is not None:
                 raise CorruptBatchError(f"{error.args[0]} file={self.files.log_path}", position)

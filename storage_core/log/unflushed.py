@@ -59,13 +59,13 @@ def _scan(
         reader.size_bytes = min(reader.size_bytes, wanted)
         try:
             for chunk in reader.chunks_from(recovery_point):
-                bases, nexts = chunk.scan.base_offset, chunk.scan.next_offset
-                bad = (bases < np.append(next_offset, nexts[:-1])) | (nexts > end.log_end_offset)
+                bases, lasts = chunk.scan.base_offset, chunk.scan.last_offset
+                bad = (bases <= np.append(next_offset - 1, lasts[:-1])) | (bases > lasts) | (lasts >= end.log_end_offset)
                 bad[check_crcs(chunk.data, chunk.scan)] = True
                 if bad.any():
                     number = int(np.argmax(bad))
-                    return (int(nexts[number - 1]) if number else next_offset), False
-                next_offset = int(nexts[-1])
+                    return (int(lasts[number - 1]) + 1 if number else next_offset), False
+                next_offset = int(lasts[-1]) + 1
         except CorruptBatchError:
             return next_offset, False
         return next_offset, reader.valid_bytes == wanted

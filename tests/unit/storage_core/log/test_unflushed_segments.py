@@ -6,6 +6,7 @@ import pytest
 
 from storage_core.log.append_state import CommittedEnd
 from storage_core.log.unflushed import first_lost_offset, unflushed_segments
+from storage_core.log_config import INT64_MAX
 from tests.written_log import Batch, write_log
 
 
@@ -68,3 +69,14 @@ def test_first_lost_offset_when_batches_of_another_place_lie_there_then_where_th
     _path(directory, 6).write_bytes(_path(directory, 3).read_bytes())
 
     assert first_lost_offset(directory, 6, end) == 6
+
+
+def test_first_lost_offset_when_a_base_offset_is_the_largest_number_then_its_own(directory: Path) -> None:
+    """No CRC covers a base offset, and one above 2^63-1 is the smallest number: it is above the committed end."""
+    end, path = _end(directory), _path(directory, 6)
+    data = bytearray(path.read_bytes())
+    size = len(data) // 3
+    data[2 * size : 2 * size + 8] = INT64_MAX.to_bytes(8, "big")
+    path.write_bytes(data)
+
+    assert first_lost_offset(directory, 0, end) == 8
