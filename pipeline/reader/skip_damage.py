@@ -21,7 +21,7 @@ from storage_core.index.offset_index import OffsetIndex
 from storage_core.log.log_walk import is_gone
 from storage_core.log.segment_reader import BatchChunk, SegmentReader, announced_size, scan_up_to_damage
 from storage_core.log.segments import floor_segment, list_readable_segments
-from storage_core.record.batch_header import LOG_OVERHEAD_BYTES, MAGIC_V2
+from storage_core.record.batch_header import LOG_OVERHEAD_BYTES, MAGIC_V2, UP_TO_MAGIC_BYTES
 from storage_core.record.batch_scan import BatchScan, check_crcs
 from storage_core.storage.local import storage_errors
 
@@ -58,7 +58,6 @@ class Resumption:
 
 
 _Finder = Callable[[SegmentReader, int, int], Resumption | None]
-_UP_TO_MAGIC_BYTES = 17
 
 
 def is_outage(error: LogStorageError) -> bool:
@@ -180,8 +179,8 @@ def _holder(reader: SegmentReader, start: int, offset: int) -> tuple[BatchChunk,
 def _base_offset_behind(reader: SegmentReader, chunk: BatchChunk, number: int) -> int | None:
     """Return the base offset of the batch behind one of a chunk; None where nothing follows, or zeros."""
     position = chunk.position + int(chunk.scan.position[number] + chunk.scan.size[number])
-    head = reader.read(position, _UP_TO_MAGIC_BYTES)
-    if len(head) < _UP_TO_MAGIC_BYTES or announced_size(head) <= LOG_OVERHEAD_BYTES:
+    head = reader.read(position, UP_TO_MAGIC_BYTES)
+    if len(head) < UP_TO_MAGIC_BYTES or announced_size(head) <= LOG_OVERHEAD_BYTES:
         return None
     return int.from_bytes(head[:8], "big", signed=True)
 

@@ -23,7 +23,7 @@ from storage_core.log.segment_reader import SegmentReader, announced_size, scan_
 from storage_core.log_config import INT32_MAX, INT64_MAX
 from storage_core.record.attributes import CODEC_MASK, CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
 from storage_core.record.batch_decode import decode_batches, iter_decoded
-from storage_core.record.batch_header import HEADER_BYTES, HEADER_DTYPE, MAGIC_V2
+from storage_core.record.batch_header import HEADER_BYTES, HEADER_DTYPE, MAGIC_V2, UP_TO_MAGIC_BYTES
 from storage_core.record.batch_scan import BatchScan, check_crcs
 from storage_core.record.control_records import NO_CONTROL_TYPE, control_types
 from storage_core.record.legacy_header import MIN_ENTRY_BYTES
@@ -275,11 +275,19 @@ def _damage_at(search: BatchSearch, position: int) -> DamagedBytes:
 
 
 def _describe(size: int, magic: int | None, room: int) -> tuple[Rule, str]:
-    if magic is not None and magic > MAGIC_V2:
+    """Say what is wrong with bytes whose header, as far as it is there, announces a batch; `room` is left in the file.
+
+    Kafka does not look at a length or a magic that only a few bytes are left for: FileLogInputStream.
+    """
+    if room <= UP_TO_MAGIC_BYTES or magic is None:
+        return "length", "torn tail: too short for any batch"
+    if magic > MAGIC_V2:
         return "magic", f"magic is {magic}, not 0 to {MAGIC_V2}"
-    least = HEADER_BYTES if magic == MAGIC_V2 else MIN_ENTRY_BYTES[magic or 0]
-    if size < least or size > room:
-        return "length", f"batch size {size} is impossible or passes the end"
+    least = HEADER_BYTES if magic == MAGIC_V2 else MIN_ENTRY_BYTES[magic]
+    if size < least:
+        return "length", f"batch size {size} is impossible, the least is {least}"
+    if size > room:
+        return "length", f"batch size {size} passes the end"
     return "crc", "wrong CRC"
 
 

@@ -21,7 +21,13 @@ from storage_core.index.offset_index import find_offset_entry
 from storage_core.index.time_index import TimeIndex, find_time_entry
 from storage_core.log.segments import SegmentFiles
 from storage_core.log_config import INT32_MAX, INT64_MAX
-from storage_core.record.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, ByteSource
+from storage_core.record.batch_header import (
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    UP_TO_MAGIC_BYTES,
+    ByteSource,
+)
 from storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
 from storage_core.storage.local import storage_errors
 from storage_core.storage.mapped_bytes import map_bytes
@@ -41,7 +47,6 @@ SEEK_BYTES: Final = 1 << 16
 """How much to read first where one record is looked for: what lies between two index entries is mostly less."""
 
 _GROWTH: Final = 4
-_UP_TO_MAGIC_BYTES: Final = 17
 _MAGIC_AT: Final = 16
 _CRC_BYTES: Final = 4
 _LENGTH_BITS: Final = 31
@@ -110,8 +115,8 @@ class SegmentReader:
             CorruptBatchError: what follows the chunks yielded so far can't be a batch.
             StorageError: the disk refused.
         """
-        largest = max(chunk_bytes, _UP_TO_MAGIC_BYTES)
-        limit = min(max(first_bytes, _UP_TO_MAGIC_BYTES), largest)
+        largest = max(chunk_bytes, HEADER_BYTES)
+        limit = min(max(first_bytes, HEADER_BYTES), largest)
         self.valid_bytes, wanted = position, limit
         while position < self.size_bytes:
             data = self.read(position, min(wanted, self.size_bytes - position))
@@ -179,8 +184,8 @@ class SegmentReader:
 
     def base_offset_at(self, position: int) -> int | None:
         """Return the base offset of the batch at a position; None where not even its first fields are left."""
-        head = self.read(position, _UP_TO_MAGIC_BYTES) if position < self.size_bytes else b""
-        return int.from_bytes(head[:8], "big", signed=True) if len(head) == _UP_TO_MAGIC_BYTES else None
+        head = self.read(position, UP_TO_MAGIC_BYTES) if position < self.size_bytes else b""
+        return int.from_bytes(head[:8], "big", signed=True) if len(head) == UP_TO_MAGIC_BYTES else None
 
     def position_before(self, offset: int) -> int:
         """Return a position from which a scan meets the batch of `offset`, as the offset index knows it.
@@ -193,9 +198,9 @@ class SegmentReader:
 
     def is_batch_before(self, position: int, offset: int) -> bool:
         """Return whether a sound batch lies at a position, of an offset from the segment's base to the one given."""
-        head = self.read(position, _UP_TO_MAGIC_BYTES) if 0 < position < self.size_bytes else b""
+        head = self.read(position, UP_TO_MAGIC_BYTES) if 0 < position < self.size_bytes else b""
         size = announced_size(head)
-        if len(head) < _UP_TO_MAGIC_BYTES or not len(head) <= size <= self.size_bytes - position:
+        if len(head) < UP_TO_MAGIC_BYTES or not len(head) <= size <= self.size_bytes - position:
             return False
         batch = self.read(position, size)
         scan, error = scan_up_to_damage(batch)
@@ -221,7 +226,7 @@ class SegmentReader:
         Then it is no torn tail: what follows that batch would be passed over. Every byte is read at most once.
         """
         head, rest = self.read(position, HEADER_BYTES), self.size_bytes - position
-        if len(head) < _UP_TO_MAGIC_BYTES + _CRC_BYTES:
+        if len(head) < UP_TO_MAGIC_BYTES + _CRC_BYTES:
             return False
         is_v2 = head[_MAGIC_AT] >= MAGIC_V2
         crc_at, at, update = (17, 21, crc32c.crc32c) if is_v2 else (12, 16, zlib.crc32)

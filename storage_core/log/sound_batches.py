@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 import crc32c
 
 from storage_core.log.segment_reader import SegmentReader, announced_size, scan_up_to_damage
-from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2
+from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2, UP_TO_MAGIC_BYTES
 from storage_core.record.batch_scan import BatchScan
 
 __all__ = ["PIECE_BYTES", "BatchFault", "BatchPiece", "iter_pieces"]
@@ -31,7 +31,6 @@ BatchFault: TypeAlias = Literal["torn", "zeros", "length", "crc"]
 """Why bytes are no batch: fewer than one announces; nothing but zeros; a length none has; the CRC of a large one."""
 
 _MAGIC_AT: Final = 16
-_UP_TO_MAGIC_BYTES: Final = 17
 _LEGACY_MAGICS: Final = 128
 """Magic is a signed byte: from here on it is negative, and so older than v2."""
 
@@ -89,7 +88,7 @@ def _bytes_at(reader: SegmentReader, position: int, size_bytes: int) -> memoryvi
 
 def _fault_of_large_batch(reader: SegmentReader, position: int, head: memoryview, size_bytes: int) -> BatchFault | None:
     """Say why bytes that seem to begin a batch larger than what was read are none."""
-    if len(head) < _UP_TO_MAGIC_BYTES or size_bytes > reader.size_bytes - position:
+    if len(head) <= UP_TO_MAGIC_BYTES or size_bytes > reader.size_bytes - position:
         return "length" if reader.is_length_damaged(position) else "torn"
     is_v2 = MAGIC_V2 <= head[_MAGIC_AT] < _LEGACY_MAGICS
     crc_at, at, update = (17, 21, crc32c.crc32c) if is_v2 else (12, 16, zlib.crc32)

@@ -44,6 +44,7 @@ __all__ = [
     "HEADER_DTYPE",
     "LOG_OVERHEAD_BYTES",
     "MAGIC_V2",
+    "UP_TO_MAGIC_BYTES",
     "BatchHeader",
     "ByteSource",
     "pack_header",
@@ -53,6 +54,8 @@ __all__ = [
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD_BYTES: Final = 12
 MAGIC_V2: Final = 2
+UP_TO_MAGIC_BYTES: Final = 17
+"""What every format starts with: offset, length, a field of its own, magic. No batch is as short as that."""
 
 HEADER_DTYPE: Final = np.dtype(
     [

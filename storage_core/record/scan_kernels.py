@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_core.kernels import kernel
+from storage_core.record.batch_header import LOG_OVERHEAD_BYTES, UP_TO_MAGIC_BYTES
 from storage_core.record.kernel_memory import BYTES, INT64S, address_of, load_byte, load_int32, load_int64
 
 __all__ = ["HEADER_COLUMNS", "MIN_BATCH_BYTES", "HeaderColumn", "unpack_headers", "walk_batches"]
@@ -16,8 +17,6 @@ __all__ = ["HEADER_COLUMNS", "MIN_BATCH_BYTES", "HeaderColumn", "unpack_headers"
 MIN_BATCH_BYTES: Final = 26
 """Smallest complete entry of any format: the next one starts at least this far on."""
 
-_UP_TO_MAGIC_BYTES: Final = 17
-_LOG_OVERHEAD_BYTES: Final = 12
 _MIN_LENGTH: Final = 14
 _MIN_V1_LENGTH: Final = 22
 _MIN_V2_LENGTH: Final = 49
@@ -41,14 +40,14 @@ def walk_batches(source: _Bytes, start: int, end: int, positions: _Int64s, stopp
     found = 0
     position = start
     damaged = 0
-    while end - position >= _UP_TO_MAGIC_BYTES:
+    while end - position > UP_TO_MAGIC_BYTES:
         length = 0
         for place in range(position + 8, position + 12):
             length = (length << 8) | source[place]
         if length > 0x7FFFFFFF or length < _MIN_LENGTH:
             damaged = 1
             break
-        if end - position < _LOG_OVERHEAD_BYTES + length:
+        if end - position < LOG_OVERHEAD_BYTES + length:
             break
         magic = source[position + 16]
         if (magic >= 2 and length < _MIN_V2_LENGTH) or (magic == 1 and length < _MIN_V1_LENGTH):
@@ -56,7 +55,7 @@ def walk_batches(source: _Bytes, start: int, end: int, positions: _Int64s, stopp
             break
         positions[found] = position
         found += 1
-        position += _LOG_OVERHEAD_BYTES + length
+        position += LOG_OVERHEAD_BYTES + length
     stopped[0] = position
     stopped[1] = damaged
     return found
@@ -102,7 +101,7 @@ def unpack_headers(source: _Bytes, positions: _Int64s, columns: npt.NDArray[np.i
     for place in range(positions.size):
         address = start + positions[place]
         magic = load_byte(address + 16)
-        columns[_SIZE, place] = _LOG_OVERHEAD_BYTES + load_int32(address + 8)
+        columns[_SIZE, place] = LOG_OVERHEAD_BYTES + load_int32(address + 8)
         columns[_MAGIC, place] = magic - ((magic >> 7) << 8)
         columns[_BASE_OFFSET, place] = load_int64(address)
         if 2 <= magic < 128:

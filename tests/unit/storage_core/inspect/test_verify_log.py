@@ -439,3 +439,19 @@ def test_log_report_when_as_dict_then_everything_for_json(log: WrittenLog) -> No
     assert report.as_dict()["batches"] == 15
     assert report.as_dict()["findings"][0]["position"] == 3
     assert report.as_dict()["findings"][0]["remedy"] == "repair --execute rebuilds it"
+
+
+@pytest.mark.parametrize("tail", [1, 9, 11, 12, 16, 17])
+@pytest.mark.parametrize("last", [True, False])
+def test_verify_directory_when_a_tail_is_too_short_for_any_batch_then_torn(
+    log: WrittenLog, tail: int, last: bool
+) -> None:
+    """So few bytes announce nothing that could be impossible: no length is read out of them, nor a format."""
+    path = sorted(log.directory.glob("*.log"))[-1 if last else 0]
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + b"\x07" * tail)
+
+    findings = verify_directory(log.directory).findings
+
+    found = [(each.kind, each.rule, each.position, each.what) for each in findings]
+    assert found == [("damage", "length", size, f"torn tail: too short for any batch; {tail} bytes")]

@@ -333,3 +333,17 @@ def test_scan_segment_when_offsets_pass_the_largest_number_then_refused(tmp_path
 
     with pytest.raises(CorruptBatchError, match="go back"):
         _scan(_segment(tmp_path, data, INT64_MAX))
+
+
+@pytest.mark.parametrize("tail", [1, 9, 12, 17])
+@pytest.mark.parametrize(("byte", "kind"), [(0, "zeros"), (1, "torn")])
+def test_scan_segment_when_a_tail_is_too_short_for_any_batch_then_torn(
+    tmp_path: Path, tail: int, byte: int, kind: StopKind
+) -> None:
+    """A length, a format and a CRC that only so few bytes are left for are not looked at."""
+    data = encode_batch(Batch([1]), _BASE)
+
+    found = _scan(_segment(tmp_path, data + bytes([byte]) * tail))
+
+    assert found.stop is not None
+    assert (found.stop.kind, found.valid_bytes) == (kind, len(data))

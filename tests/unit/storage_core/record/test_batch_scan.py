@@ -61,14 +61,17 @@ def test_scan_when_cut_anywhere_then_the_rest_is_a_torn_tail() -> None:
         assert scan_batches(data, 0, end).valid_bytes == scan.valid_bytes
 
 
-@pytest.mark.parametrize("tail", [1, 12, 16])
-def test_scan_when_fewer_than_17_bytes_follow_then_torn_tail_whatever_they_are(tail: int) -> None:
-    """Up to 16 bytes are not judged: zeros there are a short tail, one more makes them damage."""
+@pytest.mark.parametrize("tail", [1, 12, 17])
+def test_scan_when_up_to_17_bytes_follow_then_torn_tail_whatever_they_are(tail: int) -> None:
+    """Up to 17 bytes are not judged: zeros there are a short tail, one more makes them damage.
+
+    Source: Kafka FileLogInputStream.nextBatch.
+    """
     data = _log()
 
     assert scan_batches(data + bytes(tail)).valid_bytes == len(data)
     with pytest.raises(CorruptBatchError):
-        scan_batches(data + bytes(17))
+        scan_batches(data + bytes(18))
 
 
 def test_scan_when_start_and_end_are_given_then_only_batches_between() -> None:
