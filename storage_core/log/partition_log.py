@@ -309,7 +309,7 @@ class _OpenSegment:
         while position < self._size_bytes:
             data = self._read(position, min(wanted, self._size_bytes - position))
             scan, error = scan_up_to_damage(data)
-            nexts = [last + 1 for last in scan.last_offset.tolist()]  # as `_near`: above the largest number, not below 0
+            nexts = [last + 1 for last in scan.last_offset.tolist()]  # as `_near`: may be above the largest number
             yield from zip((position + scan.position).tolist(), nexts, scan.size.tolist(), strict=True)
             position += scan.valid_bytes
             if error is not None:

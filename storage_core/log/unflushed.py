@@ -60,7 +60,8 @@ def _scan(
         try:
             for chunk in reader.chunks_from(recovery_point):
                 bases, lasts = chunk.scan.base_offset, chunk.scan.last_offset
-                bad = (bases <= np.append(next_offset - 1, lasts[:-1])) | (bases > lasts) | (lasts >= end.log_end_offset)
+                bad = (bases <= np.append(next_offset - 1, lasts[:-1])) | (bases > lasts)
+                bad |= lasts >= end.log_end_offset
                 bad[check_crcs(chunk.data, chunk.scan)] = True
                 if bad.any():
                     number = int(np.argmax(bad))
