@@ -16,6 +16,7 @@ from storage_core.cleaner.clean_segments import CleanRequest, clean_segments
 from storage_core.cleaner.cleaned_transactions import CleanedTransactions
 from storage_core.cleaner.offset_map import HASH_KEY_BYTES, OffsetMap
 from storage_core.log.segments import list_segments
+from storage_core.storage.owned_names import UNSHARED
 
 __all__ = ["main"]
 
@@ -36,7 +37,7 @@ def main(directory: Path, end_offset: int, map_mb: int) -> None:
     request = CleanRequest(
         now_ms=time.time_ns() // 1_000_000, delete_retention_ms=_DAY_MS, cleaning_end_offset=end_offset
     )
-    cleaned = clean_segments(segments, offset_map, CleanedTransactions(), request, lambda: None)
+    cleaned = clean_segments(segments, offset_map, CleanedTransactions(), request, UNSHARED)
     print(
         json.dumps(
             {

@@ -10,6 +10,7 @@ from benchmarks.rounds import Contender, Result, run_rounds
 from benchmarks.table import Table, Verdict
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
+from storage_core.storage.owned_names import UNSHARED
 
 __all__ = ["run"]
 
@@ -52,7 +53,7 @@ class _Committer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ledger = Ledger.create(folder)
-        self._ledger.add([_state(number) for number in range(_LOGS)], lambda: None)
+        self._ledger.add([_state(number) for number in range(_LOGS)], UNSHARED)
         self._rows = np.arange(_LOGS)
         self._commits = 0
 
@@ -60,7 +61,7 @@ class _Committer:
         self._commits += 1
         ends = np.full(_LOGS, self._commits * 10, np.int64)
         names = ("log_end_offset", "active_size_bytes", "max_timestamp_ms", "updated_ms")
-        self._ledger.update(self._rows, dict.fromkeys(names, ends), "bench", self._commits, lambda: None)
+        self._ledger.update(self._rows, dict.fromkeys(names, ends), "bench", self._commits, UNSHARED)
 
     def size_text(self) -> str:
         sizes = [file.stat().st_size for file in self._folder.rglob("*") if file.is_file()]

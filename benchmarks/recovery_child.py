@@ -14,6 +14,7 @@ from storage_core.log.producer_snapshots import write_snapshot
 from storage_core.log.producer_states import ProducerStates
 from storage_core.log.recover_segment import recover_segment, scan_segment
 from storage_core.log.segments import list_segments
+from storage_core.storage.owned_names import UNSHARED
 
 __all__ = ["main"]
 
@@ -29,7 +30,7 @@ def main(directory: Path) -> None:
     producers = ProducerStates()
     for files in list_segments(directory):
         found = scan_segment(files, _INTERVAL_BYTES, producers)
-        recover_segment(found, lambda: None)
+        recover_segment(found, UNSHARED)
         write_snapshot(directory, found.next_offset, producers.states())
     print(
         json.dumps(

@@ -214,7 +214,7 @@ def _carry_out(
     from pipeline.control.tables import ControlTables
     from pipeline.maintenance_job import run_plan
 
-    check_owner = OwnerCheck.of(maintained.store.root)
+    owner = OwnerCheck.of(maintained.store.root)
     maintained.lock.check()  # what executors look for is this run's signature, not that of one elsewhere
     survey, requests = surveyed
     started_ms, began_ms = clock.now_ms(), clock.monotonic_ms()
@@ -238,7 +238,7 @@ def _carry_out(
 
     with holding_leases(tables, leases, maintained.lock.sign_off):
         with _failure_told(lambda failure: tell((), failure)):
-            results, pending = run_plan(spark, maintained, plan, budget, clock, check_owner)
+            results, pending = run_plan(spark, maintained, plan, budget, clock, owner)
             leases.check()
         tell(results)
     return MaintenanceRun(run_id=run_id, plan=plan, results=results), pending

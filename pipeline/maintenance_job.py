@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -52,6 +52,7 @@ from sink.store_access import MaintainedStore
 from storage_core.cleaner.clean_log import UNCLEANABLE, CleanedLog, LogToClean
 from storage_core.clock import Clock
 from storage_core.errors import WriterFencedError
+from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["run_plan"]
@@ -64,9 +65,6 @@ _WORK_SCHEMA: Final = pa.schema([("slot", pa.int32()), ("work", pa.binary())])
 
 _UNCLEANABLE: Final = tuple(each.__name__ for each in UNCLEANABLE)
 """An error that comes out of a task comes as text."""
-
-Check = Callable[[], None]
-"""Raises once another run owns the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ class _SharedWork:
 
     budget: CleanerBudget
     clock: Clock
-    check_owner: Check
+    owner: Owner
     stop: StopFile
 
 
@@ -94,7 +92,7 @@ def run_plan(
     plan: MaintenancePlan,
     budget: CleanerBudget,
     clock: Clock,
-    check_owner: Check,
+    owner: Owner,
 ) -> tuple[list[WorkResult], list[PendingRemoval]]:
     """Carry out what is due; return what came of each work, and the files that wait to be removed.
 
@@ -104,7 +102,7 @@ def run_plan(
         plan: to carry out.
         budget: of each task.
         clock: tells the time, travels to tasks; between two logs they look whether the run is to stop (`StopFile`).
-        check_owner: travels to tasks.
+        owner: travels to tasks.
 
     Raises:
         WriterFencedError: another run owns the store.
@@ -119,7 +117,7 @@ def run_plan(
     rolls = [each.log for each in cleanings if each.plan is not None and each.plan.rolls]
     roll_where_no_sink_is(maintained, rolls, clock)
     states = Ledger.open(maintained.store.ledger_path).states()
-    shared = _SharedWork(replace(budget, leaves_large=True), clock, check_owner, stop)
+    shared = _SharedWork(replace(budget, leaves_large=True), clock, owner, stop)
     tasks = _tasks(cleanings, states)
     rows = _clean_on_spark(spark, tasks, shared)
     for task in tasks:
@@ -203,7 +201,7 @@ def _clean_on_spark(
         with task_progress(spark, "cleaning", count):
             found = frame.repartitionById(count, F.col("slot")).mapInArrow(run, _ROW_DDL).collect()
     except SPARK_ERRORS as error:
-        shared.check_owner()
+        shared.owner.check()
         if len(tasks) == 1:
             return {tasks[0].cleaning.log: failed_cleaning(tasks[0].cleaning, explain(error))}
         logger.warning("Spark failed at %d logs, trying again with fewer: %s", len(tasks), explain(error))
@@ -220,12 +218,12 @@ def _clean_large(spark: SparkSession, task: _LogTask, shared: _SharedWork) -> Lo
     """Clean a log by several tasks."""
 
     def clean(log: LogToClean) -> CleanedLog:
-        return clean_in_parts(spark, log, PartChecks(shared.check_owner, shared.stop.is_asked))
+        return clean_in_parts(spark, log, PartChecks(shared.owner, shared.stop.is_asked))
 
     try:
         return clean_log_by(task.cleaning, task.state, shared.budget, shared.clock, clean)
     except SPARK_ERRORS as error:
-        shared.check_owner()
+        shared.owner.check()
         if shared.stop.is_asked():
             return _stopped(task)
         failed = failed_cleaning(task.cleaning, explain(error))
@@ -246,7 +244,7 @@ def _run_task(batches: Iterator[pa.RecordBatch], shared: _SharedWork) -> Iterato
             if shared.stop.is_asked():
                 row = _stopped(task)
             else:
-                row = clean_one_log(task.cleaning, task.state, shared.budget, shared.clock, shared.check_owner)
+                row = clean_one_log(task.cleaning, task.state, shared.budget, shared.clock, shared.owner)
         except WriterFencedError as error:
             row = error
         except Exception as error:  # whatever it is, it is this log's

@@ -50,6 +50,7 @@ from storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, LogTo
 from storage_core.cleaner.hold_log import held_alone
 from storage_core.cleaner.swap import finish_own_swaps, finish_swaps
 from storage_core.errors import LogStorageError
+from storage_core.storage.owned_names import Owner
 
 __all__ = ["STOPPED", "PartChecks", "clean_in_parts"]
 
@@ -69,24 +70,22 @@ _KEYS_SCHEMA: Final = pa.schema(
 )
 _KEYS_DDL: Final = "high bigint, low bigint, part int, offset bigint, dirty bigint"
 
-Check = Callable[[], None]
-
 
 @dataclass(frozen=True, slots=True)
 class PartChecks:
     """What a task looks at; travels to tasks.
 
     Attributes:
-        owner: raises once another run owns the store.
+        owner: of the log: this run, until another one owns the store.
         is_stopped: whether the run is to stop.
     """
 
-    owner: Check
+    owner: Owner
     is_stopped: Callable[[], bool]
 
     def while_reading(self) -> None:
         """Raise once there is nothing to read for: another run owns the store, or this one is to stop."""
-        self.owner()
+        self.owner.check()
         if self.is_stopped():
             raise InterruptedError(STOPPED)
 

@@ -47,6 +47,7 @@ from storage_core.log.append_state import CommittedEnd
 from storage_core.log.cut_back import cut_back, has_leftovers, needs_cut_back
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.storage.local import storage_errors
+from storage_core.storage.owned_names import UNSHARED, Owner
 
 __all__ = ["RepairOptions", "RepairResult", "execute_repair", "plan_repairs", "verdict"]
 
@@ -178,7 +179,7 @@ def execute_repair(
                 break
             _write_down_lost(now, options, clock)
             for each, log_report, repair in now.logs():
-                _repair_one(repair, log_report, _place(now.view, each, options, lambda: None))
+                _repair_one(repair, log_report, _place(now.view, each, options, UNSHARED))
             _note(now.steps, result, report)
         return result
 
@@ -195,7 +196,7 @@ def _execute_in_store(
         if lock.owes_renewal:
             ledger.fence()
         lost_table(root).drop_torn()
-        remove_deleted(finish_pending(store, ledger, lock.check))
+        remove_deleted(finish_pending(store, ledger, lock))
         result = RepairResult(cut_folder(open_logs(root)))
         for _ in range(_ROUNDS):
             now = _check(open_logs(root), options)
@@ -204,7 +205,7 @@ def _execute_in_store(
                 break
             _write_down_lost(now, options, clock)
             for each, log_report, repair in now.logs():
-                _repair_one(repair, log_report, _place(now.view, each, options, lock.check))
+                _repair_one(repair, log_report, _place(now.view, each, options, lock))
             _correct_ledger(ledger, now, clock)
             _repair_roots(store, ledger, now, lock)
             _note(now.steps, result, report)
@@ -216,7 +217,7 @@ def _execute_in_store(
             renew(LogDirs(store, {}, {}), ledger.states(), lock)
         if not untouched:
             finish_truncations(store, ledger, lock, ())
-            flush_logs(ledger, store.log_path, lock.check)
+            flush_logs(ledger, store.log_path, lock)
             maintenance.sign_off()
             lock.sign_off()
         return result
@@ -247,7 +248,7 @@ def _sizes(report: LogReport) -> dict[str, int]:
         return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
 
 
-def _place(view: StoreView, each: LogView, options: RepairOptions, check_owner: Callable[[], None]) -> RepairPlace:
+def _place(view: StoreView, each: LogView, options: RepairOptions, owner: Owner) -> RepairPlace:
     expected = each.expected
     return RepairPlace(
         directory=each.directory,
@@ -255,7 +256,7 @@ def _place(view: StoreView, each: LogView, options: RepairOptions, check_owner: 
         index_interval_bytes=options.index_interval_bytes,
         leader_epoch=expected.leader_epoch if expected else 0,
         committed=(expected.active_base_offset, expected.active_size_bytes) if expected else None,
-        check_owner=check_owner,
+        owner=owner,
     )
 
 
@@ -340,7 +341,7 @@ def _cut_back(store: Store, ledger: Ledger, lock: WriterLock, untouched: Set[str
             continue
         end = CommittedEnd(state.active_base_offset, state.active_size_bytes, state.log_end_offset)
         if needs_cut_back(directory, end) or has_leftovers(directory, end):
-            cut_back(directory, end, lock.check)
+            cut_back(directory, end, lock)
             yield RepairStep(str(log), directory.name, "cut back to the committed end")
     store.sweep_staging()
 

@@ -36,6 +36,7 @@ from storage_core.errors import (
 )
 from storage_core.log.deleted_files import list_deleted
 from storage_core.log_config import LogConfig
+from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition
 
 __all__ = [
@@ -178,13 +179,13 @@ def clean_logs(
     due += [each for each in planned if not _plan_of(each).is_due and _has_erased_keys(each, budget)]
     for each in due:
         states = Ledger.open(maintained.store.ledger_path).states()
-        row = _clean(each, states.get(each.log), budget, clock, _with_one_map(maintained.lock.check))
+        row = _clean(each, states.get(each.log), budget, clock, _with_one_map(maintained.lock))
         logger.info("Cleaned log=%s outcome=%s duration_ms=%d %s", row.log, row.outcome, row.duration_ms, row.reason)
         yield row
 
 
 def clean_one_log(
-    each: LogCleaning, state: LogState, budget: CleanerBudget, clock: Clock, check_owner: Callable[[], None]
+    each: LogCleaning, state: LogState, budget: CleanerBudget, clock: Clock, owner: Owner
 ) -> LogCleaningRow:
     """Clean one log that has a plan, and tell what came of it; for those who work on several side by side.
 
@@ -193,12 +194,12 @@ def clean_one_log(
         state: of the log in a ledger that is not older than the maintenance lock; a sink may go on.
         budget: of this cleaning.
         clock: tells the time.
-        check_owner: raises once another run owns the store.
+        owner: its check raises once another run owns the store.
 
     Raises:
         WriterFencedError: another run owns it.
     """
-    return _clean(each, state, budget, clock, _with_one_map(check_owner))
+    return _clean(each, state, budget, clock, _with_one_map(owner))
 
 
 def clean_log_by(
@@ -208,8 +209,8 @@ def clean_log_by(
     return _clean(each, state, budget, clock, clean)
 
 
-def _with_one_map(check_owner: Callable[[], None]) -> Callable[[LogToClean], CleanedLog]:
-    return lambda log: clean_log(log, check_owner)
+def _with_one_map(owner: Owner) -> Callable[[LogToClean], CleanedLog]:
+    return lambda log: clean_log(log, owner)
 
 
 def failed_cleaning(each: LogCleaning, reason: str) -> LogCleaningRow:

@@ -117,7 +117,7 @@ def delete_topic(written: WrittenStore, topic: str) -> list[Path]:
     rows = np.array([ledger.rows[TopicPartition(topic, state.partition)] for state in states], np.int64)
     ledger.remove(rows)
     reach("delete-topic.committed")
-    deleted = finish_pending(store, ledger, written.lock.check)
+    deleted = finish_pending(store, ledger, written.lock)
     logger.info("Deleted a topic topic=%s logs=%d", topic, len(states))
     return deleted
 

@@ -6,7 +6,6 @@ a cleaning between two names. So every owner of the maintenance lock lists every
 """
 
 import logging
-from collections.abc import Callable
 
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
@@ -16,6 +15,7 @@ from sink.store import Store
 from sink.writer_lock import WriterLock
 from storage_core.cleaner.swap import finish_swaps, has_swaps
 from storage_core.errors import LogStorageError, WriterFencedError
+from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["finish_cleaning", "finish_cleanings"]
@@ -23,7 +23,7 @@ __all__ = ["finish_cleaning", "finish_cleanings"]
 logger = logging.getLogger(__name__)
 
 
-def finish_cleaning(store: Store, state: LogState, check_owner: Callable[[], None]) -> None:
+def finish_cleaning(store: Store, state: LogState, owner: Owner) -> None:
     """Finish or undo the replacement of segments in one log.
 
     Raises:
@@ -34,7 +34,7 @@ def finish_cleaning(store: Store, state: LogState, check_owner: Callable[[], Non
     """
     directory = store.log_path(state)
     if has_swaps(directory, state.active_base_offset):
-        finish_swaps(directory, state.active_base_offset, check_owner)
+        finish_swaps(directory, state.active_base_offset, owner)
         logger.info("Finished a replacement of segments path=%s", directory)
 
 
@@ -56,7 +56,7 @@ def finish_cleanings(store: Store, lock: WriterLock) -> None:
 
 def _try_to_finish(store: Store, log: TopicPartition, state: LogState, lock: WriterLock) -> None:
     try:
-        finish_cleaning(store, state, lock.check)
+        finish_cleaning(store, state, lock)
     except WriterFencedError:
         raise
     except LogStorageError as error:

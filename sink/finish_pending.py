@@ -6,7 +6,7 @@ aside. On a disk that is offline nothing can be done, so that part stays written
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from sink.topic_configs import forget_topic_config
 from storage_core.errors import StorageError
 from storage_core.fault_points import reach
 from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["finish_pending"]
@@ -28,7 +29,7 @@ __all__ = ["finish_pending"]
 logger = logging.getLogger(__name__)
 
 
-def finish_pending(store: Store, ledger: Ledger, check_owner: Callable[[], None]) -> list[Path]:
+def finish_pending(store: Store, ledger: Ledger, owner: Owner) -> list[Path]:
     """Carry out what is written down and not done yet; the caller holds the writer lock.
 
     Returns:
@@ -42,8 +43,8 @@ def finish_pending(store: Store, ledger: Ledger, check_owner: Callable[[], None]
     if not work.deletions and not work.moves:
         return []
     deleted: list[Path] = []
-    deletions = [_finish_deletion(store, ledger, each, check_owner, deleted) for each in work.deletions]
-    moves = [_finish_move(store, ledger, each, check_owner, deleted) for each in work.moves]
+    deletions = [_finish_deletion(store, ledger, each, owner, deleted) for each in work.deletions]
+    moves = [_finish_move(store, ledger, each, owner, deleted) for each in work.moves]
     touched = _touched_roots(work)
     left = PendingWork(
         deletions=tuple(each for each in deletions if each is not None),
@@ -54,21 +55,21 @@ def finish_pending(store: Store, ledger: Ledger, check_owner: Callable[[], None]
         DerivedFiles(store, ledger).write_roots(touched)
     except StorageError as error:  # a full disk must not keep the store from being opened
         logger.warning("Checkpoint files were not written, a later opening will: %s", error)
-    check_owner()
+    owner.check()
     write_pending(store, left)
     logger.info("Finished deletions and moves of logs left=%d", len(left.deletions) + len(left.moves))
     return deleted
 
 
 def _finish_deletion(
-    store: Store, ledger: Ledger, deletion: TopicDeletion, check_owner: Callable[[], None], deleted: list[Path]
+    store: Store, ledger: Ledger, deletion: TopicDeletion, owner: Owner, deleted: list[Path]
 ) -> TopicDeletion | None:
     """Return what is left to do: logs on disks that are offline."""
     states = ledger.states().values()
     if any(state.topic_id == deletion.topic_id for state in states):
         return None  # killed before the commit: the topic is as it was
     if not any(state.topic == deletion.topic for state in states):  # or it is a later topic's by now
-        check_owner()
+        owner.check()
         lost = LostRangeTable(store.root / "control" / "lost_ranges")
         lost.drop_torn()  # a power cut may have come while it was forgotten
         lost.forget(deletion.topic)
@@ -79,14 +80,12 @@ def _finish_deletion(
         if check_root(store, name) is not None:
             left.append((partition, name))
         else:
-            deleted += _set_aside_old(store, ledger, (log, deletion.topic_id), name, check_owner)
+            deleted += _set_aside_old(store, ledger, (log, deletion.topic_id), name, owner)
             reach("delete-topic.renamed")
     return replace(deletion, logs=tuple(left)) if left else None
 
 
-def _finish_move(
-    store: Store, ledger: Ledger, move: LogMove, check_owner: Callable[[], None], deleted: list[Path]
-) -> LogMove | None:
+def _finish_move(store: Store, ledger: Ledger, move: LogMove, owner: Owner, deleted: list[Path]) -> LogMove | None:
     """Return the move if one of its disks is offline.
 
     The new directory gets its name before the old one loses it, as in Kafka: with a crash in between a broker finds the
@@ -98,31 +97,31 @@ def _finish_move(
     is_offline = {name: check_root(store, name) is not None for name in (move.source, move.target)}
     future = store.log_dir(move.target) / move.future_name
     if not is_offline[move.target] and future.is_dir():
-        if home == move.target and _take_name(move.log, future, check_owner):
+        if home == move.target and _take_name(move.log, future, owner):
             reach("move.renamed")
         else:
-            deleted.append(set_aside(move.log, future, check_owner))
+            deleted.append(set_aside(move.log, future, owner))
     if home is None or (store.log_dir(home) / move.log.directory_name).is_dir():
         for name in (each for each in (move.source, move.target) if each != home and not is_offline[each]):
-            deleted += _set_aside_old(store, ledger, (move.log, move.topic_id), name, check_owner)
+            deleted += _set_aside_old(store, ledger, (move.log, move.topic_id), name, owner)
             reach("move.renamed")
     return move if any(is_offline.values()) else None
 
 
-def _take_name(log: TopicPartition, future: Path, check_owner: Callable[[], None]) -> bool:
+def _take_name(log: TopicPartition, future: Path, owner: Owner) -> bool:
     """Give a complete `-future` directory the log's name, durably, unless the log has it already."""
     target = future.with_name(log.directory_name)
     if target.exists():
         return False
     with storage_errors(future):
-        check_owner()
+        owner.check()
         future.rename(target)
         sync_directory(target.parent)
     return True
 
 
 def _set_aside_old(
-    store: Store, ledger: Ledger, log_of_topic: tuple[TopicPartition, str], root: str, check_owner: Callable[[], None]
+    store: Store, ledger: Ledger, log_of_topic: tuple[TopicPartition, str], root: str, owner: Owner
 ) -> Iterator[Path]:
     """Set the log's directory in a root aside, if it is of that topic: a later one of the same name stays.
 
@@ -136,7 +135,7 @@ def _set_aside_old(
     is_named = row is not None and store.log_path(ledger.state(row)) == directory
     found = stored_topic_id(directory)
     if found == topic_id or (found is None and not is_named):
-        yield set_aside(log, directory, check_owner)
+        yield set_aside(log, directory, owner)
 
 
 def _touched_roots(work: PendingWork) -> set[str]:

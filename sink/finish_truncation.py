@@ -80,9 +80,9 @@ def carry_out(store: Store, ledger: Ledger, lock: WriterLock, truncation: Pendin
     if truncation.is_emptying:
         _begin_anew(directory, state, lock)
     else:
-        cut_back(directory, committed_end(state), lock.check)
+        cut_back(directory, committed_end(state), lock)
         if not truncation.size_bytes:
-            add_empty_segment(directory, truncation.segment_base, lock.token, lock.check)
+            add_empty_segment(directory, truncation.segment_base, lock.token, lock)
     if truncation.next_offset < truncation.offset:
         _fill_up(ledger, row, directory, truncation, lock)
     reach("truncate.finished")
@@ -131,10 +131,10 @@ def _fill_up(ledger: Ledger, row: int, directory: Path, truncation: PendingTrunc
 
 def _begin_anew(directory: Path, state: LogState, lock: WriterLock) -> None:
     """Let an empty segment be all of a log, which starts and ends there under the leader epoch that it has."""
-    mark_deleted(directory, lambda _base: True, lock.check)
+    mark_deleted(directory, lambda _base: True, lock)
     lock.check()
     drop_deleted(directory, [each.name for each in list_deleted(directory)])
-    add_empty_segment(directory, state.log_end_offset, lock.token, lock.check)
+    add_empty_segment(directory, state.log_end_offset, lock.token, lock)
     with storage_errors(directory):
         lock.check()
         replace_file(

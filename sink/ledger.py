@@ -35,6 +35,7 @@ from sink.torn_ledger import TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_
 from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
 from storage_core.fault_points import reach
 from storage_core.storage.local import storage_errors, sync_directory, sync_files
+from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["Ledger"]
@@ -173,9 +174,9 @@ class Ledger:
             version = self._table.transaction_version(query_id)
         return None if version is None else int(version)
 
-    def add(self, states: list[LogState], check_owner: Callable[[], None]) -> None:
+    def add(self, states: list[LogState], owner: Owner) -> None:
         """Append rows for new logs, in one commit; deletes beside it are taken over as by `update`, which see."""
-        self._commit_beside_deletes(lambda rows: rows.with_added(states), None, check_owner)
+        self._commit_beside_deletes(lambda rows: rows.with_added(states), None, owner)
 
     def update(
         self,
@@ -183,7 +184,7 @@ class Ledger:
         values: Mapping[str, npt.NDArray[np.int64]],
         query_id: str,
         batch_id: int,
-        check_owner: Callable[[], None],
+        owner: Owner,
     ) -> None:
         """Replace values of some rows and record the micro-batch, in one commit.
 
@@ -194,14 +195,12 @@ class Ledger:
             WriterFencedError: another writer committed since this state was read.
             CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
         """
-        self._commit_beside_deletes(lambda held: held.with_risen(rows, values), (query_id, batch_id), check_owner)
+        self._commit_beside_deletes(lambda held: held.with_risen(rows, values), (query_id, batch_id), owner)
 
-    def raise_recovery_points(
-        self, rows: npt.NDArray[np.int64], points: npt.NDArray[np.int64], check_owner: Callable[[], None]
-    ) -> None:
+    def raise_recovery_points(self, rows: npt.NDArray[np.int64], points: npt.NDArray[np.int64], owner: Owner) -> None:
         """Say that logs are on the disk up to these offsets, in one commit; as `update`, without a micro-batch."""
         values = {"recovery_point": points}
-        self._commit_beside_deletes(lambda held: held.with_risen(rows, values), None, check_owner)
+        self._commit_beside_deletes(lambda held: held.with_risen(rows, values), None, owner)
 
     def correct(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]]) -> None:
         """Replace values of some rows, in one commit that is no micro-batch.
@@ -243,7 +242,7 @@ class Ledger:
         self,
         change: Callable[[LedgerRows], LedgerRows],
         transaction: tuple[str, int] | None,
-        check_owner: Callable[[], None],
+        owner: Owner,
     ) -> None:
         while True:
             try:
@@ -252,7 +251,7 @@ class Ledger:
             except WriterFencedError:
                 if not self._take_over_deletes():
                     raise
-                check_owner()  # behind the reading: who takes the store from now on commits, and that conflicts again
+                owner.check()  # behind the reading: who takes the store from now on commits, and that conflicts again
 
     def _reload(self) -> None:
         """Go on from the newest version, durable by then: an entry must never outlive the one before it.

@@ -138,14 +138,14 @@ def move_log(written: WrittenStore, log: TopicPartition, target: str) -> list[Pa
     work = read_pending(store)
     write_pending(store, replace(work, moves=(*work.moves, move)))
     try:
-        copy_directory(plan.source, store.log_dir(plan.target) / move.future_name, plan.sizes, lock.check)
+        copy_directory(plan.source, store.log_dir(plan.target) / move.future_name, plan.sizes, lock)
     except StorageError:
-        remove_deleted(finish_pending(store, ledger, lock.check))
+        remove_deleted(finish_pending(store, ledger, lock))
         raise
     reach("move.copied")
     ledger.move(ledger.rows[log], plan.target)
     reach("move.committed")
-    deleted = finish_pending(store, ledger, lock.check)
+    deleted = finish_pending(store, ledger, lock)
     logger.info("Moved a log log=%s from=%s to=%s bytes=%d", log, move.source, move.target, plan.size_bytes)
     return deleted
 

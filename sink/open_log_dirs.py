@@ -132,7 +132,7 @@ def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, remedy: Remedy
     offline = check_log_dirs(store, states.values())
     if offline and not states_online(states, offline):
         require_online(store, states.values(), offline)
-    finish_pending(store, ledger, lock.check)
+    finish_pending(store, ledger, lock)
     roots = {
         name: Path(os.path.realpath(store.log_dir(name)))  # one folder may have several names
         for name in {state.log_dir for state in states.values()} - set(offline)

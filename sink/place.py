@@ -90,6 +90,9 @@ class _SegmentParts:
 class Placer:
     """Appends to the logs of a store; keeps what it knows of each active segment.
 
+    Attributes:
+        owner: the writer lock.
+
     Args:
         directories: of each log, by ledger row.
         limits: of each log, by ledger row.
@@ -106,7 +109,7 @@ class Placer:
         preserved: bool,
     ) -> None:
         self._ledger = ledger
-        self._lock = lock
+        self.owner = lock
         self._clock = clock
         self._directories = directories
         self._limits = limits
@@ -160,17 +163,13 @@ class Placer:
 
     def undo(self, rows: npt.NDArray[np.int64]) -> None:
         """Cut logs back to what the ledger names."""
-        cut_back_logs([(self._directories[row], self.committed_end(row)) for row in rows.tolist()], self.check_owner)
+        cut_back_logs([(self._directories[row], self.committed_end(row)) for row in rows.tolist()], self.owner)
         self._is_loaded[rows] = False
 
     def leave(self, rows: npt.NDArray[np.int64]) -> None:
         """Touch these logs no more: their disk has failed."""
         self._is_loaded[rows] = False
         self._is_offline[rows] = True
-
-    def check_owner(self) -> None:
-        """Raise `WriterFencedError` once another writer owns the store."""
-        self._lock.check()
 
     def committed_end(self, row: int) -> CommittedEnd:
         """Return where the ledger says a log ends."""
@@ -199,7 +198,7 @@ class Placer:
         with storage_errors(path):
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
-                self._lock.check()
+                self.owner.check()
                 write_all(descriptor, entry, int(state["time_entries"]) * len(entry))
             finally:
                 os.close(descriptor)
@@ -211,7 +210,7 @@ class Placer:
             most = int(self._limits.roll[row]["max_jitter_ms"])
             jitter_ms = int(self._random.integers(most)) if most else 0
             self._state[row] = load_append_state(
-                self._directories[row], self.committed_end(row), monotonic_ms, jitter_ms, self.check_owner
+                self._directories[row], self.committed_end(row), monotonic_ms, jitter_ms, self.owner
             )
             self._is_loaded[row] = True
 
@@ -300,7 +299,7 @@ class Placer:
                 for segment, part in sorted(parts[each].items())
             ]
             files = written if is_due[each] else left_to_the_cache
-            SegmentWriter(self._directories[rows[each]], self._lock.token, self._lock.check).append(appends, files)
+            SegmentWriter(self._directories[rows[each]], self.owner.token, self.owner).append(appends, files)
 
         self._run_all(write_log, len(rows))
         return written

@@ -38,6 +38,7 @@ from storage_core.log_config import LogConfig
 from storage_core.retention.delete_segments import delete_segments, fits
 from storage_core.retention.log_facts import ListedLog, list_log, read_log_facts
 from storage_core.retention.plan_retention import LogFacts, RetentionPlan, after_roll, plan_retention, without_roll
+from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition
 
 __all__ = [
@@ -168,7 +169,7 @@ def execute_plans(maintained: MaintainedStore, plans: Sequence[LogRetention], cl
         starts = {each.log: each.plan.log_start_offset for each in found if each.plan is not None and each.is_due}
         states |= raise_log_starts(store, starts, clock)
         reach("retain.committed")
-        found = map_logs(lambda each: _delete(each, states, maintained.lock.check), found)
+        found = map_logs(lambda each: _delete(each, states, maintained.lock), found)
         _write_derived(maintained)
     pending = [removal for each in found for removal in _pending(each, clock)]
     return RetentionRun(found, sorted(pending, key=lambda each: each.due_ms))
@@ -271,7 +272,7 @@ def _roll(written: WrittenStore, plans: Sequence[LogRetention], clock: Clock) ->
             continue
         try:
             end = states[each.log].log_end_offset
-            add_empty_segment(each.directory, end, written.lock.token, written.lock.check)
+            add_empty_segment(each.directory, end, written.lock.token, written.lock)
             reach("retain.rolled")
             rolled.append(each.log)
             checked = replace(each, plan=after_roll(each.plan))
@@ -306,16 +307,14 @@ def _check(each: LogRetention, states: Mapping[TopicPartition, LogState]) -> Log
     return each
 
 
-def _delete(
-    each: LogRetention, states: Mapping[TopicPartition, LogState], check_owner: Callable[[], None]
-) -> LogRetention:
+def _delete(each: LogRetention, states: Mapping[TopicPartition, LogState], owner: Owner) -> LogRetention:
     """Rename what is to go, and return the log with the files that wait then."""
     plan, listed = each.plan, each.listed
     if plan is None or listed is None or not each.is_due:
         return each
     first_offset = plan.deletions[-1].next_offset if plan.deletions else listed.segments[0].base_offset
     try:
-        delete_segments(each.directory, first_offset, states[each.log].log_start_offset, check_owner)
+        delete_segments(each.directory, first_offset, states[each.log].log_start_offset, owner)
     except WriterFencedError:
         raise
     except LogStorageError as error:

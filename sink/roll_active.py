@@ -85,10 +85,10 @@ def _roll_one(written: WrittenStore, state: LogState, clock: Clock) -> bool:
     """Put an empty segment behind an active one; return False where that failed."""
     directory = written.store.log_path(state)
     try:
-        appended = load_append_state(directory, committed_end(state), clock.monotonic_ms(), 0, written.lock.check)
+        appended = load_append_state(directory, committed_end(state), clock.monotonic_ms(), 0, written.lock)
         _close_time_index(directory, appended, written)
         reach("roll.closed")
-        add_empty_segment(directory, state.log_end_offset, written.lock.token, written.lock.check)
+        add_empty_segment(directory, state.log_end_offset, written.lock.token, written.lock)
         reach("roll.added")
     except WriterFencedError:
         raise

@@ -16,6 +16,7 @@ from pathlib import Path
 from storage_core.checkpoint.partition_metadata import parse_partition_metadata
 from storage_core.errors import CorruptFileError
 from storage_core.storage.local import storage_errors, sync_directories, sync_directory
+from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition, parse_set_aside_name, set_aside_name
 
 __all__ = ["find_deleted", "remove_deleted", "set_aside", "stored_topic_id"]
@@ -25,11 +26,11 @@ logger = logging.getLogger(__name__)
 _METADATA = "partition.metadata"
 
 
-def set_aside(log: TopicPartition, directory: Path, check_owner: Callable[[], None]) -> Path:
+def set_aside(log: TopicPartition, directory: Path, owner: Owner) -> Path:
     """Give a log's directory a `-delete` name, durably, and return its new path."""
     target = directory.with_name(set_aside_name(log, uuid.uuid4().hex, "delete"))
     with storage_errors(directory):
-        check_owner()
+        owner.check()
         directory.rename(target)
         sync_directory(target.parent)
     return target

@@ -3,6 +3,7 @@
 ```
 <store>/store.properties   layout version and id; written last, so a folder without it is no store yet
 <store>/writer.lock        held by the writer
+<store>/takeover.lock      held while a file is removed or renamed by path, and while the store is taken by force
 <store>/ledger/            Delta table
 <store>/staging/           of running micro-batches
 <store>/logs/              Kafka log.dir; others by log_dirs
@@ -14,15 +15,16 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
+from sink.takeover_lock import TAKEOVER_LOCK
 from storage_core.checkpoint.meta_properties import parse_meta_properties, render_meta_properties, with_store
 from storage_core.errors import InvalidConfigError, LedgerDamagedError, StorageError, UnsupportedFormatError
 from storage_core.fault_points import reach
 from storage_core.storage.local import make_directory, replace_file, storage_errors
+from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import parse_directory_name
 
 __all__ = ["LAYOUT_VERSION", "Store"]
@@ -31,7 +33,8 @@ logger = logging.getLogger(__name__)
 
 LAYOUT_VERSION = 2
 
-_OWN_NAMES = ("store.properties", "writer.lock", "maintenance.lock", "ledger", "staging", "quarantine", "control")
+_LOCKS = ("writer.lock", "maintenance.lock", TAKEOVER_LOCK)
+_OWN_NAMES = ("store.properties", *_LOCKS, "ledger", "staging", "quarantine", "control")
 _NODE_ID = 1
 
 
@@ -84,14 +87,14 @@ class Store:
                 _check_is_free(root, log_dirs)
 
     @classmethod
-    def find_or_create(cls, root: Path, log_dirs: tuple[str, ...], check_owner: Callable[[], None]) -> "Store":
+    def find_or_create(cls, root: Path, log_dirs: tuple[str, ...], owner: Owner) -> "Store":
         """Return the store in a folder, making one where the folder is empty. The caller holds the writer lock."""
         if (root / "store.properties").exists():
             return cls.find(root)
         store = cls(root, random_id())
         with storage_errors(root):
             _check_is_free(root, log_dirs)
-            check_owner()
+            owner.check()
             shutil.rmtree(store.ledger_path, ignore_errors=True)
         Ledger.create(store.ledger_path)
         reach("open.created")

@@ -158,7 +158,12 @@ def keep_maintenance_out(root: Path) -> Iterator[None]:
         StoreLockedError: a maintenance runs, or whoever has both locks; the message says who.
     """
     with _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)) as lock:
-        yield
+        try:
+            yield
+        except StoreLockedError:  # refused, and nothing was changed: this is no crash
+            if not lock.follows_crash:
+                lock.sign_off()
+            raise
         if not lock.follows_crash:
             lock.sign_off()
 
@@ -173,7 +178,7 @@ def _take_over(store: Store, lock: WriterLock, *, follows_crash: bool) -> Writte
     if follows_crash:
         LostRangeTable(store.root / "control" / "lost_ranges").drop_torn()
     finish_truncations(store, ledger, lock, log_dirs.offline)
-    flush_logs(ledger, store.log_path, lock.check, log_dirs.offline)
+    flush_logs(ledger, store.log_path, lock, log_dirs.offline)
     return WrittenStore(store, ledger, lock)
 
 

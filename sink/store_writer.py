@@ -139,7 +139,7 @@ class StoreWriter:
                 self._lock.check()
                 self._leave_failed()
                 self._placer.close()
-                flush_logs(self._ledger, self._store.log_path, self._lock.check, self._log_dirs.offline)
+                flush_logs(self._ledger, self._store.log_path, self._lock, self._log_dirs.offline)
                 self._derived.write()
                 self._store.sweep_staging()
                 self._lock.sign_off()
@@ -150,7 +150,7 @@ class StoreWriter:
 
     def _open(self, lock: WriterLock) -> None:
         config, by_force = self._config, lock.owes_renewal  # of this writer, or of one that died behind it
-        self._store = Store.find_or_create(config.store, config.log_dirs, lock.check)
+        self._store = Store.find_or_create(config.store, config.log_dirs, lock)
         follows_crash = lock.follows_crash or WriterLock.was_left(config.store / MAINTENANCE_LOCK)
         with refused_again(lock):
             self._ledger = Ledger.open_for_writing(self._store.ledger_path, follows_crash=follows_crash)
@@ -162,7 +162,7 @@ class StoreWriter:
         torn = find_torn_online(self._log_dirs, states, follows_crash=lock.follows_crash)
         self._store.sweep_staging()
         usable = self._log_dirs.prepare(config.log_dirs, states)
-        create_topics(self._store, self._ledger, config, usable, self._clock.now_ms(), lock.check)
+        create_topics(self._store, self._ledger, config, usable, self._clock.now_ms(), lock)
         keep_topic_configs(self._store, {name: topic.log for name, topic in config.topics.items()})
         states = self._ledger.states()
         directories = [self._store.log_path(state) for state in states.values()]
@@ -181,7 +181,7 @@ class StoreWriter:
         finish_truncations(
             self._store, self._ledger, lock, self._log_dirs.offline, partial(keep_maintenance_out, config.store)
         )
-        flush_logs(self._ledger, self._store.log_path, lock.check, self._log_dirs.offline)
+        flush_logs(self._ledger, self._store.log_path, lock, self._log_dirs.offline)
         self._derived = DerivedFiles(self._store, self._ledger, self._log_dirs.offline)
         self._write_derived()
         self._stage_topics, self._log_rows = number_logs(config, self._ledger)
@@ -279,7 +279,7 @@ class StoreWriter:
             placed = time.monotonic()
             self._placer.sync(placement.written)
             if quarantined or folder.exists():
-                self._placer.check_owner()
+                self._placer.owner.check()
                 publish_quarantine(quarantined, folder)
             synced = time.monotonic()
             self._update_ledger(placement, query_id, batch_id)
@@ -301,7 +301,7 @@ class StoreWriter:
 
     def _update_ledger(self, placement: Placement, query_id: str, batch_id: int) -> None:
         try:
-            self._ledger.update(placement.rows, placement.values, query_id, batch_id, self._placer.check_owner)
+            self._ledger.update(placement.rows, placement.values, query_id, batch_id, self._placer.owner)
         except LogStorageError:
             raise
         except Exception as error:  # whatever it was, it does not say whether the commit counts
@@ -314,7 +314,7 @@ class StoreWriter:
             WriterFencedError: the store is somebody else's by now.
             LogDirOfflineError: that was why: the writer goes on with the logs of other directories.
         """
-        self._placer.check_owner()
+        self._placer.owner.check()
         rows = [] if staged is None else np.unique(staged.row).tolist()
         states = {row: self._ledger.state(row) for row in rows}
         failed: list[LogState] = []

@@ -4,7 +4,7 @@ import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from sink.config import SinkConfig, TopicConfig
@@ -17,6 +17,7 @@ from storage_core.errors import InvalidConfigError, LogDirOfflineError
 from storage_core.fault_points import reach
 from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
 from storage_core.storage.local import storage_errors, sync_directories, sync_files, write_all
+from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition, topic_names_collide
 
 __all__ = ["create_topics"]
@@ -30,7 +31,7 @@ def create_topics(
     config: SinkConfig,
     log_dirs: Sequence[str],
     now_ms: int,
-    check_owner: Callable[[], None],
+    owner: Owner,
 ) -> None:
     """Add the logs that the settings name and the ledger lacks: directories first, then one ledger commit.
 
@@ -42,7 +43,7 @@ def create_topics(
         config: names topics.
         log_dirs: those of the settings that can be used: no new log goes to one that is offline.
         now_ms: for the ledger.
-        check_owner: raises once the store is somebody else's.
+        owner: its check raises once the store is somebody else's.
 
     Raises:
         LogDirOfflineError: there are logs to add, and nowhere to put them.
@@ -70,10 +71,10 @@ def create_topics(
             added.append(_new_state(topic.name, partition, log_dir, topic_id, now_ms))
     if not added:
         return
-    _clear_directories(store, added, log_dirs, check_owner)
-    _make_directories(store, added, config.offsets == "assigned", check_owner)
+    _clear_directories(store, added, log_dirs, owner)
+    _make_directories(store, added, config.offsets == "assigned", owner)
     reach("open.directories")
-    ledger.add(added, check_owner)
+    ledger.add(added, owner)
     logger.info("Created logs count=%d topics=%s", len(added), ",".join(sorted({state.topic for state in added})))
 
 
@@ -106,9 +107,7 @@ def _new_state(topic: str, partition: int, log_dir: str, topic_id: str, now_ms: 
     )
 
 
-def _clear_directories(
-    store: Store, states: list[LogState], log_dirs: Sequence[str], check_owner: Callable[[], None]
-) -> None:
+def _clear_directories(store: Store, states: list[LogState], log_dirs: Sequence[str], owner: Owner) -> None:
     """Remove what a crash left of logs that the ledger does not name.
 
     Nothing of it is taken over: a writer that lost the store may still hold descriptors of its files.
@@ -119,7 +118,7 @@ def _clear_directories(
         _check_is_empty(directory, log)
     for _, directory in left:
         with storage_errors(directory):
-            check_owner()
+            owner.check()
             shutil.rmtree(directory)
 
 
@@ -128,9 +127,7 @@ def _directories_of(store: Store, log: TopicPartition, log_dirs: Sequence[str]) 
     return [directory for directory in directories if directory.exists()]
 
 
-def _make_directories(
-    store: Store, states: list[LogState], with_segment: bool, check_owner: Callable[[], None]
-) -> None:
+def _make_directories(store: Store, states: list[LogState], with_segment: bool, owner: Owner) -> None:
     """Make log directories; where offsets are preserved, the first record's offset will name the first segment."""
     files: list[Path] = []
     directories: list[Path] = []
@@ -144,7 +141,7 @@ def _make_directories(
                 **{segment_file_name(0, suffix): b"" for suffix in (LOG, INDEX, TIMEINDEX) if with_segment},
             }
             for name, content in contents.items():
-                _write_file(directory / name, content, check_owner)
+                _write_file(directory / name, content, owner)
                 files.append(directory / name)
         directories.append(directory)
     with storage_errors("log directories"):
@@ -153,11 +150,11 @@ def _make_directories(
         sync_directories(sorted({directory.parent for directory in directories}))
 
 
-def _write_file(path: Path, content: bytes, check_owner: Callable[[], None]) -> None:
+def _write_file(path: Path, content: bytes, owner: Owner) -> None:
     """Write a small file, unless the store was lost since: its new owner may have records in it by now."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        check_owner()
+        owner.check()
         os.ftruncate(descriptor, 0)
         write_all(descriptor, content, 0)
     finally:

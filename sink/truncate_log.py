@@ -117,9 +117,7 @@ def _state(written: WrittenStore, log: TopicPartition, offset: int) -> LogState:
         raise OffsetOutOfRangeError(f"can't truncate to a negative offset: log={log} offset={offset}")
     state = written.ledger.state(written.ledger.rows[log])
     require_online(written.store, [state], check_log_dirs(written.store, [state]))
-    finish_cleaning(
-        written.store, state, written.lock.check
-    )  # a segment without its name would come back behind the cut
+    finish_cleaning(written.store, state, written.lock)  # a segment without its name would come back behind the cut
     return state
 
 

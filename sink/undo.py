@@ -78,7 +78,7 @@ def renew(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: Wr
     """
 
     def renew_log(state: LogState) -> None:
-        renew_active_segment(log_dirs.store.log_path(state), committed_end(state), lock.token, lock.check)
+        renew_active_segment(log_dirs.store.log_path(state), committed_end(state), lock.token, lock)
 
     with ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="renew") as pool:
         list(pool.map(renew_log, log_dirs.online(states).values()))
@@ -88,7 +88,7 @@ def renew(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: Wr
 def renew_returned(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: WriterLock) -> None:
     """Give logs that are back new inodes where the store was taken by force meanwhile; what was offline is settled."""
     for log in log_dirs.with_remedy(states, "renew"):
-        renew_active_segment(log_dirs.store.log_path(states[log]), committed_end(states[log]), lock.token, lock.check)
+        renew_active_segment(log_dirs.store.log_path(states[log]), committed_end(states[log]), lock.token, lock)
     log_dirs.settle()
 
 
@@ -101,7 +101,7 @@ def cut_back_torn(log_dirs: LogDirs, ledger: Ledger, lock: WriterLock) -> None:
     """
     states = ledger.states()
     torn = find_torn_online(log_dirs, states, follows_crash=lock.follows_crash)
-    cut_back_logs([(log_dirs.store.log_path(states[log]), committed_end(states[log])) for log in torn], lock.check)
+    cut_back_logs([(log_dirs.store.log_path(states[log]), committed_end(states[log])) for log in torn], lock)
     if lock.follows_crash:
         settle_cuts(log_dirs, states)
     if lock.owes_renewal:

@@ -21,6 +21,7 @@ from storage_core.log.append_state import CommittedEnd
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.log.unflushed import first_lost_offset, unflushed_segments
 from storage_core.storage.local import storage_errors, sync_directories, sync_files
+from storage_core.storage.owned_names import Owner
 from storage_core.storage.write_back import drop_cached
 
 __all__ = ["check_unflushed", "distrust_cache", "flush_logs"]
@@ -64,7 +65,7 @@ def check_unflushed(ledger: Ledger, directory_of: Callable[[LogState], Path], of
 def flush_logs(
     ledger: Ledger,
     directory_of: Callable[[LogState], Path],
-    check_owner: Callable[[], None],
+    owner: Owner,
     offline: Collection[str] = (),
 ) -> int:
     """Bring every log onto the disk as a whole and move its recovery point to its end; return how many were not.
@@ -80,14 +81,14 @@ def flush_logs(
         segment for state in behind.values() for segment in unflushed_segments(directory_of(state), *_bounds(state))
     ]
     indexes = [path for each in segments for path in (each.index_path, each.time_index_path) if path.exists()]
-    check_owner()
+    owner.check()
     with storage_errors("log directories"):
         sync_files([each.log_path for each in segments])
         sync_files(indexes)
         sync_directories([directory_of(state) for state in behind.values()])
     reach("flush.synced")
     points = np.array([state.log_end_offset for state in behind.values()], np.int64)
-    ledger.raise_recovery_points(np.array(list(behind), np.int64), points, check_owner)
+    ledger.raise_recovery_points(np.array(list(behind), np.int64), points, owner)
     return len(behind)
 
 

@@ -7,6 +7,9 @@ its next check.
 The file holds its owner's signature, which an owner that ends well takes out again: one that is found there says that
 the owner died, and that the logs need a close look. Taking by force is written into it, too, and handed on from owner
 to owner until one has given the logs new inodes: an earlier owner that wakes up must not find a file that counts.
+
+Removing and renaming by path needs more than a check, which says nothing of the next moment: `holding` (see
+`takeover_lock.py`).
 """
 
 import contextlib
@@ -19,6 +22,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from sink.takeover_lock import TakeoverLock
 from storage_core.errors import LedgerDamagedError, StoreLockedError, WriterFencedError
 from storage_core.storage.local import storage_errors, sync_directory, write_all
 from storage_core.storage.own_descriptor import OwnDescriptor
@@ -41,10 +45,18 @@ class WriterLock:
     """
 
     def __init__(
-        self, path: Path, descriptor: OwnDescriptor, token: str, *, follows_crash: bool, owes_renewal: bool
+        self,
+        path: Path,
+        descriptor: OwnDescriptor,
+        token: str,
+        *,
+        follows_crash: bool,
+        owes_renewal: bool,
+        can_be_taken: bool = True,
     ) -> None:
         self._path = path
         self._descriptor = descriptor
+        self._takeover = TakeoverLock(path.parent) if can_be_taken else None
         self.token = token
         self._signature = b""
         self.follows_crash = follows_crash
@@ -73,6 +85,7 @@ class WriterLock:
                         uuid.uuid4().hex[:8],
                         follows_crash=bool(signature),
                         owes_renewal=holder == _WRITER and _says_forced(signature),
+                        can_be_taken=holder == _WRITER,
                     )
                     if lock._is_current():
                         lock._sign()
@@ -116,20 +129,25 @@ class WriterLock:
 
     @classmethod
     def take_by_force(cls, path: Path) -> "WriterLock":
-        """Take the lock from whoever holds it: the file is replaced by one that this process has locked."""
+        """Take the lock from whoever holds it: the file is replaced by one that this process has locked.
+
+        Raises:
+            StoreLockedError: the owner is in the middle of a removal or a rename, and was after seconds of waiting;
+                nothing was changed.
+        """
         token = uuid.uuid4().hex[:8]
         mine = path.with_name(f"{path.name}.{token}")
         with storage_errors(path):
             descriptor = OwnDescriptor(mine, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            lock = cls(path, descriptor, token, follows_crash=True, owes_renewal=True)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                lock = cls(path, descriptor, token, follows_crash=True, owes_renewal=True)
                 lock._sign()
-                mine.replace(path)
+                lock._replace(mine)
                 sync_directory(path.parent)
             except BaseException:
                 mine.unlink(missing_ok=True)
-                descriptor.close()
+                lock.release()
                 raise
         return lock
 
@@ -139,16 +157,27 @@ class WriterLock:
         Raises:
             WriterFencedError: it does not, or this process was forked from the owner.
         """
-        if not self._descriptor.is_open:
-            raise WriterFencedError(
-                f"this process does not hold the lock, it gave it back or was forked from its owner: lock={self._path}"
-            )
+        self._require_own_process()
         with storage_errors(self._path):
             is_current, is_signed = self._is_current(), self._is_signed()
         if not is_current:
             raise WriterFencedError(f"another writer took the store by force: lock={self._path}; this one has to stop")
         if not is_signed:  # the lock does not reach the other's machine, or this owner gave up
             raise WriterFencedError(f"the lock has lost this owner's signature: lock={self._path}; it has to stop")
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Check, and let nobody take the store by force before the context ends: for one removal or rename by path.
+
+        Who holds the maintenance lock keeps it from being taken for as long as he holds it: there the check is all.
+
+        Raises:
+            WriterFencedError: this writer does not own the store any more.
+        """
+        self._require_own_process()
+        with self._takeover.shared() if self._takeover else contextlib.nullcontext():
+            self.check()
+            yield
 
     def note_renewed(self) -> None:
         """Write down that no file is left that an owner before the taking by force may have open.
@@ -174,6 +203,25 @@ class WriterLock:
     def release(self) -> None:
         """Give the lock back."""
         self._descriptor.close()
+        if self._takeover:
+            self._takeover.close()
+
+    def _require_own_process(self) -> None:
+        if not self._descriptor.is_open:
+            raise WriterFencedError(
+                f"this process does not hold the lock, it gave it back or was forked from its owner: lock={self._path}"
+            )
+
+    def _replace(self, mine: Path) -> None:
+        """Put this owner's file in the place of the other one's, while that one removes and renames nothing."""
+        takeover = TakeoverLock(self._path.parent)
+        try:
+            with takeover.alone() as is_held:
+                if not is_held:
+                    raise StoreLockedError(_describe_busy_owner(self._path))
+                mine.replace(self._path)
+        finally:
+            takeover.close()
 
     def _is_current(self) -> bool:
         try:
@@ -205,6 +253,19 @@ def _says_forced(signature: bytes) -> bool:
         return bool(json.loads(signature.partition(b"\n")[0]).get("forced", False))
     except (ValueError, AttributeError):
         return True
+
+
+def _describe_busy_owner(path: Path) -> str:
+    owner = path.read_text(errors="replace").strip() if path.exists() else ""
+    try:
+        one = json.loads(owner)
+        remedy = f"kill -9 {int(one['pid'])} on {one['host']}"
+    except (ValueError, TypeError, KeyError):
+        remedy = "kill -9"
+    return (
+        f"the writer that has the store stopped in the middle of removing or renaming a file: lock={path}"
+        f" owner={owner or 'unknown'}; end that process ({remedy}) and try again"
+    )
 
 
 @contextlib.contextmanager

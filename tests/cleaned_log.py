@@ -23,6 +23,7 @@ from storage_core.record.batch_header import HEADER_BYTES, BatchHeader, pack_hea
 from storage_core.record.batch_scan import check_crcs, scan_batches
 from storage_core.record.control_records import ControlType, EndTransactionMarker, pack_end_transaction_marker
 from storage_core.record.scalar import Record, pack_batch
+from storage_core.storage.owned_names import UNSHARED
 
 __all__ = [
     "HASH_KEY",
@@ -129,7 +130,7 @@ def clean(
         fields["erased"] = KeySet(pa.array([each.encode() for each in erased]), HASH_KEY)
     request = CleanRequest(**fields)
     return CleanedRound(
-        built, offset_map, clean_segments(files, offset_map, CleanedTransactions(columns), request, lambda: None)
+        built, offset_map, clean_segments(files, offset_map, CleanedTransactions(columns), request, UNSHARED)
     )
 
 

@@ -17,8 +17,9 @@ from storage_core.cleaner.cleaning_part import (
     write_part,
 )
 from storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, LogToClean, prepare_round
+from storage_core.storage.owned_names import UNSHARED, Owner
 
-__all__ = ["StopAtOnce", "StopBehindOneGroup", "clean_parts", "nobody", "superseded_offsets"]
+__all__ = ["StopAtOnce", "StopBehindOneGroup", "clean_parts", "superseded_offsets"]
 
 _PIECE = 3
 """Offsets that a part is told in one go."""
@@ -48,15 +49,11 @@ class StopBehindOneGroup:
             self.stop.ask()
 
 
-def nobody() -> None:
-    """Nobody takes the store."""
-
-
 def superseded_offsets(shared: CleaningRound, parts: Sequence[CleaningPart]) -> list[npt.NDArray[np.int64]]:
     """Return of each part the offsets of the records that have a later dirty one of their key, rising."""
     found = [[np.empty((0, 4), np.int64)] for _ in parts]
     for part, rows in zip(parts, found, strict=True):
-        for digests, offsets, dirty in part_keys(shared, part, nobody):
+        for digests, offsets, dirty in part_keys(shared, part, UNSHARED.check):
             rows.append(np.column_stack([digests.view(np.int64), offsets, dirty]))
     columns = [np.concatenate(rows) for rows in found]
     digests = np.concatenate(columns)[:, :2]
@@ -69,22 +66,22 @@ def superseded_offsets(shared: CleaningRound, parts: Sequence[CleaningPart]) -> 
 
 
 def clean_parts(
-    log: LogToClean, in_order: Callable[[int], Iterable[int]] = range, check_owner: Callable[[], None] = nobody
+    log: LogToClean, in_order: Callable[[int], Iterable[int]] = range, owner: Owner = UNSHARED
 ) -> CleanedLog:
     """Clean the parts of a log that are chosen, in the order in which they are; the others are never done.
 
     Args:
         log: to clean.
         in_order: given their number, the parts to clean.
-        check_owner: as of a cleaning.
+        owner: as of a cleaning.
     """
-    shared, some = cut_into_parts(prepare_round(log, check_owner))
+    shared, some = cut_into_parts(prepare_round(log, owner))
     parts = list(some)
     told = superseded_offsets(shared, parts) if parts else []
     done = []
     for number in in_order(len(parts)):
         offsets = told[number]
         pieces = [offsets[start : start + _PIECE] for start in range(0, len(offsets), _PIECE)]
-        done.append(write_part(shared, parts[number], pieces, check_owner))
-    swap_in_parts(shared, done, check_owner)
+        done.append(write_part(shared, parts[number], pieces, owner))
+    swap_in_parts(shared, done, owner)
     return result_of_parts(shared, len(parts), done)

@@ -13,6 +13,7 @@ Between a look and the step behind it there is time for any of these. So little 
 up within the same rename; and what a swap does twice, loading finishes once.
 """
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ __all__ = ["OwnerCheck"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerCheck:
-    """Call it before each step that can't be undone; travels to executors.
+    """The owner of the logs, as an executor sees it; travels to executors.
 
     Attributes:
         path: of the lock's file.
@@ -47,7 +48,12 @@ class OwnerCheck:
             found = os.fstat(file.fileno())
             return cls(path=str(path), device=found.st_dev, inode=found.st_ino, signature=file.read())
 
-    def __call__(self) -> None:
+    def holding(self) -> contextlib.AbstractContextManager[None]:
+        """Check: nobody takes the store by force while its driver holds the maintenance lock."""
+        self.check()
+        return contextlib.nullcontext()
+
+    def check(self) -> None:
         """Return if the run still owns the store.
 
         Raises:

@@ -11,7 +11,7 @@ Source: Kafka Cleaner.doClean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from storage_core.cleaner.build_map import BuiltMap, build_map
 from storage_core.cleaner.clean_segments import CleanedSegment
@@ -29,6 +29,7 @@ from storage_core.cleaner.listed_segments import ListedSegment
 from storage_core.cleaner.offset_map import OffsetMap
 from storage_core.errors import CorruptBatchError, CorruptFileError, InvalidRecordError, OffsetOutOfRangeError
 from storage_core.fault_points import reach
+from storage_core.storage.owned_names import Owner
 
 __all__ = ["UNCLEANABLE", "CleanedLog", "LogToClean", "clean_log"]
 
@@ -36,14 +37,14 @@ UNCLEANABLE = (CorruptBatchError, CorruptFileError, InvalidRecordError, OffsetOu
 """What makes a log uncleanable until somebody mends it."""
 
 
-def clean_log(log: LogToClean, check_owner: Callable[[], None]) -> CleanedLog:
+def clean_log(log: LogToClean, owner: Owner) -> CleanedLog:
     """Clean a log.
 
     Where the disk lacks room for a group the round ends: whether a marker in a later one may go depends on its batches.
 
     Args:
         log: what to clean, and how.
-        check_owner: raises once somebody else owns the log; asked before each step that can't be undone.
+        owner: its check raises once somebody else owns the log; asked before each step that can't be undone.
 
     Raises:
         CorruptBatchError, CorruptFileError: the log is damaged; names file and position.
@@ -56,15 +57,15 @@ def clean_log(log: LogToClean, check_owner: Callable[[], None]) -> CleanedLog:
     Whatever is raised, the log is a whole one; groups that were done before stay done.
     """
     with held_alone(log.directory):
-        return _clean(log, check_owner)
+        return _clean(log, owner)
 
 
-def _clean(log: LogToClean, check_owner: Callable[[], None]) -> CleanedLog:
-    round_ = prepare_round(log, check_owner)
+def _clean(log: LogToClean, owner: Owner) -> CleanedLog:
+    round_ = prepare_round(log, owner)
     first_dirty, end_offset = round_.first_dirty_offset, round_.end_offset
     if end_offset <= first_dirty and log.erased_keys is None:
         return CleanedLog(first_dirty_offset=first_dirty, stopped=round_.open_transaction)
-    offset_map, built = _map(round_, check_owner)
+    offset_map, built = _map(round_, owner)
     if built is not None and built.is_full and log.leaves_large:
         return CleanedLog(first_dirty_offset=first_dirty, built=built, stopped="its keys exceed the memory of a map")
     next_dirty = first_dirty if built is None else built.end_offset
@@ -72,19 +73,19 @@ def _clean(log: LogToClean, check_owner: Callable[[], None]) -> CleanedLog:
     shared = CleanedTransactions(round_.surveyed.aborted), round_.request()
     written: list[tuple[Sequence[ListedSegment], CleanedSegment]] = []
     for group in round_.groups(last):
-        check_owner()  # whoever took the log may have replaced these, and a file that is gone would say less
+        owner.check()  # whoever took the log may have replaced these, and a file that is gone would say less
         if problem := lacks_room(log.directory, group):
             return result_of_round(written, first_dirty, built, problem)
-        written.append((group, round_.clean(group, offset_map, shared, check_owner)))
+        written.append((group, round_.clean(group, offset_map, shared, owner)))
     reach("clean.checkpoint")
     stopped = f"the map was full at offset {next_dirty}" if built is not None and built.is_full else None
     return result_of_round(written, next_dirty, built, stopped or round_.open_transaction)
 
 
-def _map(round_: CleaningRound, check_owner: Callable[[], None]) -> tuple[OffsetMap, BuiltMap | None]:
+def _map(round_: CleaningRound, owner: Owner) -> tuple[OffsetMap, BuiltMap | None]:
     """Return the map of the dirty part; where there is none, one that speaks for all that is clean and knows no key."""
     offset_map = OffsetMap(round_.log.map_bytes, round_.log.hash_key)
     if round_.first_dirty_offset >= round_.end_offset:
         offset_map.latest_offset = round_.end_offset - 1
         return offset_map, None
-    return offset_map, build_map(round_.dirty, offset_map, check_owner)
+    return offset_map, build_map(round_.dirty, offset_map, owner.check)

@@ -7,7 +7,7 @@ Source: Kafka Cleaner.cleanSegments, cleanInto.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from storage_core.log.segments import SegmentFiles
 from storage_core.log.transactions import read_control_types
 from storage_core.log_config import INT64_MAX
 from storage_core.storage.local import storage_errors
+from storage_core.storage.owned_names import Owner
 
 __all__ = ["CleanCounts", "CleanRequest", "CleanedSegment", "clean_segments"]
 
@@ -122,7 +123,7 @@ def clean_segments(
     later: LaterRecords,
     transactions: CleanedTransactions,
     request: CleanRequest,
-    check_owner: Callable[[], None],
+    owner: Owner,
 ) -> CleanedSegment:
     """Write the surviving records of a group of closed segments as `<base>.log.cleaned` and its indexes, durably.
 
@@ -133,7 +134,7 @@ def clean_segments(
         later: what is known of later records: the map of the round, or what somebody knows of this group alone.
         transactions: of the round; groups come in order.
         request: of the round.
-        check_owner: raises once somebody else owns the log; called every few MiB.
+        owner: its check raises once somebody else owns the log; called every few MiB.
 
     Raises:
         CorruptBatchError: a batch is damaged, or the group ends inside one; names file and position.
@@ -146,8 +147,8 @@ def clean_segments(
     try:
         for number, files in enumerate(group):
             following = group[number + 1].base_offset if number + 1 < len(group) else INT64_MAX
-            cleaning.clean(files, following, check_owner)
-        check_owner()
+            cleaning.clean(files, following, owner)
+        owner.check()
         return cleaning.finish()
     except BaseException:
         cleaning.output.discard()
@@ -184,12 +185,12 @@ class _Cleaning:
         self._erased: dict[int, int] = {}
         self.output = CleanedOutput(group[0].log_path.parent, group[0].base_offset, request.index_interval_bytes)
 
-    def clean(self, files: SegmentFiles, next_base_offset: int, check_owner: Callable[[], None]) -> None:
+    def clean(self, files: SegmentFiles, next_base_offset: int, owner: Owner) -> None:
         """Write what is left of one segment."""
         erased_before = self._counts.erased_records
         with SegmentReader(files) as reader:
             keeps_legacy_tombstones = _modified_ms(files) > self._request.legacy_delete_horizon_ms
-            for chunk in checked_chunks(reader, files.base_offset, next_base_offset, check_owner):
+            for chunk in checked_chunks(reader, files.base_offset, next_base_offset, owner.check):
                 may_go, aborted = self._transactions.follow(chunk.scan, read_control_types(reader, chunk))
                 self._aborted += aborted
                 try:

@@ -38,6 +38,7 @@ from storage_core.cleaner.hold_log import held_alone, held_group
 from storage_core.cleaner.listed_segments import ListedSegment
 from storage_core.cleaner.superseded import SupersededOffsets
 from storage_core.cleaner.swap import drop_others, swap_in
+from storage_core.storage.owned_names import Owner
 
 __all__ = [
     "CleanedPart",
@@ -119,7 +120,7 @@ def write_part(
     shared: CleaningRound,
     part: CleaningPart,
     superseded: Iterable[npt.NDArray[np.int64]],
-    check_owner: Callable[[], None],
+    owner: Owner,
 ) -> CleanedPart:
     """Write what is left of a part beside the log, durably; or say that the disk lacks room for it.
 
@@ -127,7 +128,7 @@ def write_part(
         shared: by all parts.
         part: to clean, once.
         superseded: offsets of its records that have a later one of their key, rising; taken as they are needed.
-        check_owner: raises once somebody else owns the log; called every few MiB.
+        owner: its check raises once somebody else owns the log; called every few MiB.
 
     Raises:
         CorruptBatchError: a batch is damaged.
@@ -136,23 +137,23 @@ def write_part(
         StorageError: the disk refused.
     """
     log = shared.log
-    check_owner()
+    owner.check()
     if problem := lacks_room(log.directory, part.group):
         return CleanedPart(part.number, part.group, problem=problem)
     request = replace(shared.request(), tombstones_stay_from=shared.first_dirty_offset)
     later = SupersededOffsets(superseded, shared.end_offset - 1, log.hash_key)
     with held_group(log.directory, part.group[0].base_offset):
-        cleaned = shared.write(part.group, later, (part.transactions, request), check_owner)
+        cleaned = shared.write(part.group, later, (part.transactions, request), owner)
     return CleanedPart(part.number, part.group, cleaned)
 
 
-def swap_in_parts(shared: CleaningRound, written: Iterable[CleanedPart], check_owner: Callable[[], None]) -> None:
+def swap_in_parts(shared: CleaningRound, written: Iterable[CleanedPart], owner: Owner) -> None:
     """Let the segments that were written take their places, one by one, and drop what a task that died has left.
 
     Args:
         shared: by all parts.
         written: in any order; nobody else is at work on the log any more.
-        check_owner: raises once somebody else owns the log; asked before each step that can't be undone.
+        owner: its check raises once somebody else owns the log; asked before each step that can't be undone.
 
     Raises:
         StoreLockedError: a task is still at work on the log.
@@ -165,10 +166,10 @@ def swap_in_parts(shared: CleaningRound, written: Iterable[CleanedPart], check_o
         if each.cleaned is not None and not each.cleaned.is_unchanged
     ]
     with held_alone(log.directory):
-        check_owner()
+        owner.check()
         drop_others(log.directory, [cleaned for cleaned, _ in changed], log.end.segment_base)
         for cleaned, base_offsets in changed:
-            swap_in(cleaned, base_offsets, check_owner)
+            swap_in(cleaned, base_offsets, owner)
 
 
 def result_of_parts(shared: CleaningRound, count: int, found: Sequence[CleanedPart]) -> CleanedLog:

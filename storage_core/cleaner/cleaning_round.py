@@ -8,7 +8,7 @@ Source: Kafka Cleaner.doClean.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
@@ -30,6 +30,7 @@ from storage_core.log.append_state import CommittedEnd
 from storage_core.log.log_walk import SegmentList
 from storage_core.log_config import INT32_MAX, LogConfig
 from storage_core.storage.local import storage_errors
+from storage_core.storage.owned_names import Owner
 
 __all__ = [
     "CleanedLog",
@@ -181,15 +182,15 @@ class CleaningRound:
         group: Sequence[ListedSegment],
         later: LaterRecords,
         shared: tuple[CleanedTransactions, CleanRequest],
-        check_owner: Callable[[], None],
+        owner: Owner,
     ) -> CleanedSegment:
         """Clean a group, and let the new segment take its place unless nothing changed.
 
         Args and errors are those of `write`.
         """
-        cleaned = self.write(group, later, shared, check_owner)
+        cleaned = self.write(group, later, shared, owner)
         if not cleaned.is_unchanged:
-            swap_in(cleaned, [each.base_offset for each in group], check_owner)
+            swap_in(cleaned, [each.base_offset for each in group], owner)
         return cleaned
 
     def write(
@@ -197,7 +198,7 @@ class CleaningRound:
         group: Sequence[ListedSegment],
         later: LaterRecords,
         shared: tuple[CleanedTransactions, CleanRequest],
-        check_owner: Callable[[], None],
+        owner: Owner,
     ) -> CleanedSegment:
         """Clean a group; unless nothing changed, the new segment lies beside it, durable.
 
@@ -205,7 +206,7 @@ class CleaningRound:
             group: of the round.
             later: what is known of later records, as far as it is about those of the group.
             shared: by all groups that one process cleans, in their order.
-            check_owner: raises once somebody else owns the log; asked before each step that can't be undone.
+            owner: its check raises once somebody else owns the log; asked before each step that can't be undone.
 
         Raises:
             CorruptBatchError: a batch is damaged.
@@ -213,7 +214,7 @@ class CleaningRound:
             StorageError: the disk refused.
         """
         files = [each.files(self.log.directory) for each in group]
-        cleaned = clean_segments(files, later, *shared, check_owner)
+        cleaned = clean_segments(files, later, *shared, owner)
         reach("clean.cleaned")
         if cleaned.size_bytes > _LARGEST_BYTES:
             drop_cleaned(cleaned)
@@ -226,9 +227,9 @@ class CleaningRound:
         return cleaned
 
 
-def prepare_round(log: LogToClean, check_owner: Callable[[], None]) -> CleaningRound:
+def prepare_round(log: LogToClean, owner: Owner) -> CleaningRound:
     """Return a round: what an earlier one left is finished, and the log is surveyed; the caller holds it alone."""
-    finish_own_swaps(log.directory, log.end.segment_base, check_owner)
+    finish_own_swaps(log.directory, log.end.segment_base, owner)
     return survey_round(log)
 
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,17 +40,18 @@ from storage_core.log.finish_leftovers import carry_out_leftovers, list_files, r
 from storage_core.log.load_plan import LeftoverPlan, name_offset, plan_segments
 from storage_core.log.log_files import CLEANED, DELETED, LOG, SWAP, segment_file_name
 from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.storage.owned_names import Owner
 
 __all__ = ["drop_cleaned", "drop_others", "finish_own_swaps", "finish_swaps", "has_swaps", "swap_in"]
 
 
-def swap_in(cleaned: CleanedSegment, base_offsets: Sequence[int], check_owner: Callable[[], None]) -> None:
+def swap_in(cleaned: CleanedSegment, base_offsets: Sequence[int], owner: Owner) -> None:
     """Let a cleaned segment take the place of others, durably.
 
     Args:
         cleaned: written and synced.
         base_offsets: of the segments that it stands for, rising; the first is its own.
-        check_owner: raises once somebody else owns the log; asked before each file that is renamed.
+        owner: its check raises once somebody else owns the log; asked before each file that is renamed.
 
     Raises:
         StorageError: the disk refused; loading the log, or the next cleaning, finishes or undoes it.
@@ -60,14 +61,14 @@ def swap_in(cleaned: CleanedSegment, base_offsets: Sequence[int], check_owner: C
     swaps = [path.with_suffix(SWAP) for path in log_last]
     with storage_errors(directory):
         for path, swap in zip(log_last, swaps, strict=True):
-            check_owner()
+            owner.check()
             path.replace(swap)
         sync_directory(directory)
         reach("clean.swap")
-        mark_replaced(directory, base_offsets, check_owner)
+        mark_replaced(directory, base_offsets, owner)
         reach("clean.deleted")
         for swap in reversed(swaps):
-            check_owner()
+            owner.check()
             swap.replace(swap.with_suffix(""))
         sync_directory(directory)
     reach("clean.renamed")
@@ -109,7 +110,7 @@ def has_swaps(directory: Path, active_base_offset: int) -> bool:
     return any(name.partition(".")[0] < f"{active_base_offset:020d}" for name in on_their_way)
 
 
-def finish_swaps(directory: Path, active_base_offset: int, check_owner: Callable[[], None]) -> None:
+def finish_swaps(directory: Path, active_base_offset: int, owner: Owner) -> None:
     """Finish or undo what a cleaning that was killed left below the active segment.
 
     Indexes whose `.log` it has renamed go too; one that lost it otherwise is the sign of a lost segment, and stays.
@@ -121,20 +122,20 @@ def finish_swaps(directory: Path, active_base_offset: int, check_owner: Callable
         StorageError: the disk refused; the next call goes on.
     """
     with held_alone(directory):
-        finish_own_swaps(directory, active_base_offset, check_owner)
+        finish_own_swaps(directory, active_base_offset, owner)
 
 
-def finish_own_swaps(directory: Path, active_base_offset: int, check_owner: Callable[[], None]) -> None:
+def finish_own_swaps(directory: Path, active_base_offset: int, owner: Owner) -> None:
     """Do what `finish_swaps` does for a caller who holds the log alone."""
     names = list_files(directory)
     plan = replace(read_leftovers(directory, names, active_base_offset), deleted=())
     left = _left_indexes(names, plan, active_base_offset)
     if left:  # first: as long as the replacement is on its way, somebody comes back
-        check_owner()
+        owner.check()
         drop_deleted(directory, left)
         sync_directory(directory)
     if plan:
-        carry_out_leftovers(directory, plan, check_owner)
+        carry_out_leftovers(directory, plan, owner)
 
 
 def _left_indexes(names: Sequence[str], plan: LeftoverPlan, active_base_offset: int) -> list[str]:

@@ -14,7 +14,6 @@ import filecmp
 import itertools
 import logging
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from storage_core.inspect.repair_swaps import finish_swaps
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import make_directory, replace_file, storage_errors, sync_directory
+from storage_core.storage.owned_names import UNSHARED, Owner
 
 __all__ = ["RepairPlace", "drop_leftovers", "keep_bytes", "repair_log"]
 
@@ -42,7 +42,7 @@ class RepairPlace:
         index_interval_bytes: Kafka's `index.interval.bytes`, for the indexes that are built.
         leader_epoch: of an empty batch at the end.
         committed: (base offset, bytes) of the active segment that count; None where all bytes do.
-        check_owner: raises once somebody else owns the log.
+        owner: its check raises once somebody else owns the log.
     """
 
     directory: Path
@@ -50,7 +50,7 @@ class RepairPlace:
     index_interval_bytes: int
     leader_epoch: int = 0
     committed: tuple[int, int] | None = None
-    check_owner: Callable[[], None] = lambda: None
+    owner: Owner = UNSHARED
 
     @property
     def kept(self) -> Path:
@@ -61,10 +61,10 @@ class RepairPlace:
 def drop_leftovers(repair: LogRepair, place: RepairPlace) -> None:
     """Remove what no log has any use for, and finish an interrupted replacement of segments."""
     if repair.has_swaps:
-        finish_swaps(place.directory, place.check_owner)
+        finish_swaps(place.directory, place.owner)
     with storage_errors(place.directory):
         for name in repair.leftovers:
-            place.check_owner()
+            place.owner.check()
             (place.directory / name).unlink(missing_ok=True)
             reach("repair.dropped")
         if repair.leftovers:
@@ -84,13 +84,13 @@ def repair_log(repair: LogRepair, report: LogReport, place: RepairPlace) -> None
     """
     if repair.makes_directory:
         with storage_errors(place.directory):
-            place.check_owner()
+            place.owner.check()
             make_directory(place.directory)
     segments = SegmentRepairer(
         directory=place.directory,
         index_interval_bytes=place.index_interval_bytes,
         leader_epoch=place.leader_epoch,
-        check_owner=place.check_owner,
+        owner=place.owner,
     )
     for rewrite in repair.rewrites:
         _keep_left_out(rewrite, place)
@@ -103,7 +103,7 @@ def repair_log(repair: LogRepair, report: LogReport, place: RepairPlace) -> None
         _drop(name, place)
     with storage_errors(place.directory):
         for name, content in repair.written.items():
-            place.check_owner()
+            place.owner.check()
             replace_file(place.directory / name, content)
 
 
@@ -125,7 +125,7 @@ def _drop(name: str, place: RepairPlace) -> None:
     path = place.directory / name
     with storage_errors(path):
         keep_bytes(path, 0, path.stat().st_size, place.kept / name)
-        place.check_owner()
+        place.owner.check()
         path.unlink()
         sync_directory(place.directory)
     reach("repair.dropped")

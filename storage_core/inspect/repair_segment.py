@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,7 @@ from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2
 from storage_core.record.empty_batch import pack_empty_batch
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import storage_errors, sync_directory, write_all
+from storage_core.storage.owned_names import Owner
 
 __all__ = ["SegmentRepairer"]
 
@@ -44,13 +45,13 @@ class SegmentRepairer:
         directory: of the log.
         index_interval_bytes: Kafka's `index.interval.bytes`, for the indexes that are built.
         leader_epoch: of an empty batch.
-        check_owner: raises once somebody else owns the log.
+        owner: its check raises once somebody else owns the log.
     """
 
     directory: Path
     index_interval_bytes: int
     leader_epoch: int
-    check_owner: Callable[[], None]
+    owner: Owner
 
     def rewrite(self, plan: SegmentRewrite, aborted: Sequence[AbortedTransaction]) -> int:
         """Write a segment anew, durably; return the size of its `.log`.
@@ -75,7 +76,7 @@ class SegmentRepairer:
                 os.utime(unpublished, ns=(status.st_atime_ns, status.st_mtime_ns))  # retention may go by it
             self._write_indexes(plan.base_offset, unpublished, size, aborted)
             reach("repair.written")
-            self.check_owner()
+            self.owner.check()
             unpublished.replace(log)
             reach("repair.replaced")
             self._publish_indexes(plan.base_offset)
@@ -87,7 +88,7 @@ class SegmentRepairer:
         with storage_errors(log):
             self._write_indexes(base_offset, log, used_bytes, aborted)
             reach("repair.written")
-            self.check_owner()
+            self.owner.check()
             self._publish_indexes(base_offset)
 
     def _apply(self, patch: HeaderPatch, plan: SegmentRewrite, path: Path, target: int) -> None:

@@ -5,12 +5,12 @@ The passes are `finish_leftovers`'; a repair has names of its own for the steps 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from storage_core.fault_points import reach
 from storage_core.log.finish_leftovers import finish_leftovers
+from storage_core.storage.owned_names import Owner
 
 __all__ = ["finish_swaps"]
 
@@ -21,10 +21,10 @@ _POINTS: Final = {
 }
 
 
-def finish_swaps(directory: Path, check_owner: Callable[[], None]) -> None:
+def finish_swaps(directory: Path, owner: Owner) -> None:
     """Bring a log's directory to what a broker makes of it: no `.cleaned`, `.swap` or `.deleted` file is left.
 
     Raises:
         CorruptFileError: a replacement is damaged; nothing was changed.
     """
-    finish_leftovers(directory, check_owner, reached=lambda point: reach(_POINTS[point]))
+    finish_leftovers(directory, owner, reached=lambda point: reach(_POINTS[point]))

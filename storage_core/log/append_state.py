@@ -18,6 +18,7 @@ from storage_core.log.roll import APPEND_STATE
 from storage_core.record.batch_header import unpack_header
 from storage_core.record.batch_scan import scan_batches
 from storage_core.storage.local import storage_errors, sync_file
+from storage_core.storage.owned_names import Owner
 
 __all__ = ["CommittedEnd", "load_append_state", "trim_indexes"]
 
@@ -45,7 +46,7 @@ def load_append_state(
     end: CommittedEnd,
     monotonic_ms: int,
     jitter_ms: int,
-    check_owner: Callable[[], None],
+    owner: Owner,
 ) -> npt.NDArray[np.void]:
     """Read the active segment's state, and cut from its indexes what lies beyond the committed end.
 
@@ -58,14 +59,14 @@ def load_append_state(
         end: where it ends.
         monotonic_ms: when its active segment counts as created, by the monotonic clock.
         jitter_ms: drawn for that segment.
-        check_owner: raises `WriterFencedError` once another writer owns the store.
+        owner: its check raises `WriterFencedError` once another writer owns the store.
 
     Returns:
         () one `APPEND_STATE` row.
 
     Raises:
         CorruptFileError: the segment's `.log` is missing or shorter than committed.
-        WriterFencedError: `check_owner` says that another writer owns the store.
+        WriterFencedError: `owner` says that another writer owns the store.
     """
     log_path = directory / segment_file_name(end.segment_base, LOG)
     state = np.zeros((), APPEND_STATE)
@@ -76,7 +77,7 @@ def load_append_state(
     if end.size_bytes == 0 and not log_path.exists():
         state["segment_base"] = -1
         return state
-    offsets, times = _trim_indexes(directory, end, check_owner, sync_file)
+    offsets, times = _trim_indexes(directory, end, owner, sync_file)
     state["offset_entries"], state["time_entries"] = len(offsets), len(times)
     if len(times):
         state["last_entry_timestamp"] = state["max_timestamp"] = times["timestamp"][-1]
@@ -87,9 +88,7 @@ def load_append_state(
     return state
 
 
-def trim_indexes(
-    directory: Path, end: CommittedEnd, check_owner: Callable[[], None], note_cut: Callable[[Path], None]
-) -> None:
+def trim_indexes(directory: Path, end: CommittedEnd, owner: Owner, note_cut: Callable[[Path], None]) -> None:
     """Cut from the active segment's indexes what lies beyond the committed end.
 
     That is what a crash leaves: zeros, or entries of batches that were cut.
@@ -97,7 +96,7 @@ def trim_indexes(
     Args:
         directory: of the log.
         end: where it ends.
-        check_owner: raises `WriterFencedError` once another writer owns the store.
+        owner: its check raises `WriterFencedError` once another writer owns the store.
         note_cut: gets each file that was cut; it must be synced before anything is appended, or the cut tail could come
             back under new entries.
 
@@ -105,19 +104,19 @@ def trim_indexes(
         CorruptFileError: the segment's `.log` is missing or shorter than committed.
     """
     if end.size_bytes or (directory / segment_file_name(end.segment_base, LOG)).exists():
-        _trim_indexes(directory, end, check_owner, note_cut)
+        _trim_indexes(directory, end, owner, note_cut)
 
 
 def _trim_indexes(
-    directory: Path, end: CommittedEnd, check_owner: Callable[[], None], note_cut: Callable[[Path], None]
+    directory: Path, end: CommittedEnd, owner: Owner, note_cut: Callable[[Path], None]
 ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void]]:
     log_path, index_path, time_path = (
         directory / segment_file_name(end.segment_base, suffix) for suffix in (LOG, INDEX, TIMEINDEX)
     )
     with storage_errors(directory):
         _check_log(log_path, end)
-        offsets = _trim_offset_index(index_path, end, check_owner, note_cut)
-        times = _trim_time_index(time_path, end, check_owner, note_cut)
+        offsets = _trim_offset_index(index_path, end, owner, note_cut)
+        times = _trim_time_index(time_path, end, owner, note_cut)
     return offsets, times
 
 
@@ -131,17 +130,17 @@ def _check_log(path: Path, end: CommittedEnd) -> None:
 
 
 def _trim_offset_index(
-    path: Path, end: CommittedEnd, check_owner: Callable[[], None], note_cut: Callable[[Path], None]
+    path: Path, end: CommittedEnd, owner: Owner, note_cut: Callable[[Path], None]
 ) -> npt.NDArray[np.void]:
     entries = _read_entries(path, _OFFSET_ENTRY)
     offsets, positions = entries["offset"].astype(np.int64), entries["position"].astype(np.int64)
     bad = (offsets >= end.log_end_offset - end.segment_base) | (positions >= end.size_bytes) | (positions <= 0)
     bad[1:] |= (np.diff(offsets) <= 0) | (np.diff(positions) <= 0)
-    return _keep_prefix(path, entries, bad, check_owner, note_cut)
+    return _keep_prefix(path, entries, bad, owner, note_cut)
 
 
 def _trim_time_index(
-    path: Path, end: CommittedEnd, check_owner: Callable[[], None], note_cut: Callable[[Path], None]
+    path: Path, end: CommittedEnd, owner: Owner, note_cut: Callable[[Path], None]
 ) -> npt.NDArray[np.void]:
     entries = _read_entries(path, _TIME_ENTRY)
     offsets, timestamps = entries["offset"].astype(np.int64), entries["timestamp"].astype(np.int64)
@@ -149,7 +148,7 @@ def _trim_time_index(
     bad[1:] |= (np.diff(offsets) < 0) | (timestamps[1:] <= timestamps[:-1])
     if bad[1:2].all() and not offsets[:1].any() and not timestamps[:1].any():
         bad[:1] = True  # zeros of a power cut from the first entry on; a real one like that says nothing of use
-    return _keep_prefix(path, entries, bad, check_owner, note_cut)
+    return _keep_prefix(path, entries, bad, owner, note_cut)
 
 
 def _read_entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
@@ -161,7 +160,7 @@ def _keep_prefix(
     path: Path,
     entries: npt.NDArray[np.void],
     bad: npt.NDArray[np.bool_],
-    check_owner: Callable[[], None],
+    owner: Owner,
     note_cut: Callable[[Path], None],
 ) -> npt.NDArray[np.void]:
     """Cut the file behind its last good entry.
@@ -174,7 +173,7 @@ def _keep_prefix(
     try:
         is_cut = os.fstat(descriptor).st_size != kept.nbytes
         if is_cut:
-            check_owner()
+            owner.check()
             os.ftruncate(descriptor, kept.nbytes)
     finally:
         os.close(descriptor)

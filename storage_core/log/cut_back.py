@@ -4,7 +4,7 @@ import io
 import logging
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from storage_core.log.append_state import CommittedEnd, load_append_state, trim_
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, parse_base_offset, segment_file_name
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import storage_errors, sync_directories, sync_directory, sync_files
+from storage_core.storage.owned_names import Owner
 
 __all__ = ["cut_back", "cut_back_logs", "has_leftovers", "needs_cut_back", "renew_active_segment"]
 
@@ -66,13 +67,13 @@ def has_leftovers(directory: Path, end: CommittedEnd) -> bool:
         return bool(end.size_bytes) and _has_torn_index(directory, end)
 
 
-def cut_back(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> npt.NDArray[np.void]:
+def cut_back(directory: Path, end: CommittedEnd, owner: Owner) -> npt.NDArray[np.void]:
     """Make one log end exactly where the ledger says, durably; returns its () `APPEND_STATE`."""
-    cut_back_logs([(directory, end)], check_owner)
-    return load_append_state(directory, end, 0, 0, check_owner)
+    cut_back_logs([(directory, end)], owner)
+    return load_append_state(directory, end, 0, 0, owner)
 
 
-def cut_back_logs(logs: Sequence[tuple[Path, CommittedEnd]], check_owner: Callable[[], None]) -> None:
+def cut_back_logs(logs: Sequence[tuple[Path, CommittedEnd]], owner: Owner) -> None:
     """Make logs end exactly where the ledger says, durably.
 
     Later segments go first: if the process dies after an active segment was cut, the next start must still see that
@@ -80,50 +81,50 @@ def cut_back_logs(logs: Sequence[tuple[Path, CommittedEnd]], check_owner: Callab
 
     Args:
         logs: directory and committed end of each.
-        check_owner: raises `WriterFencedError` once another writer owns the store.
+        owner: its check raises `WriterFencedError` once another writer owns the store.
     """
     directories = [directory for directory, _ in logs]
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="undo") as pool:
-        list(pool.map(lambda log: _drop_beyond(log[0], log[1], check_owner), logs))
+        list(pool.map(lambda log: _drop_beyond(log[0], log[1], owner), logs))
         with storage_errors("log directories"):
             sync_directories(directories)
-        cuts = list(pool.map(lambda log: _cut_active(log[0], log[1], check_owner), logs))
+        cuts = list(pool.map(lambda log: _cut_active(log[0], log[1], owner), logs))
     with storage_errors("log directories"):
         sync_files([path for paths in cuts for path in paths])
     for directory, end in logs:
         logger.info("Cut back an unfinished micro-batch log=%s end_offset=%d", directory.name, end.log_end_offset)
 
 
-def _drop_beyond(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> None:
+def _drop_beyond(directory: Path, end: CommittedEnd, owner: Owner) -> None:
     with storage_errors(directory):
         while names := _names_to_delete(directory, end):
             for name in names:
-                check_owner()
+                owner.check()
                 (directory / name).unlink(missing_ok=True)
                 reach("undo.deleted")
 
 
-def _cut_active(directory: Path, end: CommittedEnd, check_owner: Callable[[], None]) -> list[Path]:
+def _cut_active(directory: Path, end: CommittedEnd, owner: Owner) -> list[Path]:
     """Cut the active segment's files; return which of them have to be synced."""
     changed: list[Path] = []
     if end.size_bytes:
         path = directory / segment_file_name(end.segment_base, LOG)
         with storage_errors(path):
-            if _cut_file(path, end.size_bytes, check_owner):
+            if _cut_file(path, end.size_bytes, owner):
                 changed.append(path)
         reach("undo.cut")
-    trim_indexes(directory, end, check_owner, changed.append)
+    trim_indexes(directory, end, owner, changed.append)
     return changed
 
 
-def _cut_file(path: Path, size_bytes: int, check_owner: Callable[[], None]) -> bool:
+def _cut_file(path: Path, size_bytes: int, owner: Owner) -> bool:
     """Cut a file; return whether it was too long.
 
     The descriptor is older than the check: were the store taken meanwhile, it is an unlinked file that is cut.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        check_owner()
+        owner.check()
         if os.fstat(descriptor).st_size <= size_bytes:
             return False
         os.ftruncate(descriptor, size_bytes)
@@ -182,7 +183,7 @@ def _last_entry(path: Path, fields: str, if_empty: tuple[int, int]) -> tuple[int
     return (first, second) if first or second else (-1, -1)
 
 
-def renew_active_segment(directory: Path, end: CommittedEnd, token: str, check_owner: Callable[[], None]) -> None:
+def renew_active_segment(directory: Path, end: CommittedEnd, token: str, owner: Owner) -> None:
     """Give the active segment's files new inodes that hold exactly the committed bytes.
 
     A writer that lost the store may still hold descriptors of the old files; what it writes there is lost with them.
@@ -191,7 +192,7 @@ def renew_active_segment(directory: Path, end: CommittedEnd, token: str, check_o
     Args:
         token: distinguishes this writer's unpublished files.
     """
-    state = cut_back(directory, end, check_owner)
+    state = cut_back(directory, end, owner)
     sizes = {LOG: end.size_bytes, INDEX: int(state["offset_entries"]) * 8, TIMEINDEX: int(state["time_entries"]) * 12}
     with storage_errors(directory):
         for suffix, size in sizes.items():
@@ -200,7 +201,7 @@ def renew_active_segment(directory: Path, end: CommittedEnd, token: str, check_o
                 continue
             copy = path.with_name(f"{path.name}.{token}{CLEANED}")
             _copy_file(path, copy, size)
-            check_owner()
+            owner.check()
             copy.replace(path)
         sync_directory(directory)
 

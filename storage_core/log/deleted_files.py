@@ -25,6 +25,7 @@ from storage_core.log.log_files import (
     segment_file_name,
 )
 from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.storage.owned_names import Owner
 
 __all__ = [
     "DeletedFile",
@@ -57,7 +58,7 @@ class DeletedFile:
     inode: int
 
 
-def mark_deleted(directory: Path, is_gone: Callable[[int], bool], check_owner: Callable[[], None]) -> int:
+def mark_deleted(directory: Path, is_gone: Callable[[int], bool], owner: Owner) -> int:
     """Rename the files of some segments to `.deleted`, durably; return how many files were renamed.
 
     The oldest segment goes first: whatever the last step is, what is left has no hole.
@@ -65,7 +66,7 @@ def mark_deleted(directory: Path, is_gone: Callable[[int], bool], check_owner: C
     Args:
         directory: of the log.
         is_gone: whether the segment with a base offset goes.
-        check_owner: raises once somebody else owns the log; asked before each file.
+        owner: its check raises once somebody else owns the log; asked before each file.
 
     Raises:
         StorageError: the disk refused; what is renamed is renamed, and the next call goes on.
@@ -76,13 +77,13 @@ def mark_deleted(directory: Path, is_gone: Callable[[int], bool], check_owner: C
         if not names:
             return 0
         for name in names:
-            check_owner()
+            owner.check()
             (directory / name).replace(directory / (name + DELETED))
         sync_directory(directory)
     return len(names)
 
 
-def mark_replaced(directory: Path, base_offsets: Sequence[int], check_owner: Callable[[], None]) -> int:
+def mark_replaced(directory: Path, base_offsets: Sequence[int], owner: Owner) -> int:
     """Rename the files of segments that one new segment stands for, likewise; return how many files were renamed.
 
     The new one has the first one's base offset, so the producer snapshot there stays.
@@ -90,8 +91,8 @@ def mark_replaced(directory: Path, base_offsets: Sequence[int], check_owner: Cal
     Args:
         directory: of the log.
         base_offsets: of the segments, rising.
-        check_owner: raises once somebody else owns the log; asked before each file: a cleaner that wakes up late must
-            not rename what has taken that name meanwhile.
+        owner: its check raises once somebody else owns the log; asked before each file: a cleaner that wakes up
+            late must not rename what has taken that name meanwhile.
 
     Raises:
         StorageError: the disk refused; loading the log, or the next cleaning, goes on.
@@ -103,7 +104,7 @@ def mark_replaced(directory: Path, base_offsets: Sequence[int], check_owner: Cal
         found = set(os.listdir(directory))
         for name in names:
             if name in found:
-                check_owner()
+                owner.check()
                 (directory / name).replace(directory / (name + DELETED))
                 count += 1
         sync_directory(directory)

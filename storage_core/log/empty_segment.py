@@ -7,23 +7,23 @@ Source: Kafka LocalLog.roll.
 """
 
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
 
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, segment_file_name
 from storage_core.storage.local import storage_errors, sync_directory, sync_files
+from storage_core.storage.owned_names import Owner
 
 __all__ = ["add_empty_segment"]
 
 
-def add_empty_segment(directory: Path, base_offset: int, token: str, check_owner: Callable[[], None]) -> None:
+def add_empty_segment(directory: Path, base_offset: int, token: str, owner: Owner) -> None:
     """Make the files of an empty segment, durably.
 
     Args:
         directory: of the log.
         base_offset: the log's end.
         token: distinguishes this writer's unpublished files.
-        check_owner: raises once another writer owns the store.
+        owner: its check raises once another writer owns the store.
 
     Raises:
         StorageError: the disk refused; a segment that has its names by then is undone by the next opening.
@@ -35,7 +35,7 @@ def add_empty_segment(directory: Path, base_offset: int, token: str, check_owner
             for path in unpublished:
                 path.touch(mode=0o644, exist_ok=False)
             sync_files(unpublished)
-            check_owner()
+            owner.check()
             for path, name in zip(unpublished, names, strict=True):
                 path.replace(directory / name)
             sync_directory(directory)

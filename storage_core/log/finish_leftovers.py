@@ -24,13 +24,14 @@ from storage_core.log.segment_reader import SegmentReader
 from storage_core.log.segments import SegmentFiles
 from storage_core.record.batch_scan import check_crcs
 from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.storage.owned_names import Owner
 
 __all__ = ["carry_out_leftovers", "finish_leftovers", "list_files", "read_leftovers"]
 
 
 def finish_leftovers(
     directory: Path,
-    check_owner: Callable[[], None],
+    owner: Owner,
     below: int | None = None,
     reached: Callable[[str], None] = reach,
 ) -> LeftoverPlan:
@@ -38,7 +39,7 @@ def finish_leftovers(
 
     Args:
         directory: of a log.
-        check_owner: raises once somebody else owns the log.
+        owner: its check raises once somebody else owns the log.
         below: leave `.cleaned` and `.swap` files at this base offset or above alone. A sink's own unpublished segments
             start at its active one or behind it, and are undone by it.
         reached: told the fault point behind each step.
@@ -51,7 +52,7 @@ def finish_leftovers(
         StorageError: the disk refused; what was done is done, and the next call goes on.
     """
     plan = read_leftovers(directory, list_files(directory), below)
-    carry_out_leftovers(directory, plan, check_owner, reached)
+    carry_out_leftovers(directory, plan, owner, reached)
     return plan
 
 
@@ -78,7 +79,7 @@ def read_leftovers(directory: Path, names: Collection[str], below: int | None = 
 def carry_out_leftovers(
     directory: Path,
     plan: LeftoverPlan,
-    check_owner: Callable[[], None],
+    owner: Owner,
     reached: Callable[[str], None] = reach,
 ) -> None:
     """Do what a plan says, durably.
@@ -87,7 +88,7 @@ def carry_out_leftovers(
         StorageError: the disk refused; what was done is done.
     """
     with storage_errors(directory):
-        check_owner()
+        owner.check()
         _remove(directory, (*plan.deleted, *plan.void_swaps), lambda: reached("load.dropped"))
         _remove(directory, plan.cleaned, lambda: reached("load.dropped"))
         _remove(directory, plan.replaced, lambda: reached("load.replaced"))

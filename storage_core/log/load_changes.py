@@ -7,7 +7,7 @@ one and the same code tells what would be done and does it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from storage_core.log.root_survey import EPOCH_FILE
 from storage_core.log.segments import SegmentFiles
 from storage_core.log.split_segment import SplitPart, split_segment
 from storage_core.storage.local import replace_file, storage_errors, sync_directory
+from storage_core.storage.owned_names import UNSHARED, Owner
 
 __all__ = ["DiskChanges", "LoadChanges", "PlannedChanges"]
 
@@ -95,17 +96,17 @@ class DiskChanges:
 
     Args:
         directory: of the log.
-        check_owner: raises once somebody else owns it.
+        owner: its check raises once somebody else owns it.
     """
 
-    def __init__(self, directory: Path, check_owner: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, directory: Path, owner: Owner = UNSHARED) -> None:
         self._directory = directory
-        self._check_owner = check_owner
+        self._owner = owner
 
     def finish_leftovers(self, plan: LeftoverPlan, files: Mapping[str, str]) -> Mapping[str, str]:
         """Finish or undo what is on its way."""
         if plan:
-            carry_out_leftovers(self._directory, plan, self._check_owner)
+            carry_out_leftovers(self._directory, plan, self._owner)
         return {name: name for name in files}
 
     def drop(self, names: Collection[str]) -> None:
@@ -116,24 +117,24 @@ class DiskChanges:
         """Make an empty file."""
         path = self._directory / name
         with storage_errors(path):
-            self._check_owner()
+            self._owner.check()
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
             sync_directory(self._directory)
 
     def delete_segments(self, bases: Collection[int]) -> None:
         """Rename segments and their snapshots to `.deleted`; whoever loads the log next removes them."""
         gone = frozenset(bases)
-        mark_deleted(self._directory, gone.__contains__, self._check_owner)
+        mark_deleted(self._directory, gone.__contains__, self._owner)
         reach("recover.deleted")
 
     def recover(self, recovery: SegmentRecovery) -> SegmentFiles | None:
         """Cut a segment and replace its indexes."""
-        recover_segment(recovery, self._check_owner)
+        recover_segment(recovery, self._owner)
         return recovery.files
 
     def split(self, files: SegmentFiles, parts: Sequence[SplitPart]) -> list[SegmentFiles]:
         """Replace a segment by its parts."""
-        split_segment(files, parts, self._check_owner)
+        split_segment(files, parts, self._owner)
         return [
             SegmentFiles(part.base_offset, self._directory / segment_file_name(part.base_offset, LOG)) for part in parts
         ]
@@ -142,7 +143,7 @@ class DiskChanges:
         """Write the file of leader epochs."""
         path = self._directory / EPOCH_FILE
         with storage_errors(path):
-            self._check_owner()
+            self._owner.check()
             replace_file(path, render_leader_epochs(entries))
 
     def write_snapshots(self, dropped: Collection[int], written: Mapping[int, bytes]) -> None:
@@ -151,7 +152,7 @@ class DiskChanges:
         for offset, content in written.items():
             path = self._directory / segment_file_name(offset, SNAPSHOT)
             with storage_errors(path):
-                self._check_owner()
+                self._owner.check()
                 replace_file(path, content)
             reach("recover.snapshot")
 
@@ -159,7 +160,7 @@ class DiskChanges:
         if not names:
             return
         with storage_errors(self._directory):
-            self._check_owner()
+            self._owner.check()
             for name in names:
                 (self._directory / name).unlink(missing_ok=True)
                 reach(point)

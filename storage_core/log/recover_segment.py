@@ -22,7 +22,7 @@ Source: Kafka LogSegment.recover, LogLoader.recoverSegment.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -47,6 +47,7 @@ from storage_core.record.attributes import CONTROL_BIT
 from storage_core.record.batch_scan import BatchScan, check_crcs
 from storage_core.record.control_records import NO_CONTROL_TYPE, control_types, coordinator_epochs
 from storage_core.storage.local import storage_errors, sync_directory, sync_files, write_all
+from storage_core.storage.owned_names import Owner
 
 __all__ = ["ScanStop", "SegmentRecovery", "StopKind", "recover_segment", "scan_segment"]
 
@@ -154,7 +155,7 @@ def scan_segment(
         return known.result(reader, _scan(reader, known, piece_bytes))
 
 
-def recover_segment(recovery: SegmentRecovery, check_owner: Callable[[], None]) -> None:
+def recover_segment(recovery: SegmentRecovery, owner: Owner) -> None:
     """Cut a segment's `.log` and replace its indexes, durably; files that are right already stay.
 
     The `.log` comes first: an index that is durable before its log can point into nothing. `.index` takes its name
@@ -162,7 +163,7 @@ def recover_segment(recovery: SegmentRecovery, check_owner: Callable[[], None]) 
 
     Args:
         recovery: of `scan_segment`, of the file as it still is.
-        check_owner: raises once somebody else owns the log.
+        owner: its check raises once somebody else owns the log.
 
     Raises:
         CorruptFileError: the segment must be split, or its `.log` is no longer as it was scanned.
@@ -172,9 +173,9 @@ def recover_segment(recovery: SegmentRecovery, check_owner: Callable[[], None]) 
     if recovery.is_overflowed:
         raise CorruptFileError(f"segment holds offsets that its index can't, it has to be split: file={path}")
     with storage_errors(path):
-        _cut_log(recovery, check_owner)
+        _cut_log(recovery, owner)
         reach("recover.cut")
-        _replace_indexes(recovery, check_owner)
+        _replace_indexes(recovery, owner)
         reach("recover.indexed")
 
 
@@ -316,14 +317,14 @@ def _find_misplaced(
         due = last_offset[number] + 1
 
 
-def _cut_log(recovery: SegmentRecovery, check_owner: Callable[[], None]) -> None:
+def _cut_log(recovery: SegmentRecovery, owner: Owner) -> None:
     """Cut the `.log` and fsync it: an unsynced cut can come undone under what is appended next.
 
     It is synced where nothing is cut too, because the indexes that follow are.
     """
     descriptor = os.open(recovery.files.log_path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        check_owner()
+        owner.check()
         size = os.fstat(descriptor).st_size
         if size not in (recovery.size_bytes, recovery.valid_bytes):
             raise CorruptFileError(
@@ -337,7 +338,7 @@ def _cut_log(recovery: SegmentRecovery, check_owner: Callable[[], None]) -> None
         os.close(descriptor)
 
 
-def _replace_indexes(recovery: SegmentRecovery, check_owner: Callable[[], None]) -> None:
+def _replace_indexes(recovery: SegmentRecovery, owner: Owner) -> None:
     files = recovery.files
     wanted = {
         files.time_index_path: recovery.time_index,
@@ -351,7 +352,7 @@ def _replace_indexes(recovery: SegmentRecovery, check_owner: Callable[[], None])
     for path in changed:
         _write_unpublished(path, wanted[path])
     if changed:
-        check_owner()
+        owner.check()
         for path in changed:
             path.with_name(path.name + CLEANED).replace(path)
         sync_directory(files.log_path.parent)

@@ -15,7 +15,7 @@ files, or fails to rename.
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from storage_core.fault_points import reach
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, segment_file_name
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import storage_errors, write_all
+from storage_core.storage.owned_names import Owner
 
 __all__ = ["SegmentAppend", "SegmentWriter", "StagedRange", "WrittenFiles"]
 
@@ -74,13 +75,13 @@ class SegmentWriter:
     Args:
         directory: of the log.
         token: distinguishes this writer's unpublished files.
-        check_owner: raises `WriterFencedError` once another writer owns the store.
+        owner: its check raises `WriterFencedError` once another writer owns the store.
     """
 
-    def __init__(self, directory: Path, token: str, check_owner: Callable[[], None]) -> None:
+    def __init__(self, directory: Path, token: str, owner: Owner) -> None:
         self._directory = directory
         self._token = token
-        self._check_owner = check_owner
+        self._owner = owner
 
     def append(self, appends: list[SegmentAppend], written: WrittenFiles) -> None:
         """Write the appends of one log in order, and note in `written` what has to be synced.
@@ -91,7 +92,7 @@ class SegmentWriter:
         """
         for each in appends:
             with storage_errors(self._directory), self._opened(each) as descriptors:
-                self._check_owner()
+                self._owner.check()
                 self._fill(each, descriptors)
                 if each.is_new:
                     self._publish(each.base_offset)

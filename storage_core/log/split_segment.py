@@ -19,7 +19,7 @@ Source: Kafka LocalLog.splitOverflowedSegment, replaceSegments; KAFKA-6264.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from storage_core.record.batch_decode import decode_batches
 from storage_core.record.batch_header import MAGIC_V2
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.storage.owned_names import Owner
 
 __all__ = ["SplitPart", "plan_split", "split_segment"]
 
@@ -84,20 +85,20 @@ def plan_split(files: SegmentFiles) -> list[SplitPart]:
     ]
 
 
-def split_segment(files: SegmentFiles, parts: Sequence[SplitPart], check_owner: Callable[[], None]) -> None:
+def split_segment(files: SegmentFiles, parts: Sequence[SplitPart], owner: Owner) -> None:
     """Replace a segment by its parts, durably. They have no indexes: whoever loads the log recovers them.
 
     Args:
         files: of the segment.
         parts: of `plan_split`.
-        check_owner: raises once somebody else owns the log.
+        owner: its check raises once somebody else owns the log.
 
     Raises:
         StorageError: the disk refused; the next load finishes or undoes what was done.
     """
     directory = files.log_path.parent
     with storage_errors(files.log_path):
-        check_owner()
+        owner.check()
         paths = [directory / segment_file_name(part.base_offset, LOG + CLEANED) for part in parts]
         for path, part in zip(paths, parts, strict=True):
             _write(files.log_path, path, part)
@@ -107,7 +108,7 @@ def split_segment(files: SegmentFiles, parts: Sequence[SplitPart], check_owner: 
             path.replace(path.with_suffix(SWAP))
         sync_directory(directory)
         reach("split.swapped")
-    finish_leftovers(directory, check_owner)
+    finish_leftovers(directory, owner)
 
 
 def _add(starts: list[tuple[int, int]], ends: list[int], chunk: BatchChunk) -> None:

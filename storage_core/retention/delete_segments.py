@@ -10,7 +10,6 @@ Source: Kafka UnifiedLog.deleteSegments, LeaderEpochFileCache.truncateFromStartA
 import contextlib
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from storage_core.checkpoint.leader_epochs import (
@@ -24,6 +23,7 @@ from storage_core.log.deleted_files import mark_deleted
 from storage_core.retention.log_facts import ListedLog
 from storage_core.retention.plan_retention import RetentionPlan
 from storage_core.storage.local import replace_file, storage_errors, write_all
+from storage_core.storage.owned_names import Owner
 
 __all__ = ["delete_segments", "fits"]
 
@@ -39,26 +39,26 @@ def fits(plan: RetentionPlan, listed: ListedLog) -> bool:
     return plan.rolls == (len(planned) == len(found)) and plan.log_start_offset <= listed.segments[-1].next_offset
 
 
-def delete_segments(directory: Path, first_offset: int, log_start_offset: int, check_owner: Callable[[], None]) -> None:
+def delete_segments(directory: Path, first_offset: int, log_start_offset: int, owner: Owner) -> None:
     """Rename the segments in front of an offset to `.deleted`, and forget the leader epochs in front of the log start.
 
     Args:
         directory: of the log.
         first_offset: base offset of the first segment that stays.
         log_start_offset: that the ledger says by now.
-        check_owner: raises once somebody else owns the log.
+        owner: its check raises once somebody else owns the log.
 
     Raises:
         StorageError: the disk refused; the next call goes on. On a full one the names change all the same.
     """
     try:
-        _forget_epochs(directory, log_start_offset, check_owner)
+        _forget_epochs(directory, log_start_offset, owner)
     finally:
-        mark_deleted(directory, lambda base_offset: base_offset < first_offset, check_owner)
+        mark_deleted(directory, lambda base_offset: base_offset < first_offset, owner)
     reach("retain.renamed")
 
 
-def _forget_epochs(directory: Path, log_start_offset: int, check_owner: Callable[[], None]) -> None:
+def _forget_epochs(directory: Path, log_start_offset: int, owner: Owner) -> None:
     """Let the first epoch start where the log does; a damaged file is left to a repair."""
     path = directory / _EPOCHS
     with storage_errors(path):
@@ -70,7 +70,7 @@ def _forget_epochs(directory: Path, log_start_offset: int, check_owner: Callable
             return
         kept = truncate_epochs_from_start(epochs, log_start_offset)
         if kept != epochs:
-            check_owner()
+            owner.check()
             _write_epochs(path, render_leader_epochs(kept))
 
 

@@ -1,18 +1,17 @@
 """A directory's files copied into a new one, inside the kernel, durable before anybody may rely on them."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.storage.owned_names import UNSHARED, Owner
 
 __all__ = ["copy_directory"]
 
 
-def copy_directory(
-    source: Path, target: Path, sizes: Mapping[str, int], check_owner: Callable[[], None] = lambda: None
-) -> None:
+def copy_directory(source: Path, target: Path, sizes: Mapping[str, int], owner: Owner = UNSHARED) -> None:
     """Copy files of one directory into a new one: content, then names, then the directory's own name made durable.
 
     Files keep the time of their last change: where no record has a timestamp it says how old a segment is.
@@ -21,7 +20,7 @@ def copy_directory(
         source: directory to copy from.
         target: directory to make.
         sizes: bytes of each file to copy, by name; what a file has behind them is left out.
-        check_owner: is called before each file.
+        owner: is checked before each file.
 
     Raises:
         StorageError: the disk refused, or a file has fewer bytes; the target is there in part.
@@ -30,7 +29,7 @@ def copy_directory(
         target.mkdir()
     for name, size_bytes in sizes.items():
         with storage_errors(source / name):
-            check_owner()
+            owner.check()
             _copy_file(source / name, target / name, size_bytes)
     with storage_errors(target):
         sync_directory(target)

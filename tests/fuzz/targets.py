@@ -38,6 +38,7 @@ from storage_core.record.batch_convert import ConvertOptions
 from storage_core.record.batch_decode import decode_batches, iter_decoded
 from storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
 from storage_core.record.compression import compress, decompress
+from storage_core.storage.owned_names import UNSHARED
 from tests.fuzz.mutations import mutate, repair_crcs
 from tests.fuzz.seeds import SeedLog, files, logs, streams
 
@@ -193,7 +194,7 @@ def recovered_segment(random: Random) -> None:
 def _recover(random: Random, files: SegmentFiles) -> SegmentRecovery:
     found = scan_segment(files, 200, ProducerStates(), (), random.choice((1, 300, PIECE_BYTES)))
     if not found.is_overflowed:
-        recover_segment(found, lambda: None)
+        recover_segment(found, UNSHARED)
     return found
 
 

@@ -15,6 +15,7 @@ from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.log.segments import SegmentFiles
 from storage_core.record.batch_decode import decode_batches
 from storage_core.record.batch_scan import check_crcs, scan_batches
+from storage_core.storage.owned_names import UNSHARED
 from tests.fuzz.mutations import mutate, repair_crcs
 from tests.fuzz.seeds import logs
 
@@ -31,7 +32,7 @@ def _clean(files: SegmentFiles, end_offset: int, map_bytes: int) -> bytes | None
         dirty = DirtyRange(segments=[files], first_dirty_offset=0, first_uncleanable_offset=end_offset)
         build_map(dirty, offset_map, lambda: None)
         request = CleanRequest(now_ms=1_800_000_000_000, delete_retention_ms=0, cleaning_end_offset=end_offset)
-        done = clean_segments([files], offset_map, CleanedTransactions(), request, lambda: None)
+        done = clean_segments([files], offset_map, CleanedTransactions(), request, UNSHARED)
         return done.paths[0].read_bytes()
     return None
 

@@ -17,10 +17,12 @@ from storage_core.cleaner.clean_log import LogToClean, clean_log
 from storage_core.clock import ManualClock
 from storage_core.log.log_files import LOG
 from storage_core.log_config import LogConfig
+from storage_core.storage.owned_names import UNSHARED
 from tests.compacted_logs import CompactedLog, LogShape, write_segments
 from tests.compacted_store import BUDGET, NOW_MS
 from tests.maintained_store import TOPIC, plan_of, write_keys
-from tests.parallel_round import StopAtOnce, StopBehindOneGroup, nobody
+from tests.owners import CheckedBy
+from tests.parallel_round import StopAtOnce, StopBehindOneGroup
 from tests.sink_store import read_store
 
 pytestmark = pytest.mark.spark
@@ -59,9 +61,9 @@ def test_clean_in_parts_when_the_log_has_transactions_then_its_bytes_are_those_o
         for now_ms in (shape.start_ms, shape.start_ms + 1000, shape.start_ms + 2000):
             what = _to_clean(log, now_ms)
             if name == "parts":
-                cleaned = clean_in_parts(spark, what, PartChecks(nobody, bool))
+                cleaned = clean_in_parts(spark, what, PartChecks(UNSHARED, bool))
             else:
-                cleaned = clean_log(what, nobody)
+                cleaned = clean_log(what, UNSHARED)
             found.append(replace(cleaned, built=None))
         found.append({path.name: path.read_bytes() for path in log.directory.iterdir() if path.suffix != ".deleted"})  # type: ignore[arg-type]
 
@@ -105,7 +107,7 @@ def test_run_plan_when_asked_to_stop_before_a_large_log_then_it_is_skipped(spark
     store, clock = write_keys(tmp_path / "store", count=1200, keys=40), ManualClock(NOW_MS)
     stop, before = StopFile.of(store), read_store(store)
     with maintaining(store) as maintained:
-        results, _ = run_plan(spark, maintained, plan_of(store, clock), _SMALL, clock, StopAtOnce(stop))
+        results, _ = run_plan(spark, maintained, plan_of(store, clock), _SMALL, clock, CheckedBy(StopAtOnce(stop)))
     stop.clear()
 
     assert {(each.outcome, each.reason) for each in results} == {("skipped", "the run was asked to stop")}
@@ -122,13 +124,13 @@ def test_clean_in_parts_when_the_run_is_asked_to_stop_then_the_groups_left_stay_
     stop = StopFile(str(tmp_path / "stop"))
 
     behind_one = StopBehindOneGroup(log.directory, stop)
-    cleaned = clean_in_parts(spark, _to_clean(log, shape.start_ms), PartChecks(behind_one, stop.is_asked))
+    cleaned = clean_in_parts(spark, _to_clean(log, shape.start_ms), PartChecks(CheckedBy(behind_one), stop.is_asked))
 
     assert (cleaned.stopped, cleaned.first_dirty_offset) == ("the run was asked to stop", 0)
     assert 0 < cleaned.segments_after < 7
     (tmp_path / "stop").unlink()
-    assert clean_in_parts(spark, _to_clean(log, shape.start_ms), PartChecks(nobody, stop.is_asked)).stopped is None
-    clean_log(_to_clean(undisturbed, shape.start_ms), nobody)
+    assert clean_in_parts(spark, _to_clean(log, shape.start_ms), PartChecks(UNSHARED, stop.is_asked)).stopped is None
+    clean_log(_to_clean(undisturbed, shape.start_ms), UNSHARED)
     assert _batches(log) == _batches(undisturbed)
 
 

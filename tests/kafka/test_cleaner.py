@@ -24,6 +24,7 @@ from storage_core.inspect.verify_log import verify_directory
 from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, TXNINDEX, segment_file_name
 from storage_core.log_config import LogConfig
 from storage_core.record.batch_scan import scan_batches
+from storage_core.storage.owned_names import UNSHARED
 from storage_core.topic_partition import TopicPartition
 from tests.compacted_logs import CompactedLog, LogShape, draw_shape, write_segments
 from tests.kafka.broker import KafkaBroker, TopicSpec
@@ -108,7 +109,7 @@ class _Case:
                 map_bytes=_MAP_BYTES,
                 hash_key=_HASH_KEY,
             )
-            self.checkpoint = clean_log(what, lambda: None).first_dirty_offset
+            self.checkpoint = clean_log(what, UNSHARED).first_dirty_offset
             if self.checkpoint == before:
                 return
 

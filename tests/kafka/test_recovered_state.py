@@ -16,6 +16,7 @@ from storage_core.log.producer_snapshots import find_snapshot, write_snapshot
 from storage_core.log.producer_states import ProducerStates
 from storage_core.log.recover_segment import recover_segment, scan_segment
 from storage_core.log.segments import list_segments
+from storage_core.storage.owned_names import UNSHARED
 from tests.batch_bytes import BatchSpec, segment_bytes
 from tests.golden import GoldenLog, golden_logs
 from tests.kafka.broker import KafkaBroker, TopicSpec
@@ -123,7 +124,7 @@ def _recover(directory: Path) -> None:
         producers.remove_expired(SystemClock().now_ms())
         for offset, states in follow_producers(producers, segments, files.base_offset).items():
             write_snapshot(directory, offset, states)
-        recover_segment(scan_segment(files, _INTERVAL_BYTES, producers), lambda: None)
+        recover_segment(scan_segment(files, _INTERVAL_BYTES, producers), UNSHARED)
         write_snapshot(directory, producers.map_end_offset, producers.states())
 
 

@@ -27,6 +27,7 @@ from storage_core.record.batch_header import HEADER_BYTES, pack_header, unpack_h
 from storage_core.record.batch_scan import check_crcs, scan_batches
 from storage_core.record.control_records import ControlType, EndTransactionMarker, pack_end_transaction_marker
 from storage_core.record.scalar import Record, decode_records, pack_batch
+from storage_core.storage.owned_names import UNSHARED
 
 _NOW_MS = 1_700_000_000_000
 _HASH_KEY = bytes(range(16))
@@ -185,7 +186,7 @@ def test_clean_segments_agrees_with_the_plain_cleaning(tmp_path_factory, data: s
         codec=codec,
     )
 
-    cleaned = clean_segments(files, offset_map, CleanedTransactions(columns), request, lambda: None)
+    cleaned = clean_segments(files, offset_map, CleanedTransactions(columns), request, UNSHARED)
 
     left = cleaned.paths[0].read_bytes()
     assert left == clean_plainly(b"".join(batches), told)

@@ -18,6 +18,7 @@ from storage_core.log.log_files import LOG
 from storage_core.log.log_reader import LogReader
 from storage_core.log_config import LogConfig
 from storage_core.record.scalar import Record
+from storage_core.storage.owned_names import UNSHARED
 from tests.compacted_logs import CompactedLog, draw_shape, write_segments
 from tests.written_log import TOPIC_ID
 
@@ -61,7 +62,7 @@ def _clean(
         map_bytes=map_bytes,
         hash_key=_HASH_KEY,
     )
-    return clean_log(what, lambda: None)
+    return clean_log(what, UNSHARED)
 
 
 def _clean_all(log: CompactedLog, config: LogConfig, map_bytes: int, now_ms: int = _NOW_MS) -> list[CleanedLog]:

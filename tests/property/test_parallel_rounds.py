@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
 from storage_core.log.log_reader import LogReader
 from storage_core.log_config import LogConfig
+from storage_core.storage.owned_names import UNSHARED
 from tests.compacted_logs import CompactedLog, LogShape, draw_shape, write_segments
+from tests.owners import CheckedBy
 from tests.parallel_round import clean_parts
 
 _START_MS = 1_700_000_000_000
@@ -80,7 +82,7 @@ def _written(log: CompactedLog) -> dict[int, tuple[bytes | None, bytes | None]]:
 def _one_round(rng: random.Random, log: CompactedLog, config: LogConfig, dirty: int, now_ms: int) -> CleanedLog:
     """Clean in parts, all or some of them, in any order; or as one process does, with a map of any size."""
     if rng.random() < 0.2:
-        return clean_log(_round(log, config, dirty, now_ms, 32 * rng.choice([2, 5, 20, 4096])), lambda: None)
+        return clean_log(_round(log, config, dirty, now_ms, 32 * rng.choice([2, 5, 20, 4096])), UNSHARED)
     share = rng.choice([1.0, 0.5, 0.5, 0.2])
 
     def some(count: int) -> list[int]:
@@ -106,7 +108,7 @@ def _killed_round(rng: random.Random, log: CompactedLog, config: LogConfig, dirt
             raise _Killed
 
     with contextlib.suppress(_Killed):
-        clean_parts(_round(log, config, dirty, now_ms), range, check)
+        clean_parts(_round(log, config, dirty, now_ms), range, CheckedBy(check))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -130,10 +132,10 @@ def test_rounds_in_parts_when_compared_with_a_dict_then_no_key_is_lost_or_comes_
                 shape = _shape(seed + step, segments=rng.randint(1, 3), magics=(2,))
                 write_segments(log.directory, shape, log)
         while dirty < log.bases[-1]:
-            dirty = clean_log(_round(log, config, dirty, now_ms), lambda: None).first_dirty_offset
+            dirty = clean_log(_round(log, config, dirty, now_ms), UNSHARED).first_dirty_offset
         for _ in range(3):
             now_ms += 2 * _RETENTION_MS
-            clean_log(_round(log, config, log.bases[0], now_ms), lambda: None)
+            clean_log(_round(log, config, log.bases[0], now_ms), UNSHARED)
 
         active = log.bases[-1]
         last = {offset: (each.key, each.value) for offset, each in log.last_of_each_key(active).items()}
@@ -157,7 +159,7 @@ def test_round_in_parts_when_there_are_no_tombstones_then_its_bytes_are_those_of
                 if name == "parts":
                     clean_parts(what, lambda count: rng.sample(range(count), count))
                 else:
-                    clean_log(what, lambda: None)
+                    clean_log(what, UNSHARED)
                 now_ms += _RETENTION_MS
             files = [each for each in log.directory.iterdir() if not each.name.endswith(".deleted")]
             found.append({each.name: each.read_bytes() for each in files})

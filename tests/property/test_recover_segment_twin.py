@@ -15,6 +15,7 @@ from storage_core.log.recover_segment import SegmentRecovery, recover_segment, s
 from storage_core.log.segments import SegmentFiles
 from storage_core.record.batch_scan import scan_batches
 from storage_core.record.control_records import control_types, coordinator_epochs
+from storage_core.storage.owned_names import UNSHARED
 from tests.batch_bytes import BatchSpec, segment_bytes
 from tests.plain_recovery import PlainRecovery, recover_plainly
 
@@ -53,7 +54,7 @@ def _recover(data: bytes, interval: int, piece_bytes: int) -> tuple[SegmentRecov
         files.log_path.write_bytes(data)
         producers = ProducerStates(_BASE)
         found = scan_segment(files, interval, producers, (), piece_bytes)
-        recover_segment(found, lambda: None)
+        recover_segment(found, UNSHARED)
         paths = (files.log_path, files.index_path, files.time_index_path, files.txn_index_path)
         return found, producers, [path.read_bytes() if path.exists() else b"" for path in paths]
 

@@ -11,7 +11,9 @@ from storage_core.cleaner.cleaning_part import cut_into_parts
 from storage_core.cleaner.cleaning_round import LogToClean, survey_round
 from storage_core.errors import WriterFencedError
 from storage_core.log_config import LogConfig
+from storage_core.storage.owned_names import UNSHARED
 from tests.compacted_logs import LogShape, write_segments
+from tests.owners import CheckedBy
 
 
 def _fenced() -> None:
@@ -38,7 +40,7 @@ def test_clean_part_when_the_run_is_asked_to_stop_then_it_says_so_and_changes_no
     told = iter([pa.RecordBatch.from_arrays(columns, names=["offset", "content"]) for _ in range(2)])
     before = {path.name: path.read_bytes() for path in log.directory.iterdir()}
 
-    done = job._write_part(shared, told, job.PartChecks(_fenced, lambda: True))
+    done = job._write_part(shared, told, job.PartChecks(CheckedBy(_fenced), lambda: True))
 
     assert (done.cleaned, done.problem) == (None, "the run was asked to stop")
     assert next(told, None) is None
@@ -47,9 +49,9 @@ def test_clean_part_when_the_run_is_asked_to_stop_then_it_says_so_and_changes_no
 
 def test_while_reading_when_the_run_is_asked_to_stop_then_raises() -> None:
     """A task that reads keys ends by an error: half of them would be taken for all."""
-    job.PartChecks(lambda: None, lambda: False).while_reading()
+    job.PartChecks(UNSHARED, lambda: False).while_reading()
 
     with pytest.raises(InterruptedError, match="asked to stop"):
-        job.PartChecks(lambda: None, lambda: True).while_reading()
+        job.PartChecks(UNSHARED, lambda: True).while_reading()
     with pytest.raises(WriterFencedError):
-        job.PartChecks(_fenced, lambda: True).while_reading()
+        job.PartChecks(CheckedBy(_fenced), lambda: True).while_reading()

@@ -16,8 +16,8 @@ def test_check_when_the_owner_lives_then_it_returns(tmp_path: Path) -> None:
     lock = WriterLock.acquire(tmp_path / MAINTENANCE_LOCK)
     check = pickle.loads(pickle.dumps(OwnerCheck.of(tmp_path)))
 
-    check()
-    check()
+    check.check()
+    check.check()
     lock.release()
 
 
@@ -40,7 +40,7 @@ def test_check_when_the_store_is_another_ones_then_it_raises(tmp_path: Path, end
         path.unlink()
 
     with pytest.raises(WriterFencedError, match="has lost the store"):
-        check()
+        check.check()
     if later is not lock:
         later.release()
     if end != "died":

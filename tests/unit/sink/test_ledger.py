@@ -13,7 +13,9 @@ from deltalake import DeltaTable, write_deltalake
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
+from storage_core.storage.owned_names import UNSHARED, Owner
 from storage_core.topic_partition import TopicPartition
+from tests.owners import CheckedBy
 
 
 def _state(partition: int) -> LogState:
@@ -36,12 +38,12 @@ def _state(partition: int) -> LogState:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     ledger = Ledger.create(tmp_path / "ledger")
-    ledger.add([_state(0), _state(1)], lambda: None)
+    ledger.add([_state(0), _state(1)], UNSHARED)
     return tmp_path / "ledger"
 
 
-def _advance(ledger: Ledger, row: int, end: int, batch_id: int, check_owner: Callable[[], None] = lambda: None) -> None:
-    ledger.update(np.array([row]), {"log_end_offset": np.array([end])}, "query", batch_id, check_owner)
+def _advance(ledger: Ledger, row: int, end: int, batch_id: int, owner: Owner = UNSHARED) -> None:
+    ledger.update(np.array([row]), {"log_end_offset": np.array([end])}, "query", batch_id, owner)
 
 
 def _lost() -> None:
@@ -84,7 +86,7 @@ def test_fence_when_taken_over_then_the_earlier_writer_cannot_commit(path: Path)
     Ledger.open_for_writing(path).fence()
 
     with pytest.raises(WriterFencedError):
-        _advance(earlier, 0, 99, 0, _lost)
+        _advance(earlier, 0, 99, 0, CheckedBy(_lost))
 
 
 def test_update_when_log_starts_rose_meanwhile_then_takes_them_over(path: Path) -> None:
@@ -95,7 +97,7 @@ def test_update_when_log_starts_rose_meanwhile_then_takes_them_over(path: Path) 
     maintenance.correct(np.array([0]), {"log_start_offset": np.array([30])})
 
     writer.update(
-        np.array([0]), {"log_end_offset": np.array([60]), "log_start_offset": np.array([0])}, "query", 1, lambda: None
+        np.array([0]), {"log_end_offset": np.array([60]), "log_start_offset": np.array([0])}, "query", 1, UNSHARED
     )
 
     state = Ledger.open(path).state(0)
@@ -145,8 +147,8 @@ def test_add_when_log_starts_rose_meanwhile_then_takes_them_over(path: Path) -> 
     Ledger.open_beside_writer(path).correct(np.array([0]), {"log_start_offset": np.array([30])})
 
     with pytest.raises(WriterFencedError, match="by force"):
-        lost.add([_state(7)], _lost)
-    writer.add([_state(2)], lambda: None)
+        lost.add([_state(7)], CheckedBy(_lost))
+    writer.add([_state(2)], UNSHARED)
 
     ledger = Ledger.open(path)
     assert ledger.column("log_start_offset").tolist() == [30, 0, 0]
@@ -256,7 +258,7 @@ def test_update_when_the_folder_has_an_odd_name_then_works_and_stays_small(
     """A path is a path, whatever its characters mean in a URI."""
     monkeypatch.setattr("sink.ledger_tidy._DATA_FILE_AGE_S", -1.0)
     ledger = Ledger.create(tmp_path / name / "ledger")
-    ledger.add([_state(0), _state(1)], lambda: None)
+    ledger.add([_state(0), _state(1)], UNSHARED)
     _advance(ledger, 0, 5, 0)
 
     assert Ledger.open_for_writing(tmp_path / name / "ledger").column("log_end_offset").tolist() == [5, 0]

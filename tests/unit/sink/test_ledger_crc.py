@@ -11,6 +11,7 @@ from sink.ledger import Ledger
 from sink.ledger_crc import committed_crc, rows_crc
 from sink.store import Store
 from storage_core.errors import LedgerDamagedError
+from storage_core.storage.owned_names import UNSHARED
 from tests.damaged_store import write_store
 from tests.sink_store import open_store
 
@@ -90,7 +91,7 @@ def test_ledger_when_a_checkpoint_names_another_micro_batch_then_refused(memory_
     """As long as the checkpoint's own entry is there, it vouches for what that commit added."""
     ledger = Ledger.create(memory_path / "ledger")
     for batch_id in range(100):
-        ledger.update(np.zeros(0, np.int64), {}, "q", batch_id, lambda: None)
+        ledger.update(np.zeros(0, np.int64), {}, "q", batch_id, UNSHARED)
     (checkpoint,) = (memory_path / "ledger" / "_delta_log").glob("*.checkpoint.parquet")
     table = pq.read_table(checkpoint)
     number = table.schema.get_field_index("txn")
@@ -105,7 +106,7 @@ def test_ledger_when_a_checkpoint_names_another_micro_batch_then_refused(memory_
 def test_fence_when_the_other_writer_s_commit_is_damaged_then_refused(ledger: Path) -> None:
     """A forced take-over commits nothing on top of rows that nobody committed."""
     earlier, later = Ledger.open_for_writing(ledger), Ledger.open_for_writing(ledger)
-    later.update(np.array([0]), {"leader_epoch": np.array([1])}, "q", 4, lambda: None)
+    later.update(np.array([0]), {"leader_epoch": np.array([1])}, "q", 4, UNSHARED)
     entry, _ = _newest(ledger)
     entry.write_bytes(entry.read_bytes().replace(b'"appId":"q","version":4', b'"appId":"q","version":5'))
 

@@ -12,6 +12,7 @@ from sink.ledger import Ledger
 from sink.ledger_versions import AsOf, open_ledger_at
 from sink.store import Store
 from storage_core.errors import InvalidConfigError, LedgerDamagedError
+from storage_core.storage.owned_names import UNSHARED
 from storage_core.topic_partition import TopicPartition
 from tests.sink_store import in_process, numbers, open_events
 
@@ -100,7 +101,7 @@ def test_open_ledger_at_when_entries_went_with_a_checkpoint_then_it_is_a_wrong_s
     """What a checkpoint replaced is gone, not damaged."""
     ledger = Ledger.create(tmp_path / "ledger")
     for batch_id in range(101):
-        ledger.update(np.zeros(0, np.int64), {}, "q", batch_id, lambda: None)
+        ledger.update(np.zeros(0, np.int64), {}, "q", batch_id, UNSHARED)
 
     with pytest.raises(InvalidConfigError, match="does not hold version=50 any more"):
         open_ledger_at(tmp_path / "ledger", AsOf(version=50))

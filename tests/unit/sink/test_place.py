@@ -17,6 +17,7 @@ from storage_core.errors import StorageError, WriterFencedError
 from storage_core.index.time_index import TimeIndex
 from storage_core.log.roll import ROLL_LIMITS, BackwardOffsetError
 from storage_core.record.batch_scan import check_crcs, scan_batches
+from storage_core.storage.owned_names import UNSHARED
 from tests.sink_store import contents, read_log
 from tests.written_log import Batch, encode_batch
 
@@ -44,7 +45,7 @@ class _Logs:
 
     def commit(self, placement: Placement, batch_id: int) -> None:
         self.placer.sync(placement.written)
-        self.ledger.update(placement.rows, placement.values, "query", batch_id, lambda: None)
+        self.ledger.update(placement.rows, placement.values, "query", batch_id, UNSHARED)
         self.placer.install(placement)
 
 
@@ -81,7 +82,7 @@ def logs(memory_path: Path) -> Iterator[_Logs]:
             )
             for row in range(_LOGS)
         ],
-        lambda: None,
+        UNSHARED,
     )
     limits = np.zeros(_LOGS, ROLL_LIMITS)
     for name, value in {"segment_bytes": 400, "segment_ms": 1 << 40, "index_interval_bytes": 150}.items():

@@ -2,7 +2,7 @@
 
 import itertools
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +15,10 @@ from storage_core.errors import CorruptBatchError, InvalidConfigError, StorageEr
 from storage_core.log.log_files import DELETED, LOG, SNAPSHOT, segment_file_name
 from storage_core.log.log_reader import LogReader
 from storage_core.log_config import LogConfig
+from storage_core.storage.owned_names import UNSHARED, Owner
 from tests.compacted_logs import CompactedLog, LogShape, write_segments
 from tests.loaded_log import execute_load
+from tests.owners import CheckedBy
 
 _NOW_MS = 1_700_003_600_000
 _CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=1 << 20, min_cleanable_dirty_ratio=0.0)
@@ -42,8 +44,8 @@ def _to_clean(log: CompactedLog, **changes: object) -> LogToClean:
     return replace(what, **changes)  # type: ignore[arg-type]
 
 
-def _clean(log: CompactedLog, check_owner: Callable[[], None] = lambda: None, **changes: object) -> CleanedLog:
-    return clean_log(_to_clean(log, **changes), check_owner)
+def _clean(log: CompactedLog, owner: Owner = UNSHARED, **changes: object) -> CleanedLog:
+    return clean_log(_to_clean(log, **changes), owner)
 
 
 def _offsets(log: CompactedLog) -> list[int]:
@@ -130,7 +132,7 @@ def test_clean_when_the_owner_is_lost_at_any_check_then_whole_and_the_next_owner
                 raise WriterFencedError("another cleaner took the log")
 
         try:
-            _clean(log, check_owner)
+            _clean(log, CheckedBy(check_owner))
         except WriterFencedError:
             assert set(_expected(log)) <= set(_offsets(log))
             loaded = replace(log, directory=Path(shutil.copytree(log.directory, memory_path / f"loaded-{limit}")))
@@ -200,7 +202,7 @@ def test_clean_when_the_directory_is_gone_then_a_storage_error(memory_path: Path
     log = _log(memory_path)
     what = _to_clean(log, directory=memory_path / "gone-0")
     with pytest.raises(StorageError):
-        clean_log(what, lambda: None)
+        clean_log(what, UNSHARED)
 
 
 def test_clean_when_another_attempt_is_at_work_then_it_alone_changes_the_log(
@@ -216,7 +218,7 @@ def test_clean_when_another_attempt_is_at_work_then_it_alone_changes_the_log(
             _clean(log)
         refusals.append(caught)
 
-    _clean(log, again)
+    _clean(log, CheckedBy(again))
     assert len(refusals) > 10
     assert _offsets(log) == _expected(log)
 
@@ -233,7 +235,7 @@ def test_clean_when_another_attempt_took_its_place_then_its_files_are_left(memor
             raise WriterFencedError("another run took the store")
 
     with pytest.raises(WriterFencedError):
-        _clean(log, check_owner)
+        _clean(log, CheckedBy(check_owner))
     assert theirs.read_bytes() == b"theirs"
 
 
@@ -272,7 +274,7 @@ def test_reader_when_a_log_is_cleaned_under_it_then_no_live_record_is_missed(mem
 
     for number in range(6):
         config = replace(_CONFIG, segment_bytes=(400, 1000, 1 << 20)[number % 3])
-        _clean(log, read, map_bytes=24 * (5 + 8 * number), config=config)
+        _clean(log, CheckedBy(read), map_bytes=24 * (5 + 8 * number), config=config)
 
     assert len(found) > 50
     for offsets in found:

@@ -29,6 +29,7 @@ from storage_core.record.batch_scan import scan_batches
 from storage_core.record.control_records import ControlType
 from storage_core.record.legacy_scalar import pack_entry, pack_wrapper
 from storage_core.record.scalar import Record, decode_records
+from storage_core.storage.owned_names import UNSHARED
 from tests.cleaned_log import (
     HASH_KEY,
     NOW_MS,
@@ -41,6 +42,7 @@ from tests.cleaned_log import (
     marker,
     write,
 )
+from tests.owners import CheckedBy
 
 
 def _left(done: CleanedRound) -> list[tuple[int, str | None, str | None]]:
@@ -290,7 +292,7 @@ def test_clean_segments_of_a_damaged_segment_names_file_and_position_and_leaves_
     request = CleanRequest(now_ms=NOW_MS, delete_retention_ms=0, cleaning_end_offset=3)
 
     with pytest.raises(CorruptBatchError, match=f"{0:020d}.log") as raised:
-        clean_segments(files, OffsetMap(1 << 16, HASH_KEY), CleanedTransactions(), request, lambda: None)
+        clean_segments(files, OffsetMap(1 << 16, HASH_KEY), CleanedTransactions(), request, UNSHARED)
 
     assert raised.value.position == len(batches[0])
     assert _names(tmp_path) == [f"{0:020d}.log"]
@@ -313,7 +315,7 @@ def test_clean_segments_when_the_owner_changes_leaves_nothing(tmp_path: Path) ->
         raise WriterFencedError("another one owns it")
 
     with pytest.raises(WriterFencedError):
-        clean_segments(files, OffsetMap(1 << 16, HASH_KEY), CleanedTransactions(), request, check_owner)
+        clean_segments(files, OffsetMap(1 << 16, HASH_KEY), CleanedTransactions(), request, CheckedBy(check_owner))
 
     assert _names(tmp_path) == [f"{0:020d}.log"]
 

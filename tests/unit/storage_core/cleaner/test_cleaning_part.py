@@ -17,7 +17,9 @@ from storage_core.log.log_reader import LogReader
 from storage_core.log_config import LogConfig
 from storage_core.record.batch_encode import EncodeOptions
 from storage_core.record.scalar import Record, pack_batch
-from tests.parallel_round import clean_parts, nobody, superseded_offsets
+from storage_core.storage.owned_names import UNSHARED
+from tests.owners import CheckedBy
+from tests.parallel_round import clean_parts, superseded_offsets
 
 _START_MS = 1_700_000_000_000
 _CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=1 << 20, delete_retention_ms=1000)
@@ -96,10 +98,10 @@ class _Killed(BaseException):
 
 def test_swap_in_parts_when_killed_before_any_step_then_no_key_is_lost(log: Path) -> None:
     """Groups that were all written take their places one by one: whatever a kill leaves, each key has its value."""
-    shared, some = cut_into_parts(prepare_round(_to_clean(log, 1, 0), nobody))
+    shared, some = cut_into_parts(prepare_round(_to_clean(log, 1, 0), UNSHARED))
     parts = list(some)
     told = superseded_offsets(shared, parts)
-    written = [write_part(shared, each, [told[each.number]], nobody) for each in parts]
+    written = [write_part(shared, each, [told[each.number]], UNSHARED) for each in parts]
     assert len([each for each in written if each.cleaned is not None and not each.cleaned.is_unchanged]) > 1
     (log / f"{0:020}.log.7.cleaned").write_bytes(b"of a task that died")
     copy, steps, is_killed = log.with_name("copy"), 0, True
@@ -109,7 +111,7 @@ def test_swap_in_parts_when_killed_before_any_step_then_no_key_is_lost(log: Path
         there = replace(shared, log=replace(shared.log, directory=copy))
         is_killed = _swap_in(there, [_moved(each, copy) for each in written], steps)
         assert dict(_rows(copy)) == {b"gone": None, b"a": b"1", b"b": b"2", b"c": b"3"}, steps
-        finish_swaps(copy, 4, nobody)
+        finish_swaps(copy, 4, UNSHARED)
         assert dict(_rows(copy)) == {b"gone": None, b"a": b"1", b"b": b"2", b"c": b"3"}, steps
         assert not list(copy.glob("*.cleaned")) + list(copy.glob("*.swap"))
         steps += 1
@@ -127,7 +129,7 @@ def _swap_in(shared: CleaningRound, written: list[CleanedPart], steps: int) -> b
         left -= 1
 
     try:
-        swap_in_parts(shared, written, check)
+        swap_in_parts(shared, written, CheckedBy(check))
     except _Killed:
         return True
     return False

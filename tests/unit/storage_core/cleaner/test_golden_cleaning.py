@@ -16,6 +16,7 @@ from storage_core.log.segments import SegmentFiles, list_segments
 from storage_core.record.attributes import DELETE_HORIZON_BIT
 from storage_core.record.batch_decode import decode_batches
 from storage_core.record.batch_scan import scan_batches
+from storage_core.storage.owned_names import UNSHARED
 from tests.golden import GoldenLog, golden_logs
 
 _RETENTION_MS = 45_000
@@ -58,7 +59,7 @@ def _clean(each: _Pass, folder: Path) -> tuple[CleanedSegment, list[SegmentFiles
             segments=group, first_dirty_offset=each.first_dirty_offset, first_uncleanable_offset=each.end_offset
         ),
         offset_map,
-        lambda: None,
+        UNSHARED.check,
     )
     newest = max(directory.glob("*.snapshot"))
     request = CleanRequest(
@@ -68,7 +69,7 @@ def _clean(each: _Pass, folder: Path) -> tuple[CleanedSegment, list[SegmentFiles
         producers=parse_producer_snapshot(newest.read_bytes()),
         index_interval_bytes=300,
     )
-    return clean_segments(group, offset_map, CleanedTransactions(), request, lambda: None), group
+    return clean_segments(group, offset_map, CleanedTransactions(), request, UNSHARED), group
 
 
 @pytest.mark.parametrize("each", _PASSES)

@@ -8,6 +8,8 @@ from storage_core.cleaner.clean_segments import CleanedSegment
 from storage_core.cleaner.swap import finish_swaps, has_swaps, swap_in
 from storage_core.errors import WriterFencedError
 from storage_core.log.log_files import DELETED, INDEX, LOG, SNAPSHOT, TIMEINDEX, TXNINDEX
+from storage_core.storage.owned_names import UNSHARED
+from tests.owners import CheckedBy
 from tests.written_log import Batch, encode_batch
 
 _SUFFIXES = (LOG, INDEX, TIMEINDEX, TXNINDEX, SNAPSHOT)
@@ -39,7 +41,7 @@ def _listed(folder: Path) -> set[str]:
 def test_swap_when_done_then_the_old_names_wait_and_the_new_segment_has_its_own(tmp_path: Path) -> None:
     """All files of what is replaced are renamed, but the snapshot of the base offset that stays."""
     cleaned = _write(tmp_path, 0, 5, 10)
-    swap_in(cleaned, [0, 5], lambda: None)
+    swap_in(cleaned, [0, 5], UNSHARED)
 
     new = _names(0, LOG, INDEX, TIMEINDEX, SNAPSHOT)
     old = _names(0, *_SUFFIXES[:-1], further=DELETED) | _names(5, *_SUFFIXES, further=DELETED)
@@ -58,10 +60,10 @@ def test_swap_when_it_ends_before_any_rename_then_finished_or_undone(tmp_path: P
             raise WriterFencedError("lost")
 
     try:
-        swap_in(cleaned, [0, 5], check_owner)
+        swap_in(cleaned, [0, 5], CheckedBy(check_owner))
     except WriterFencedError:
         assert has_swaps(tmp_path, 10)
-    finish_swaps(tmp_path, 10, lambda: None)
+    finish_swaps(tmp_path, 10, UNSHARED)
 
     is_new = (tmp_path / f"{0:020}.log").read_bytes() != b"old"
     assert is_new == (limit >= 3)
@@ -75,7 +77,7 @@ def test_finish_when_a_log_file_was_lost_then_its_indexes_stay(tmp_path: Path) -
     """They alone tell that it was there."""
     cleaned = _write(tmp_path, 0, 5, 10)
     (tmp_path / f"{5:020}.log").unlink()
-    finish_swaps(tmp_path, 10, lambda: None)
+    finish_swaps(tmp_path, 10, UNSHARED)
 
     assert not any(path.exists() for path in cleaned.paths)
     assert _listed(tmp_path) == _names(0, *_SUFFIXES) | _names(5, *_SUFFIXES[1:]) | _names(10, *_SUFFIXES)
@@ -99,10 +101,10 @@ def test_finish_when_killed_at_any_step_then_the_next_one_comes_to_the_same_end(
                 raise WriterFencedError("lost")
 
         try:
-            finish_swaps(folder, 10, check_owner)
+            finish_swaps(folder, 10, CheckedBy(check_owner))
         except WriterFencedError:
             assert has_swaps(folder, 10)
-        finish_swaps(folder, 10, lambda: None)
+        finish_swaps(folder, 10, UNSHARED)
 
         left = _names(0, LOG, INDEX, TIMEINDEX) | _names(1, SNAPSHOT) | _names(10, *_SUFFIXES)
         assert _listed(folder) == left
@@ -112,7 +114,7 @@ def test_finish_when_files_wait_to_be_removed_then_they_go_on_waiting(tmp_path: 
     """Readers that listed them have until `file.delete.delay.ms` to open them."""
     waiting = tmp_path / f"{0:020}.log{DELETED}"
     waiting.write_bytes(b"x")
-    finish_swaps(tmp_path, 10, lambda: None)
+    finish_swaps(tmp_path, 10, UNSHARED)
 
     assert waiting.exists()
 
@@ -124,6 +126,6 @@ def test_finish_when_a_power_cut_kept_a_later_rename_alone_then_no_index_is_left
     for path in cleaned.paths:
         path.rename(path.with_suffix(".swap"))
     (tmp_path / f"{1:020}.log").unlink()
-    finish_swaps(tmp_path, 10, lambda: None)
+    finish_swaps(tmp_path, 10, UNSHARED)
 
     assert _listed(tmp_path) == _names(0, LOG, INDEX, TIMEINDEX) | _names(1, SNAPSHOT) | _names(10, *_SUFFIXES)

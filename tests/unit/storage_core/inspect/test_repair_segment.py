@@ -9,6 +9,7 @@ from storage_core.record.batch_decode import decode_batches
 from storage_core.record.batch_header import HEADER_BYTES, unpack_header
 from storage_core.record.batch_scan import check_crcs, scan_batches
 from storage_core.record.empty_batch import pack_empty_batch
+from storage_core.storage.owned_names import UNSHARED
 from tests.written_log import Batch, WrittenLog, write_log
 
 
@@ -19,7 +20,7 @@ def log(tmp_path: Path) -> WrittenLog:
 
 
 def _repairer(log: WrittenLog) -> SegmentRepairer:
-    return SegmentRepairer(directory=log.directory, index_interval_bytes=200, leader_epoch=4, check_owner=lambda: None)
+    return SegmentRepairer(directory=log.directory, index_interval_bytes=200, leader_epoch=4, owner=UNSHARED)
 
 
 def test_pack_empty_batch_when_scanned_then_a_sound_batch_without_records() -> None:

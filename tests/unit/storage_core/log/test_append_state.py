@@ -7,6 +7,8 @@ import pytest
 from storage_core.errors import CorruptFileError, WriterFencedError
 from storage_core.log.append_state import CommittedEnd, load_append_state
 from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
+from storage_core.storage.owned_names import UNSHARED
+from tests.owners import CheckedBy
 from tests.sink_store import contents
 from tests.written_log import Batch, WrittenLog, write_log
 
@@ -18,10 +20,6 @@ def _written(folder: Path) -> WrittenLog:
     closed = [Batch([number]) for number in range(100)]
     active = [Batch([500 + number, 400]) for number in range(20)] + [Batch([10]), Batch([900])]
     return write_log(folder / "t-0", [closed, active])
-
-
-def _owns() -> None:
-    """The store is still this writer's."""
 
 
 def _end(log: WrittenLog) -> CommittedEnd:
@@ -38,7 +36,7 @@ def test_load_append_state_reads_what_a_broker_would_know(tmp_path: Path) -> Non
     """Sizes from the files, the rolling timestamp from the first batch, the largest one from entries and batches."""
     log = _written(tmp_path)
 
-    state = load_append_state(log.directory, _end(log), _NOW_MS, _JITTER_MS, _owns)
+    state = load_append_state(log.directory, _end(log), _NOW_MS, _JITTER_MS, UNSHARED)
 
     assert 500 < state["last_entry_timestamp"] < 900
     assert {name: int(state[name]) for name in state.dtype.names} == {
@@ -68,10 +66,10 @@ def test_load_append_state_when_an_index_goes_on_behind_the_log_then_cuts_it(
     log = _written(tmp_path)
     path = _file(log, suffix)
     good = path.read_bytes()
-    before = load_append_state(log.directory, _end(log), _NOW_MS, 0, _owns)
+    before = load_append_state(log.directory, _end(log), _NOW_MS, 0, UNSHARED)
     path.write_bytes(good + tail)
 
-    assert load_append_state(log.directory, _end(log), _NOW_MS, 0, _owns) == before
+    assert load_append_state(log.directory, _end(log), _NOW_MS, 0, UNSHARED) == before
     assert path.read_bytes() == good
 
 
@@ -87,7 +85,7 @@ def test_load_append_state_when_an_index_is_lost_then_the_log_tells(
     else:
         _file(log, suffix).write_bytes(content)
 
-    state = load_append_state(log.directory, _end(log), _NOW_MS, 0, _owns)
+    state = load_append_state(log.directory, _end(log), _NOW_MS, 0, UNSHARED)
 
     assert (state["max_timestamp"], state["max_timestamp_offset"], state["first_timestamp"]) == (900, 141, 500)
     assert _file(log, suffix).read_bytes() == b""
@@ -97,8 +95,8 @@ def test_load_append_state_when_nothing_is_committed_then_knows_whether_a_segmen
     """An empty segment is appended to; without one the first append starts it at its own offset."""
     (tmp_path / segment_file_name(7, LOG)).touch()
 
-    empty = load_append_state(tmp_path, CommittedEnd(7, 0, 7), _NOW_MS, 0, _owns)
-    absent = load_append_state(tmp_path, CommittedEnd(8, 0, 8), _NOW_MS, 0, _owns)
+    empty = load_append_state(tmp_path, CommittedEnd(7, 0, 7), _NOW_MS, 0, UNSHARED)
+    absent = load_append_state(tmp_path, CommittedEnd(8, 0, 8), _NOW_MS, 0, UNSHARED)
 
     assert (empty["segment_base"], empty["next_offset"], empty["max_timestamp"]) == (7, 7, -1)
     assert (absent["segment_base"], absent["next_offset"], absent["max_timestamp"]) == (-1, 8, -1)
@@ -111,10 +109,10 @@ def test_load_append_state_when_committed_bytes_are_gone_then_refuses(tmp_path: 
     _file(log, LOG).write_bytes(_file(log, LOG).read_bytes()[:-1])
 
     with pytest.raises(CorruptFileError, match=rf"{100:020}.log has {size - 1} bytes, the ledger names {size}"):
-        load_append_state(log.directory, _end(log), _NOW_MS, 0, _owns)
+        load_append_state(log.directory, _end(log), _NOW_MS, 0, UNSHARED)
     _file(log, LOG).unlink()
     with pytest.raises(CorruptFileError, match="is missing"):
-        load_append_state(log.directory, _end(log), _NOW_MS, 0, _owns)
+        load_append_state(log.directory, _end(log), _NOW_MS, 0, UNSHARED)
 
 
 def test_load_append_state_when_the_store_is_lost_then_cuts_nothing(tmp_path: Path) -> None:
@@ -128,6 +126,6 @@ def test_load_append_state_when_the_store_is_lost_then_cuts_nothing(tmp_path: Pa
         raise WriterFencedError("another writer took the store")
 
     with pytest.raises(WriterFencedError):
-        load_append_state(log.directory, _end(log), _NOW_MS, 0, lost)
+        load_append_state(log.directory, _end(log), _NOW_MS, 0, CheckedBy(lost))
 
     assert contents(log.directory) == before

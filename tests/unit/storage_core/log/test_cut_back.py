@@ -10,12 +10,10 @@ from storage_core.errors import CorruptFileError, WriterFencedError
 from storage_core.log.append_state import CommittedEnd
 from storage_core.log.cut_back import cut_back, has_leftovers, needs_cut_back, renew_active_segment
 from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
+from storage_core.storage.owned_names import UNSHARED
+from tests.owners import CheckedBy
 from tests.sink_store import contents
 from tests.written_log import Batch, write_log
-
-
-def _owns() -> None:
-    """The store is still this writer's."""
 
 
 def _lost() -> None:
@@ -80,7 +78,7 @@ def test_cut_back_when_a_crash_left_something_then_restores_the_committed_log(
     crash(directory)
     assert needs_cut_back(directory, end) or has_leftovers(directory, end)
 
-    state = cut_back(directory, end, _owns)
+    state = cut_back(directory, end, UNSHARED)
 
     assert contents(directory) == before
     assert (state["next_offset"], state["segment_size"]) == (30, end.size_bytes)
@@ -109,7 +107,7 @@ def test_cut_back_when_the_store_is_lost_then_touches_nothing(
     before = contents(directory)
 
     with pytest.raises(WriterFencedError):
-        cut_back(directory, end, _lost)
+        cut_back(directory, end, CheckedBy(_lost))
 
     assert contents(directory) == before
 
@@ -118,7 +116,7 @@ def test_cut_back_when_nothing_is_committed_then_removes_the_first_segment(tmp_p
     """The first append starts it again; the log's other files stay."""
     write_log(tmp_path / "t-0", [[Batch([n]) for n in range(5)] for _ in range(2)])
 
-    state = cut_back(tmp_path / "t-0", CommittedEnd(0, 0, 0), _owns)
+    state = cut_back(tmp_path / "t-0", CommittedEnd(0, 0, 0), UNSHARED)
 
     assert state["segment_base"] == -1
     assert sorted(os.listdir(tmp_path / "t-0")) == ["leader-epoch-checkpoint", "partition.metadata"]
@@ -143,7 +141,7 @@ def test_cut_back_leaves_the_files_of_cleaning_and_retention_alone(log: tuple[Pa
     before = contents(directory)
     _append(directory)
 
-    cut_back(directory, end, _owns)
+    cut_back(directory, end, UNSHARED)
 
     assert contents(directory) == before
 
@@ -168,7 +166,7 @@ def test_renew_active_segment_gives_new_inodes_with_the_committed_bytes(
     descriptors = [os.open(path, os.O_WRONLY) for path in paths]
     crash(directory)
 
-    renew_active_segment(directory, end, "0badcafe", _owns)
+    renew_active_segment(directory, end, "0badcafe", UNSHARED)
     for descriptor in descriptors:
         os.pwrite(descriptor, b"too late", 0)
         os.close(descriptor)
@@ -188,7 +186,7 @@ def test_renew_active_segment_when_the_old_writer_goes_on_meanwhile_then_copies_
     def go_on() -> None:  # asked for the last time before the copy when the index is cut, behind the log
         os.pwrite(descriptor, b"late", end.size_bytes)
 
-    renew_active_segment(directory, end, "0badcafe", go_on)
+    renew_active_segment(directory, end, "0badcafe", CheckedBy(go_on))
     os.close(descriptor)
 
     assert contents(directory) == before
@@ -200,6 +198,6 @@ def test_renew_active_segment_when_lost_again_then_changes_nothing(log: tuple[Pa
     inodes = {path.name: path.stat().st_ino for path in directory.iterdir()}
 
     with pytest.raises(WriterFencedError):
-        renew_active_segment(directory, end, "0badcafe", _lost)
+        renew_active_segment(directory, end, "0badcafe", CheckedBy(_lost))
 
     assert {path.name: path.stat().st_ino for path in directory.iterdir()} == inodes

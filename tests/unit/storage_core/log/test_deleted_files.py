@@ -4,6 +4,8 @@ import pytest
 
 from storage_core.errors import StorageError, WriterFencedError
 from storage_core.log.deleted_files import drop_deleted, drop_listed, is_segment_file, list_deleted, mark_deleted
+from storage_core.storage.owned_names import UNSHARED
+from tests.owners import CheckedBy
 
 
 def _touch(folder: Path, *names: str) -> None:
@@ -27,9 +29,9 @@ def test_mark_deleted_when_segments_go_then_all_their_files_are_renamed(tmp_path
     others = ["leader-epoch-checkpoint", "partition.metadata", *_of(3, ".log.cleaned", ".log.swap"), "3.log"]
     _touch(tmp_path, *_of(3, *_ALL), *_of(9, *_ALL), *others)
 
-    assert mark_deleted(tmp_path, lambda base: base < 9, lambda: None) == 5
+    assert mark_deleted(tmp_path, lambda base: base < 9, UNSHARED) == 5
     assert _names(tmp_path) == sorted([*_of(9, *_ALL), *others, *(f"{name}.deleted" for name in _of(3, *_ALL))])
-    assert mark_deleted(tmp_path, lambda base: base < 9, lambda: None) == 0
+    assert mark_deleted(tmp_path, lambda base: base < 9, UNSHARED) == 0
 
 
 def test_mark_deleted_when_the_store_was_lost_then_nothing_is_renamed(tmp_path: Path) -> None:
@@ -40,7 +42,7 @@ def test_mark_deleted_when_the_store_was_lost_then_nothing_is_renamed(tmp_path: 
         raise WriterFencedError("lost")
 
     with pytest.raises(WriterFencedError):
-        mark_deleted(tmp_path, lambda _: True, refuse)
+        mark_deleted(tmp_path, lambda _: True, CheckedBy(refuse))
     assert _names(tmp_path) == _of(3, ".log")
 
 
@@ -55,7 +57,7 @@ def test_mark_deleted_when_the_store_is_lost_on_the_way_then_the_next_file_keeps
             raise WriterFencedError("lost")
 
     with pytest.raises(WriterFencedError):
-        mark_deleted(tmp_path, lambda _: True, refuse_later)
+        mark_deleted(tmp_path, lambda _: True, CheckedBy(refuse_later))
     assert _names(tmp_path) == sorted(_of(3, ".log.deleted", ".index"))
 
 
@@ -63,7 +65,7 @@ def test_mark_deleted_when_a_name_was_taken_before_then_replaced(tmp_path: Path)
     """A power cut may give a renamed file its old name back beside the new one."""
     _touch(tmp_path, *_of(3, ".log", ".log.deleted"))
 
-    mark_deleted(tmp_path, lambda _: True, lambda: None)
+    mark_deleted(tmp_path, lambda _: True, UNSHARED)
 
     assert _names(tmp_path) == _of(3, ".log.deleted")
     assert (tmp_path / _of(3, ".log.deleted")[0]).read_text() == _of(3, ".log")[0]
@@ -106,7 +108,7 @@ def test_drop_deleted_when_files_are_gone_already_then_no_error(tmp_path: Path) 
 def test_mark_deleted_when_the_directory_is_gone_then_a_storage_error(tmp_path: Path) -> None:
     """The disk's answer is told as one of ours."""
     with pytest.raises(StorageError):
-        mark_deleted(tmp_path / "gone", lambda _: True, lambda: None)
+        mark_deleted(tmp_path / "gone", lambda _: True, UNSHARED)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ from storage_core.errors import WriterFencedError
 from storage_core.log.append_state import CommittedEnd
 from storage_core.log.cut_back import cut_back, needs_cut_back
 from storage_core.log.empty_segment import add_empty_segment
+from storage_core.storage.owned_names import UNSHARED
+from tests.owners import CheckedBy
 from tests.written_log import Batch, write_log
 
 
 def test_add_empty_segment_when_done_then_three_empty_files(tmp_path: Path) -> None:
     """Log and both indexes appear together, empty."""
-    add_empty_segment(tmp_path, 42, "token", lambda: None)
+    add_empty_segment(tmp_path, 42, "token", UNSHARED)
 
     assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == {
         f"{42:020}{suffix}": 0 for suffix in (".log", ".index", ".timeindex")
@@ -23,10 +25,10 @@ def test_add_empty_segment_when_no_ledger_names_it_then_the_next_opening_undoes_
     log = write_log(tmp_path / "t-0", [[Batch([1, 2])]])
     before = {path.name: path.read_bytes() for path in log.directory.iterdir()}
     end = CommittedEnd(0, (log.directory / f"{0:020}.log").stat().st_size, 2)
-    add_empty_segment(log.directory, 2, "token", lambda: None)
+    add_empty_segment(log.directory, 2, "token", UNSHARED)
     assert needs_cut_back(log.directory, end)
 
-    cut_back(log.directory, end, lambda: None)
+    cut_back(log.directory, end, UNSHARED)
 
     assert {path.name: path.read_bytes() for path in log.directory.iterdir()} == before
 
@@ -38,5 +40,5 @@ def test_add_empty_segment_when_the_store_was_lost_then_nothing_is_left(tmp_path
         raise WriterFencedError("lost")
 
     with pytest.raises(WriterFencedError):
-        add_empty_segment(tmp_path, 2, "token", refuse)
+        add_empty_segment(tmp_path, 2, "token", CheckedBy(refuse))
     assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,8 @@ import pytest
 from storage_core.errors import CorruptFileError, WriterFencedError
 from storage_core.log.finish_leftovers import finish_leftovers, list_files
 from storage_core.log.log_reader import LogReader
+from storage_core.storage.owned_names import UNSHARED
+from tests.owners import CheckedBy
 from tests.sink_store import contents
 from tests.written_log import Batch, WrittenLog, write_log
 
@@ -28,7 +30,7 @@ def test_finish_leftovers_when_a_replacement_is_complete_then_it_takes_the_origi
     (log.directory / f"{0:020d}.log.swap").write_bytes(merged)
     (log.directory / f"{0:020d}.index.swap").write_bytes(b"")
 
-    plan = finish_leftovers(log.directory, lambda: None)
+    plan = finish_leftovers(log.directory, UNSHARED)
 
     assert contents(log.directory)[f"{0:020d}.log"] == merged
     assert f"{3:020d}.log" in plan.replaced
@@ -43,7 +45,7 @@ def test_finish_leftovers_when_the_replacement_was_not_complete_then_the_origina
     (log.directory / f"{3:020d}.log.swap").write_bytes(_merged(log))
     (log.directory / f"{0:020d}.log.cleaned").write_bytes(b"half")
 
-    finish_leftovers(log.directory, lambda: None)
+    finish_leftovers(log.directory, UNSHARED)
 
     assert contents(log.directory) == before
 
@@ -60,7 +62,7 @@ def test_finish_leftovers_when_a_replacement_is_damaged_then_changes_nothing(
     before = contents(log.directory)
 
     with pytest.raises(CorruptFileError, match=f"{0:020d}.log.swap"):
-        finish_leftovers(log.directory, lambda: None)
+        finish_leftovers(log.directory, UNSHARED)
 
     assert contents(log.directory) == before
 
@@ -74,7 +76,7 @@ def test_finish_leftovers_when_somebody_else_owns_the_log_then_changes_nothing(l
     (log.directory / f"{9:020d}.log.deleted").write_bytes(b"")
 
     with pytest.raises(WriterFencedError):
-        finish_leftovers(log.directory, fenced)
+        finish_leftovers(log.directory, CheckedBy(fenced))
 
     assert f"{9:020d}.log.deleted" in list_files(log.directory)
 
@@ -84,7 +86,7 @@ def test_finish_leftovers_when_told_where_a_sink_works_then_leaves_its_files_alo
     (log.directory / f"{6:020d}.log.x7.cleaned").write_bytes(b"half")
     (log.directory / f"{0:020d}.log.cleaned").write_bytes(b"half")
 
-    finish_leftovers(log.directory, lambda: None, below=6)
+    finish_leftovers(log.directory, UNSHARED, below=6)
 
     names = list_files(log.directory)
     assert f"{6:020d}.log.x7.cleaned" in names

@@ -19,8 +19,10 @@ from storage_core.log.sound_batches import PIECE_BYTES
 from storage_core.log_config import INT32_MAX, INT64_MAX
 from storage_core.record.batch_scan import scan_batches
 from storage_core.record.control_records import ControlType
+from storage_core.storage.owned_names import UNSHARED
 from tests.batch_bytes import BatchSpec, batch_bytes, segment_bytes
 from tests.golden import GoldenLog, golden_logs
+from tests.owners import CheckedBy
 from tests.plain_recovery import recover_plainly
 from tests.written_log import Batch, encode_batch
 
@@ -47,10 +49,6 @@ def _contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-def _no_owner_check() -> None:
-    return
-
-
 @pytest.mark.parametrize("golden", golden_logs())
 def test_recover_segment_of_a_broker_then_its_files_are_as_the_broker_left_them(
     golden: GoldenLog, tmp_path: Path
@@ -60,7 +58,7 @@ def test_recover_segment_of_a_broker_then_its_files_are_as_the_broker_left_them(
     for files in list_segments(golden.directory):
         copied = _segment(tmp_path, files.log_path.read_bytes(), files.base_offset)
         found = scan_segment(copied, _interval(golden.name), producers)
-        recover_segment(found, _no_owner_check)
+        recover_segment(found, UNSHARED)
         assert (found.stop, found.cut_bytes) == (None, 0)
 
     mine, theirs = _contents(tmp_path), _contents(golden.directory)
@@ -145,7 +143,7 @@ def test_recover_segment_when_nothing_is_sound_then_leaves_an_empty_segment(tmp_
     files = _segment(tmp_path, b"no batch at all, but more than 17 bytes")
     files.index_path.write_bytes(b"old")
 
-    recover_segment(_scan(files), _no_owner_check)
+    recover_segment(_scan(files), UNSHARED)
 
     assert set(_contents(tmp_path).values()) == {b""}
     assert len(_contents(tmp_path)) == 3
@@ -170,7 +168,7 @@ def test_recover_segment_when_overflowed_then_changes_nothing(tmp_path: Path) ->
     found = _scan(_segment(tmp_path, data))
 
     with pytest.raises(CorruptFileError, match="split"):
-        recover_segment(found, _no_owner_check)
+        recover_segment(found, UNSHARED)
     assert found.is_overflowed
     assert list(_contents(tmp_path).values()) == [data]
 
@@ -186,10 +184,10 @@ def test_scan_segment_when_the_largest_relative_offset_is_used_then_it_is_no_ove
 def test_recover_segment_when_files_are_right_then_leaves_them(tmp_path: Path) -> None:
     """The same inodes: nothing is written twice."""
     files = _segment(tmp_path, _SOUND)
-    recover_segment(_scan(files, 0), _no_owner_check)
+    recover_segment(_scan(files, 0), UNSHARED)
     before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
 
-    recover_segment(_scan(files, 0), _no_owner_check)
+    recover_segment(_scan(files, 0), UNSHARED)
 
     assert {path.name: path.stat().st_ino for path in tmp_path.iterdir()} == before
 
@@ -199,7 +197,7 @@ def test_recover_segment_when_a_transaction_index_has_nothing_to_say_then_is_emp
     files = _segment(tmp_path, _SOUND)
     files.txn_index_path.write_bytes(bytes(34))
 
-    recover_segment(_scan(files), _no_owner_check)
+    recover_segment(_scan(files), UNSHARED)
 
     assert files.txn_index_path.read_bytes() == b""
 
@@ -211,7 +209,7 @@ def test_recover_segment_when_the_log_changed_since_then_refuses(tmp_path: Path)
     files.log_path.write_bytes(_SOUND)
 
     with pytest.raises(CorruptFileError, match="changed since"):
-        recover_segment(found, _no_owner_check)
+        recover_segment(found, UNSHARED)
     assert _contents(tmp_path) == {files.log_path.name: _SOUND}
 
 
@@ -223,7 +221,7 @@ def test_recover_segment_when_the_owner_is_another_then_changes_nothing(tmp_path
         raise WriterFencedError("taken")
 
     with pytest.raises(WriterFencedError):
-        recover_segment(_scan(files), check_owner)
+        recover_segment(_scan(files), CheckedBy(check_owner))
     assert _contents(tmp_path) == {files.log_path.name: _SOUND[:-1]}
 
 
@@ -253,14 +251,14 @@ def test_recover_segment_when_interrupted_then_is_run_again(
         folder.mkdir()
         for suffix in (".index", ".timeindex", ".txnindex"):
             (folder / segment_file_name(_BASE, suffix)).write_bytes(b"stale")
-    recover_segment(_scan(_segment(whole, data), 100), _no_owner_check)
+    recover_segment(_scan(_segment(whole, data), 100), UNSHARED)
     files = _segment(broken, data)
 
     with monkeypatch.context() as patched, contextlib.suppress(_InterruptedError):
         ending = _ending_at(step)
         patched.setattr(recovery_module, "reach", ending)
-        recover_segment(_scan(files, 100), ending)
-    recover_segment(_scan(files, 100), _no_owner_check)
+        recover_segment(_scan(files, 100), CheckedBy(ending))
+    recover_segment(_scan(files, 100), UNSHARED)
 
     assert _contents(broken) == _contents(whole)
 

@@ -1,20 +1,17 @@
 """Carrying out an append plan: bytes and entries where they belong, new segments by rename, lost stores untouched."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from storage_core.errors import StorageError, WriterFencedError
 from storage_core.log.segment_writer import SegmentAppend, SegmentWriter, StagedRange, WrittenFiles
+from storage_core.storage.owned_names import UNSHARED, Owner
+from tests.owners import CheckedBy
 from tests.sink_store import contents
 
 _TOKEN = "0badcafe"
-
-
-def _owns() -> None:
-    """The store is still this writer's."""
 
 
 def _lost() -> None:
@@ -53,9 +50,9 @@ def _appends(staged: Path) -> list[SegmentAppend]:
     ]
 
 
-def _append(log: Path, appends: list[SegmentAppend], check_owner: Callable[[], None] = _owns) -> WrittenFiles:
+def _append(log: Path, appends: list[SegmentAppend], owner: Owner = UNSHARED) -> WrittenFiles:
     written = WrittenFiles([], [], [])
-    SegmentWriter(log, _TOKEN, check_owner).append(appends, written)
+    SegmentWriter(log, _TOKEN, owner).append(appends, written)
     return written
 
 
@@ -86,7 +83,7 @@ def test_append_when_the_store_is_lost_then_leaves_no_trace(log: Path, staged: P
 
     for appends in (_appends(staged), _appends(staged)[1:]):
         with pytest.raises(WriterFencedError):
-            _append(log, appends, _lost)
+            _append(log, appends, CheckedBy(_lost))
         assert contents(log) == before
 
 
@@ -100,9 +97,9 @@ def test_append_when_the_store_is_lost_after_the_check_then_harms_nobody(log: Pa
         fresh.write_bytes(b"0123456789")
         fresh.replace(log / f"{0:020}.log")
 
-    _append(log, _appends(staged)[:1], lose)
+    _append(log, _appends(staged)[:1], CheckedBy(lose))
     with pytest.raises(StorageError, match="No such file"):
-        _append(log, _appends(staged)[1:], lose)
+        _append(log, _appends(staged)[1:], CheckedBy(lose))
 
     assert (log / f"{0:020}.log").read_bytes() == b"0123456789"
     assert not list(log.glob(f"{7:020}*"))

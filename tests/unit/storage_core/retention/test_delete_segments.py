@@ -11,6 +11,7 @@ from storage_core.log_config import LogConfig
 from storage_core.retention.delete_segments import delete_segments, fits
 from storage_core.retention.log_facts import ListedLog, list_log, read_log_facts
 from storage_core.retention.plan_retention import RetentionPlan, after_roll, plan_record_deletion, plan_retention
+from storage_core.storage.owned_names import UNSHARED
 from tests.written_log import Batch, write_log
 
 _EPOCHS = "leader-epoch-checkpoint"
@@ -33,7 +34,7 @@ def test_delete_segments_when_done_then_names_and_epochs_follow(tmp_path: Path) 
     """The epoch that was valid at the new start starts there; earlier ones are forgotten."""
     directory, _ = _log(tmp_path)
     (directory / _EPOCHS).write_bytes(render_leader_epochs([(0, 0), (2, 1), (5, 4)]))
-    delete_segments(directory, 3, 3, lambda: None)
+    delete_segments(directory, 3, 3, UNSHARED)
 
     assert _logs(directory) == [3]
     assert len(list(directory.glob("*.deleted"))) == 6
@@ -49,7 +50,7 @@ def test_delete_segments_when_the_epochs_are_gone_or_damaged_then_left_to_a_repa
     (directory / _EPOCHS).unlink()
     if content is not None:
         (directory / _EPOCHS).write_bytes(content)
-    delete_segments(directory, 2, 2, lambda: None)
+    delete_segments(directory, 2, 2, UNSHARED)
 
     assert _logs(directory) == [2, 3]
     assert ((directory / _EPOCHS).read_bytes() if content else None) == content
@@ -99,7 +100,7 @@ def test_delete_segments_when_the_epochs_cannot_be_written_then_the_names_change
     (directory / f"{_EPOCHS}.tmp").mkdir()
 
     with pytest.raises(StorageError):
-        delete_segments(directory, 2, 2, lambda: None)
+        delete_segments(directory, 2, 2, UNSHARED)
 
     assert _logs(directory) == [2, 3]
     assert not (directory / _EPOCHS).exists()  # those of before would say that nothing was deleted
@@ -110,7 +111,7 @@ def test_delete_segments_when_the_disk_is_full_then_the_epochs_are_written_in_th
     directory, _ = _log(tmp_path)
     (directory / f"{_EPOCHS}.tmp").symlink_to("/dev/full")
 
-    delete_segments(directory, 2, 2, lambda: None)
+    delete_segments(directory, 2, 2, UNSHARED)
 
     assert _logs(directory) == [2, 3]
     assert parse_leader_epochs((directory / _EPOCHS).read_bytes())[0][1] == 2
