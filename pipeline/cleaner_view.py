@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from pipeline.maintenance_survey import read_checkpoints
 from pipeline.store_view import LogView, StoreView
-from pipeline.tools import iso_time
 from sink.clean_logs import LogCleaning, plan_cleanings
 from sink.store import Store
 from sink.topic_configs import read_topic_configs
 from storage_core.clock import Clock
 from storage_core.errors import CorruptFileError, UnsupportedFormatError
+from storage_core.quantity_text import iso_time
 
 __all__ = ["cleaner_lines", "describe_cleaner"]
 

@@ -18,8 +18,9 @@ from pipeline.forget_verb import forget
 from pipeline.maintenance_verbs import MAINTENANCE_VERBS
 from pipeline.operation_verbs import OPERATION_VERBS
 from pipeline.terminal import LogLines, say
-from pipeline.verb_options import DONE, FAILED, JSON, PLACE, WRONG_USE
+from pipeline.verb_options import DONE, FAILED, JSON, PLACE, TIME, TIME_OR_END, WRONG_USE
 from storage_core.errors import InvalidConfigError, LogStorageError
+from storage_core.quantity_text import size_text
 from storage_core.visible_text import visible
 
 if TYPE_CHECKING:
@@ -106,10 +107,17 @@ def describe(store: Path, topic: str | None, keep_in: Path | None, as_json: bool
 @cli.command()
 @click.argument("store", type=PLACE)
 @click.argument("name", metavar="TOPIC[:PARTITION]")
-@click.option("--time", default="latest", show_default=True, help="MS since 1970, earliest, latest or max-timestamp.")
+@click.option(
+    "--time",
+    type=TIME_OR_END,
+    default="latest",
+    show_default=True,
+    metavar="TIME",
+    help="Such as 2026-11-20T10:00Z, 2026-11-20, -1h or MS since 1970; or earliest, latest, max-timestamp.",
+)
 @_ISOLATION
 @JSON
-def offsets(store: Path, name: str, time: str, isolation: "Isolation", as_json: bool) -> None:
+def offsets(store: Path, name: str, time: int | str, isolation: "Isolation", as_json: bool) -> None:
     """Print TOPIC:PARTITION:OFFSET of each log at a time; the offset is -1 where no record is that late."""
     from pipeline import tools
 
@@ -123,7 +131,13 @@ def offsets(store: Path, name: str, time: str, isolation: "Isolation", as_json: 
 @click.argument("store", type=PLACE)
 @click.argument("name", metavar="TOPIC[:PARTITION]")
 @click.option("--from", "start_offset", type=click.IntRange(0), metavar="OFFSET", help="First offset, of one log.")
-@click.option("--from-time", "start_time", type=int, metavar="MS", help="Start at the first record of this time.")
+@click.option(
+    "--from-time",
+    "start_time",
+    type=TIME,
+    metavar="TIME",
+    help="Start at the first record of this time, such as 2026-11-20T10:00Z, 2026-11-20, -1h or MS since 1970.",
+)
 @click.option("--max", "limit", type=click.IntRange(0), metavar="N", help="Stop after so many records.")
 @_ISOLATION
 @click.option("--raw", "as_raw", is_flag=True, help="Keys, values and headers as they are; a terminal may obey them.")
@@ -179,8 +193,8 @@ def verify(store: Path, deep: bool, jobs: int | None, keep_in: Path | None, as_j
         say(tools.to_json(summary))
     else:
         verdict = "sound" if result.is_sound else "NOT sound"
-        counts = ", ".join(f"{summary[name]:,} {name}" for name in ("logs", "segments", "batches", "bytes"))
-        say(f"{verdict}: {counts}")
+        counts = ", ".join(f"{summary[name]:,} {name}" for name in ("logs", "segments", "batches"))
+        say(f"{verdict}: {counts}, {size_text(int(summary['bytes']))}")
     return DONE if result.is_sound else FAILED
 
 

@@ -9,6 +9,7 @@ from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint, r
 from storage_core.errors import InvalidConfigError, UnknownTopicError
 from storage_core.log.convert_log import ConversionReport, convert_log
 from storage_core.log.segments import list_segments
+from storage_core.quantity_text import size_text
 from storage_core.record.batch_convert import ConvertOptions
 from storage_core.storage.local import replace_file, storage_errors
 from storage_core.storage.new_folder import new_folder
@@ -72,7 +73,7 @@ def report_lines(done: ConversionReport) -> list[str]:
     lines = [
         f"{done.log}: {done.segments:,} segments, {counts.copied_batches:,} batches copied,"
         f" {counts.rebuilt_batches:,} rebuilt with {counts.rebuilt_records:,} records,"
-        f" {done.bytes_before:,} -> {done.bytes_after:,} bytes"
+        f" {size_text(done.bytes_before)} -> {size_text(done.bytes_after)}"
     ]
     losses = [text.format(getattr(counts, name)) for name, text in _LOSSES.items() if getattr(counts, name)]
     if done.end_offset_after < done.log_end_offset:

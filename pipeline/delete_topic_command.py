@@ -18,6 +18,7 @@ from sink.store import Store
 from sink.store_access import writing
 from storage_core.clock import Clock
 from storage_core.fault_points import reach
+from storage_core.quantity_text import size_text
 
 __all__ = ["as_dict", "execute_deletion", "lines", "plan_deletion", "verdict"]
 
@@ -73,7 +74,7 @@ def lines(planned: TopicDeletionPlan) -> list[str]:
     """Return a line per log, for people."""
     return [
         f"{each.log}: {each.offsets:,} offsets, "
-        + (f"{each.size_bytes:,} bytes" if each.size_bytes is not None else "offline")
+        + (size_text(each.size_bytes) if each.size_bytes is not None else "offline")
         + f" in {each.directory}"
         for each in planned.logs
     ]
@@ -84,7 +85,7 @@ def verdict(planned: TopicDeletionPlan, *, is_executed: bool) -> str:
     size = sum(each.size_bytes or 0 for each in planned.logs)
     offline = sum(each.size_bytes is None for each in planned.logs)
     left = f"; {offline:,} of them offline, to be removed when they are back" if offline else ""
-    what = f"topic {planned.topic}, {len(planned.logs):,} logs, {size:,} bytes"
+    what = f"topic {planned.topic}, {len(planned.logs):,} logs, {size_text(size)}"
     return f"deleted: {what}{left}" if is_executed else f"planned: {what}; --execute does it{left}"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.cleaner_view import cleaner_lines
 from pipeline.terminal import PeopleTable, say
-from pipeline.tools import iso_time
+from storage_core.quantity_text import iso_time, size_text
 
 __all__ = ["print_description"]
 
@@ -16,7 +16,7 @@ def print_description(described: Mapping[str, Any], *, with_segments: bool) -> N
     """Print one row per log, with its segments below if asked for, then what is lost, and a line of totals."""
     table = PeopleTable(_WIDE)
     table.texts("log")
-    table.numbers("start", "end", "segments", "bytes", "index bytes")
+    table.numbers("start", "end", "segments", "size", "index size")
     table.texts("max timestamp")
     for log in described["logs"]:
         _add(table, log["log"], log["log_start_offset"], log["log_end_offset"], f"{len(log['segments']):,}", log)
@@ -33,7 +33,7 @@ def print_description(described: Mapping[str, Any], *, with_segments: bool) -> N
 
 def _add(table: PeopleTable, name: str, start: int, end: int, segments: str, sizes: Mapping[str, Any]) -> None:
     latest = sizes["max_timestamp_ms"]
-    numbers = (f"{start:,}", f"{end:,}", segments, f"{sizes['size_bytes']:,}", f"{sizes['index_bytes']:,}")
+    numbers = (f"{start:,}", f"{end:,}", segments, size_text(sizes["size_bytes"]), size_text(sizes["index_bytes"]))
     table.row(name, *numbers, "-" if latest < 0 else iso_time(latest))
 
 
@@ -57,4 +57,4 @@ def _totals(described: Mapping[str, Any]) -> str:
     size = sum(each["size_bytes"] for each in logs)
     version = described["ledger_version"]
     ledger = "no ledger" if version is None else f"ledger version {version}"
-    return f"{len(logs):,} logs, {segments:,} segments, {offsets:,} offsets, {size:,} bytes, {ledger}"
+    return f"{len(logs):,} logs, {segments:,} segments, {offsets:,} offsets, {size_text(size)}, {ledger}"

@@ -21,6 +21,7 @@ from sink.store import Store
 from sink.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
 from storage_core.clock import Clock
 from storage_core.errors import InvalidConfigError, UnknownTopicError
+from storage_core.quantity_text import iso_time
 from storage_core.storage.local import storage_errors
 from storage_core.topic_partition import TopicPartition
 
@@ -94,7 +95,7 @@ def lines(state: RequestState) -> Iterator[str]:
     if request.completed_ms is None:
         yield f"{request.request_id}: {keys} of topic {request.topic}: waits for maintenance, {left}"
     else:
-        yield f"{request.request_id}: {keys} of topic {request.topic}: done at {request.completed_ms}, {left}"
+        yield f"{request.request_id}: {keys} of topic {request.topic}: done at {iso_time(request.completed_ms)}, {left}"
         for log, base_offset, count in _erased(request):
             yield f"  {log} segment {base_offset}: {_records(count)} erased"
     for each in state.found:

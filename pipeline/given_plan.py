@@ -23,6 +23,7 @@ from typing import Any, Final, get_args
 
 from pipeline.maintenance_plan import Action, MaintenancePlan, PlannedWork
 from storage_core.errors import InvalidConfigError
+from storage_core.quantity_text import duration_text
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["PLAN_VERSION", "GivenPlan", "GivenWork", "compare_plans", "parse_plan", "read_plan", "work_facts"]
@@ -72,7 +73,9 @@ class GivenPlan:
         if self.store_id != store_id:
             found.append(f"plan: is of another store: store_id={self.store_id}, this one is {store_id}")
         if (age_ms := now_ms - self.made_ms) > _OLDEST_MS:
-            found.append(f"plan: is too old: age_ms={age_ms}, more than {_OLDEST_MS}; make it anew")
+            found.append(
+                f"plan: is too old: {duration_text(age_ms)}, more than {duration_text(_OLDEST_MS)}; make it anew"
+            )
         return found
 
 

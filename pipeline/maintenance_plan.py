@@ -22,9 +22,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from pipeline.control.cleaner_checkpoints import CleanerCheckpoint
-from pipeline.tools import iso_time
 from sink.clean_logs import LogCleaning
 from sink.retain_logs import LogRetention
+from storage_core.quantity_text import duration_text, iso_time, size_text
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["Action", "Bounds", "FormerRuns", "MaintenancePlan", "PlannedWork", "SurveyedLog", "plan_maintenance"]
@@ -275,7 +275,7 @@ def _within(bounds: Bounds, works: Sequence[PlannedWork], spent_ms: int) -> list
 def _over(bounds: Bounds, read: int, spent_ms: int) -> str | None:
     """Return which bound is passed, and by what."""
     if bounds.max_bytes is not None and read > bounds.max_bytes:
-        return f"the run would read {read} bytes with it, the bound is {bounds.max_bytes}"
+        return f"the run would read {size_text(read)} with it, the bound is {size_text(bounds.max_bytes)}"
     if bounds.max_time_ms is not None and spent_ms > bounds.max_time_ms:
-        return f"the run would take {spent_ms} ms with it, the bound is {bounds.max_time_ms}"
+        return f"the run would take {duration_text(spent_ms)} with it, the bound is {duration_text(bounds.max_time_ms)}"
     return None

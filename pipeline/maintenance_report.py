@@ -10,6 +10,7 @@ from pipeline.given_plan import PLAN_VERSION, work_facts
 from pipeline.maintain_command import MaintenanceRun
 from pipeline.maintenance_plan import MaintenancePlan, PlannedWork
 from pipeline.terminal import PeopleTable, say
+from storage_core.quantity_text import duration_text, size_text
 
 __all__ = ["plan_as_dict", "plan_verdict", "print_plan", "result_line", "run_as_dict", "run_verdict", "undone_lines"]
 
@@ -54,16 +55,16 @@ def plan_verdict(plan: MaintenancePlan) -> str:
     read = sum(each.read_bytes for each in plan.due)
     freed = sum(each.freed_bytes or 0 for each in plan.due)
     more = " and what cleaning finds" if any(each.freed_bytes is None for each in plan.due) else ""
-    took = sum(each.expected_ms for each in plan.due) / 1000
+    took_ms = sum(each.expected_ms for each in plan.due)
     return (
-        f"planned: {counts['do']:,} works on {plan.logs_checked:,} logs, {read:,} bytes to read,"
-        f" {freed:,} to free{more}, about {took:,.1f} s{rest}; --execute does it"
+        f"planned: {counts['do']:,} works on {plan.logs_checked:,} logs, {size_text(read)} to read,"
+        f" {size_text(freed)} to free{more}, about {duration_text(took_ms)}{rest}; --execute does it"
     )
 
 
 def result_line(each: WorkResult) -> str:
     """Return what came of one work."""
-    sizes = f": {each.bytes_before:,} -> {each.bytes_after or 0:,} bytes" if each.bytes_before else ""
+    sizes = f": {size_text(each.bytes_before)} -> {size_text(each.bytes_after or 0)}" if each.bytes_before else ""
     records = f", {each.records_before:,} -> {each.records_after or 0:,} records" if each.records_before else ""
     segments = ", ".join(f"{count:,} in segment {base_offset}" for base_offset, count in sorted(each.erased.items()))
     erased = f", of forgotten keys {segments}" if segments else ""
@@ -88,7 +89,7 @@ def run_verdict(run: MaintenanceRun) -> str:
     done = sum(each.outcome in ("done", "stopped") for each in run.results)
     failed = len(run.results) - done
     rest = f"; {failed:,} not done" if failed else ""
-    return f"done: {done:,} works, {before:,} -> {after:,} bytes{rest}{waits}; run {run.run_id}"
+    return f"done: {done:,} works, {size_text(before)} -> {size_text(after)}{rest}{waits}; run {run.run_id}"
 
 
 def plan_as_dict(plan: MaintenancePlan, store_id: str) -> dict[str, Any]:
@@ -123,8 +124,8 @@ def run_as_dict(run: MaintenanceRun, store_id: str) -> dict[str, Any]:
 def _figures(each: PlannedWork) -> tuple[str, str, str]:
     if each.decision in ("wait", "fail", "skip"):
         return "-", "-", "-"
-    freed = "?" if each.freed_bytes is None else f"{each.freed_bytes:,}"
-    return f"{each.read_bytes:,}", freed, f"{each.expected_ms / 1000:,.1f} s"
+    freed = "?" if each.freed_bytes is None else size_text(each.freed_bytes)
+    return size_text(each.read_bytes), freed, duration_text(each.expected_ms)
 
 
 def _work_as_dict(each: PlannedWork) -> dict[str, Any]:

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.settings_section import SettingsSection
+from pipeline.times import parse_duration
 from storage_core.errors import InvalidConfigError
 
 __all__ = ["MaintenanceSettings", "maintenance_options", "parse_maintenance"]
 
 _SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
-_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d)", re.IGNORECASE)
 _FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LEAST_MEMORY: Final = 1 << 20
 _LEAST_EVERY_MS: Final = 1000
 _MEMORY: Final = 128 << 20
@@ -92,11 +91,11 @@ def _duration(section: SettingsSection, name: str, least: int) -> int | None:
     text = section.scalar(name)
     if text is None:
         return None
-    found = _DURATION.fullmatch(text.strip())
+    found = parse_duration(text)
     if found is None:
         section.note(name, f"{text!r} is not a time such as 15m")
         return None
-    return _at_least(section, name, int(found[1]) * _UNITS_MS[found[2].lower()], least)
+    return _at_least(section, name, found, least)
 
 
 def _at_least(section: SettingsSection, name: str, value: int, least: int) -> int | None:

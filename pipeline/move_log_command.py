@@ -13,6 +13,7 @@ from sink.store import Store
 from sink.store_access import writing
 from storage_core.errors import InvalidConfigError
 from storage_core.fault_points import reach
+from storage_core.quantity_text import size_text
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["as_dict", "execute_move", "parse_log", "plan_log_move", "verdict"]
@@ -55,7 +56,7 @@ def verdict(planned: MovePlan, root: Path, *, is_executed: bool) -> str:
     """Return the line for people."""
     target = root / planned.target
     where = f"{planned.log} from {planned.source.parent} to {target}{', a new log directory' if planned.is_new else ''}"
-    what = f"{where}: {len(planned.sizes):,} files, {planned.size_bytes:,} bytes"
+    what = f"{where}: {len(planned.sizes):,} files, {size_text(planned.size_bytes)}"
     return f"moved: {what}" if is_executed else f"planned: {what}; --execute does it"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pipeline.terminal import say
-from pipeline.verb_options import DONE, EXECUTE, FAILED, JSON, PLACE
+from pipeline.verb_options import DONE, EXECUTE, FAILED, JSON, PLACE, TIME
 
 if TYPE_CHECKING:
     from sink.retain_logs import LogRetention
@@ -85,7 +85,7 @@ def retain(store: Path, topic: str | None, execute: bool, as_json: bool) -> int:
 @click.argument("store", type=PLACE)
 @click.argument("name", metavar="TOPIC:PARTITION")
 @click.option("--before", type=int, metavar="OFFSET", help="The log will start here; -1 is its end.")
-@click.option("--before-time", type=int, metavar="MS", help="It will start at the first record of this time.")
+@click.option("--before-time", type=TIME, metavar="TIME", help="It will start at the first record of this time.")
 @EXECUTE
 @JSON
 def delete_records(
@@ -118,9 +118,10 @@ def delete_topic(store: Path, topic: str, execute: bool, as_json: bool) -> None:
 
     from pipeline import delete_topic_command, tools
     from storage_core.clock import SystemClock
+    from storage_core.quantity_text import iso_time
 
     def waits(directories: "Sequence[Path]", until_ms: int) -> None:
-        until = tools.iso_time(until_ms)
+        until = iso_time(until_ms)
         say(f"waiting until {until} to remove {len(directories):,} directories; Ctrl-C leaves them", err=True)
 
     if execute:

@@ -30,6 +30,7 @@ from storage_core.log.load_root import (
 )
 from storage_core.log.load_steps import LoadStep
 from storage_core.log.log_files import parse_base_offset
+from storage_core.quantity_text import size_text
 from storage_core.storage.local import storage_errors
 from storage_core.topic_partition import parse_directory_name
 
@@ -152,7 +153,9 @@ def verdict(result: RecoverResult, *, is_executed: bool) -> list[str]:
     if not changed:
         return [*clean, f"{counts}, nothing to do"]
     done = f"{changed:,} changed" if is_executed else f"{changed:,} would change"
-    lost = f", {result.lost_bytes:,} bytes cut off or deleted" if result.lost_bytes else ", nothing cut off or deleted"
+    lost = (
+        f", {size_text(result.lost_bytes)} cut off or deleted" if result.lost_bytes else ", nothing cut off or deleted"
+    )
     if not is_executed:
         return [*clean, f"{counts}, {done}: {len(result.steps):,} steps{lost}; --execute does them"]
     beside = any("deleted with" in step.what for step in result.steps)

@@ -13,7 +13,6 @@ from typing import Any
 
 from pipeline.control.leases import refuse_leased
 from pipeline.terminal import PeopleTable
-from pipeline.tools import iso_time
 from sink.ledger import Ledger
 from sink.retain_logs import LogRetention, execute_plans, plan_logs, remove_deleted, waits_until_ms
 from sink.store import Store
@@ -21,6 +20,7 @@ from sink.store_access import maintaining
 from storage_core.clock import Clock
 from storage_core.errors import UnknownTopicError
 from storage_core.log.log_files import LOG, segment_file_name
+from storage_core.quantity_text import iso_time, size_text
 from storage_core.retention.plan_retention import SegmentDeletion
 from storage_core.topic_partition import TopicPartition
 
@@ -87,7 +87,7 @@ def print_plan(logs: Sequence[LogRetention]) -> None:
     """Print a row per segment that may go."""
     table = PeopleTable(_WIDE)
     table.texts("log", "segment")
-    table.numbers("offsets", "bytes")
+    table.numbers("offsets", "size")
     table.folded("reason")
     for each in logs:
         for deletion in each.plan.deletions if each.plan else ():
@@ -108,7 +108,7 @@ def verdict(logs: Sequence[LogRetention], *, is_executed: bool) -> str:
     problems = f"; {failed:,} logs failed" if failed else ""
     if not any(each.is_due for each in logs):
         return f"nothing to delete in {len(logs):,} logs{problems}"
-    what = f"{segments:,} segments of {len(due):,} logs, {size:,} bytes"
+    what = f"{segments:,} segments of {len(due):,} logs, {size_text(size)}"
     return f"deleted: {what}{problems}" if is_executed else f"planned: {what}; --execute does it{problems}"
 
 
@@ -147,7 +147,7 @@ def _removed(each: LogRetention, failure: str | None) -> LogRetention:
 def _cells(deletion: SegmentDeletion) -> tuple[str, str, str, str]:
     offsets = f"{deletion.base_offset:,}..{deletion.next_offset - 1:,}"
     reason = f"{deletion.rule}: {deletion.reason}{'; active, rolled first' if deletion.is_active else ''}"
-    return segment_file_name(deletion.base_offset, LOG), offsets, f"{deletion.size_bytes:,}", reason
+    return segment_file_name(deletion.base_offset, LOG), offsets, size_text(deletion.size_bytes), reason
 
 
 def _notes(each: LogRetention) -> list[str]:
@@ -157,7 +157,7 @@ def _notes(each: LogRetention) -> list[str]:
         found.append(f"{due}, and stays: only who writes the store may roll it")
     if each.waiting:
         size = sum(file.size_bytes for file in each.waiting)
-        found.append(f"{each.log}: {len(each.waiting):,} files, {size:,} bytes, wait to be removed")
+        found.append(f"{each.log}: {len(each.waiting):,} files, {size_text(size)}, wait to be removed")
     if each.failure:
         found.append(f"{each.log}: failed: {each.failure}")
     return found

@@ -6,7 +6,6 @@ Each takes an open place and a function that prints one line.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -17,13 +16,10 @@ from storage_core.inspect.describe_log import describe_log
 from storage_core.inspect.record_lines import record_lines
 from storage_core.log.log_offsets import find_log_offsets
 from storage_core.log.transactions import Isolation
+from storage_core.quantity_text import iso_time
 from storage_core.visible_text import visible, visible_json
 
-__all__ = ["describe", "iso_time", "lookup_offsets", "raw_records", "read_records", "record_texts", "to_json"]
-
-_SPECIAL_TIMES = {"latest": "latest", "earliest": "earliest", "max-timestamp": "max-timestamp"}
-_SPECIAL_TIMES |= {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+__all__ = ["describe", "lookup_offsets", "raw_records", "read_records", "record_texts", "to_json"]
 
 
 def describe(view: StoreView, logs: Sequence[LogView], *, with_offsets: bool) -> dict[str, Any]:
@@ -66,31 +62,25 @@ def _describe_offline(each: LogView) -> dict[str, Any]:
 
 
 def lookup_offsets(
-    logs: Sequence[LogView], time: str, isolation: Isolation = "read_uncommitted"
+    logs: Sequence[LogView], time: int | str, isolation: Isolation = "read_uncommitted"
 ) -> Iterator[dict[str, Any]]:
     """Yield per log the offset at a time, and the timestamp found there.
 
     Args:
         logs: to look into.
-        time: ms, or `earliest`, `latest`, `max-timestamp`, also as Kafka's -2, -1 and -3. For ms the answer is the
-            first record, in offset order, that is not earlier; offset and timestamp are None where there is none.
+        time: ms, or `earliest`, `latest`, `max-timestamp`. For ms the answer is the first record, in offset order, that
+            is not earlier; offset and timestamp are None where there is none.
         isolation: with `read_committed` the latest offset is the last stable one, and what lies behind it is not found.
-
-    Raises:
-        InvalidConfigError: `time` is none of these.
     """
-    special = _SPECIAL_TIMES.get(time)
-    if special is None and not (time.isascii() and time.isdigit()):
-        raise InvalidConfigError(f"--time={time} is not ms since 1970, earliest, latest or max-timestamp")
     for each in logs:
         reader = each.reader()
         found: tuple[int | None, int | None] | None
-        if special == "earliest":
+        if time == "earliest":
             found = reader.log_start_offset, None
-        elif special == "latest":
+        elif time == "latest":
             is_all = isolation == "read_uncommitted"
             found = reader.log_end_offset if is_all else reader.last_stable_offset, None
-        elif special == "max-timestamp":
+        elif time == "max-timestamp":
             found = reader.offset_of_max_timestamp(isolation)
         else:
             found = reader.offset_for_time(int(time), isolation)
@@ -138,7 +128,7 @@ def read_records(
 def record_texts(each: LogView, batch: pa.RecordBatch, *, as_json: bool) -> Iterator[str]:
     """Yield a line per record: JSON, or topic, partition, offset, time, key, value and headers between tabs."""
     if as_json:
-        yield from record_lines(batch)
+        yield from record_lines(each.log, batch)
         return
     for row in batch.to_pylist():
         headers = ",".join(f"{_text(header['key'].encode())}={_text(header['value'])}" for header in row["headers"])
@@ -154,16 +144,6 @@ def raw_records(each: LogView, batch: pa.RecordBatch) -> Iterator[bytes]:
         place = f"{each.log.topic}:{each.log.partition}:{row['offset']}\t{iso_time(row['timestamp'])}"
         fields = [place.encode(), _raw(row["key"]), _raw(row["value"])]
         yield b"\t".join([*fields, headers] if headers else fields)
-
-
-def iso_time(timestamp_ms: int) -> str:
-    """Return a timestamp in UTC, or its number where no calendar reaches."""
-    if timestamp_ms < 0:
-        return str(timestamp_ms)
-    try:
-        return f"{(_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(timespec='milliseconds')[:-6]}Z"
-    except OverflowError:
-        return str(timestamp_ms)
 
 
 def to_json(value: object) -> str:

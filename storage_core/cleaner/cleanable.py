@@ -28,6 +28,7 @@ from typing import Literal, TypeVar
 
 from storage_core.cleaner.listed_segments import ListedSegment
 from storage_core.log_config import INT64_MAX, LogConfig
+from storage_core.quantity_text import duration_text, iso_time, size_text
 
 __all__ = ["CleanableLog", "CleaningPlan", "Decision", "order_of_work", "plan_cleaning"]
 
@@ -157,7 +158,8 @@ def _limit_without_transactions(log: CleanableLog, config: LogConfig, first_dirt
             if timestamp > now_ms - lag_ms:
                 limit = log.segments[number].base_offset
                 what = (
-                    f"the segment at offset {limit} has a time {timestamp}, younger than min.compaction.lag.ms={lag_ms}"
+                    f"the segment at offset {limit} has the time {iso_time(timestamp)}, younger than"
+                    f" min.compaction.lag.ms, {duration_text(lag_ms)}"
                 )
                 break
     return max(limit, first_dirty), what
@@ -198,11 +200,11 @@ def _decide(log: CleanableLog, config: LogConfig, now_ms: int, ranges: _Ranges, 
     else:
         delay_ms, oldest_ms = _compaction_delay(log, config, ranges.first_dirty, now_ms)
         ratio, limit = ranges.cleanable_bytes / total, config.min_cleanable_dirty_ratio
-        share = f"{ranges.cleanable_bytes} of {total} bytes are dirty, {ratio:.3f}"
+        share = f"{size_text(ranges.cleanable_bytes)} of {size_text(total)} are dirty, {ratio:.3f}"
         if delay_ms > 0:
-            lag_ms = config.max_compaction_lag_ms
+            lag, delay = duration_text(config.max_compaction_lag_ms), duration_text(delay_ms)
             decision = "overdue"
-            reason = f"dirty since {oldest_ms}, {delay_ms} ms longer than max.compaction.lag.ms={lag_ms}; {share}"
+            reason = f"dirty since {iso_time(oldest_ms)}, {delay} longer than max.compaction.lag.ms, {lag}; {share}"
         elif ratio > limit:
             decision, reason = "dirty", f"{share}, more than min.cleanable.dirty.ratio={limit}"
         else:

@@ -9,6 +9,7 @@ Source: Kafka LogSegment.shouldRoll, timeWaitedForRoll; LogConfig.maxSegmentMs.
 from __future__ import annotations
 
 from storage_core.log_config import LogConfig
+from storage_core.quantity_text import duration_text, iso_time
 
 __all__ = ["why_roll"]
 
@@ -27,4 +28,5 @@ def why_roll(first_timestamp: int, modified_ms: int, config: LogConfig, now_ms: 
     if now_ms - since_ms <= limit_ms:
         return None
     name = "segment.ms" if limit_ms == config.segment_ms else "max.compaction.lag.ms"
-    return f"its first time is {since_ms}, {now_ms - since_ms} ms ago, {name}={limit_ms}"
+    age, limit = duration_text(now_ms - since_ms), duration_text(limit_ms)
+    return f"its first record is {age} old ({iso_time(since_ms)}), {name} is {limit}"

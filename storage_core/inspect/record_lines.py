@@ -1,8 +1,8 @@
 """Records as lines of JSON: one object a line, binary content in base64.
 
-`{"offset":0,"timestamp":1700000000000,"timestamp_type":"CreateTime","leader_epoch":0,"key":"aw==","value":null,
-"headers":[["h","eA=="]]}`; a null is null, and so is the leader epoch of a batch that has none. A record of format v0
-has timestamp -1 and the type `NoTimestampType`.
+`{"topic":"t","partition":0,"offset":0,"timestamp":1700000000000,"timestamp_type":"CreateTime","leader_epoch":0,
+"key":"aw==","value":null,"headers":[["h","eA=="]]}`; a null is null, and so is the leader epoch of a batch that has
+none. A record of format v0 has timestamp -1 and the type `NoTimestampType`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from storage_core.topic_partition import TopicPartition
 from storage_core.visible_text import visible_json
 
 __all__ = ["base64_texts", "header_texts", "record_lines"]
@@ -23,18 +24,20 @@ __all__ = ["base64_texts", "header_texts", "record_lines"]
 _TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime", "NoTimestampType")  # the last one is number -1
 
 
-def record_lines(records: pa.RecordBatch) -> Iterator[str]:
+def record_lines(log: TopicPartition, records: pa.RecordBatch) -> Iterator[str]:
     """Yield the line of each record, without its newline.
 
     Args:
+        log: that they are of.
         records: of `RECORD_SCHEMA`.
     """
+    place = f'{{"topic":{visible_json(json.dumps(log.topic, ensure_ascii=False))},"partition":{log.partition},'
     numbers = (records.column(name).to_numpy().tolist() for name in records.schema.names[:4])
     keys, values = base64_texts(records.column("key")), base64_texts(records.column("value"))
     headers = header_texts(records.column("headers"))
     for offset, timestamp, kind, epoch, key, value, header in zip(*numbers, keys, values, headers, strict=True):
         yield (
-            f'{{"offset":{offset},"timestamp":{timestamp},"timestamp_type":"{_TIMESTAMP_TYPES[kind]}",'
+            f'{place}"offset":{offset},"timestamp":{timestamp},"timestamp_type":"{_TIMESTAMP_TYPES[kind]}",'
             f'"leader_epoch":{"null" if epoch < 0 else epoch},"key":{key},"value":{value},"headers":{header}}}'
         )
 

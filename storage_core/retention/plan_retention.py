@@ -24,6 +24,7 @@ from typing import Literal
 
 from storage_core.errors import CorruptBatchError
 from storage_core.log_config import LogConfig
+from storage_core.quantity_text import duration_text, iso_time, size_text
 
 __all__ = [
     "LogFacts",
@@ -79,6 +80,7 @@ class SegmentDeletion:
         next_offset: where the next segment starts, or the log ends.
         reason: in words and numbers.
         is_active: whether it has to be rolled first.
+        largest_timestamp_ms: of its records, where that is the reason.
     """
 
     base_offset: int
@@ -87,6 +89,7 @@ class SegmentDeletion:
     rule: Rule
     reason: str
     is_active: bool = False
+    largest_timestamp_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +177,7 @@ def _above_size(log: LogFacts, limit: int, first: int) -> Iterator[SegmentDeleti
         left = size - segment.size_bytes
         if left < limit:
             return
-        yield _deletion(segment, "size", f"the log has {size} bytes, {left} without it, retention.bytes is {limit}")
+        yield _deletion(segment, "size", _size_reason(size, left, limit))
         size = left
 
 
@@ -186,7 +189,13 @@ def _too_old(log: LogFacts, limit: int, now_ms: int, first: int) -> Iterator[Seg
         age = now_ms - timestamp
         if age <= limit:
             return
-        yield _deletion(segment, "time", f"its latest time is {timestamp}, {age} ms ago, retention.ms is {limit}")
+        age_text = f"its latest record is {duration_text(age)} old ({iso_time(timestamp)})"
+        deletion = _deletion(segment, "time", f"{age_text}, retention.ms is {duration_text(limit)}")
+        yield replace(deletion, largest_timestamp_ms=timestamp)
+
+
+def _size_reason(size: int, left: int, limit: int) -> str:
+    return f"the log has {size_text(size)}, {size_text(left)} without it, retention.bytes is {size_text(limit)}"
 
 
 def _candidates(log: LogFacts, first: int) -> Iterator[tuple[int, SegmentFacts]]:

@@ -97,8 +97,7 @@ def test_dump_log_when_entries_of_older_formats_are_odd_then_prints_what_kafka_p
         b"\xf0\x9f\x98z",
         None,
         b"",
-        "zwölf €".encode(),
-        b"\x1b[2J\x07\r\n\xe2\x80\xae",
+        "zwölf € \x1b[2J\x07\r\n\u202e".encode(),
     ]
     records = [Record(offset=n, timestamp=n, key=text, value=text) for n, text in enumerate(texts)]
     inner = bytearray(b"".join(pack_entry(record, 1) for record in records))

@@ -96,7 +96,7 @@ def test_plan_when_of_another_store_or_too_old_then_both_are_said() -> None:
     assert given.problems(_STORE, NOW_MS + 24 * 3_600_000) == []
     first, second = given.problems("other", NOW_MS + 24 * 3_600_000 + 1)
     assert first == "plan: is of another store: store_id=a-store, this one is other"
-    assert second.startswith("plan: is too old: age_ms=86400001")
+    assert second.startswith("plan: is too old: 1 day, more than 1 day")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_plan_when_bytes_are_bounded_then_smaller_logs_fill_what_is_left() -> No
 
     assert _done(plan) == [("large", "compact"), ("small", "compact")]
     (deferred,) = (each for each in plan.works if each.decision == "defer")
-    assert deferred.reason == "the run would read 1500 bytes with it, the bound is 700; it is dirty"
+    assert deferred.reason == "the run would read 1.5 kB with it, the bound is 700 bytes; it is dirty"
     assert _done(plan_maintenance(logs, NOW_MS, Bounds(max_bytes=1))) == [("large", "compact")]
 
 

@@ -23,7 +23,7 @@ def test_plan_when_names_are_long_then_all_columns_are_there(
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 100
     assert "log work decision reads frees takes why" in " ".join(lines[0].split())
-    (dirty,) = (each for each in lines if "100,000,000" in each)
+    (dirty,) = (each for each in lines if "100 MB" in each)
     assert "compact" in dirty
     assert "it is dirty" in dirty
     assert sum(each.count("x") for each in lines) >= 240

@@ -32,8 +32,8 @@ def test_maintain_when_a_quiet_log_is_overdue_then_the_plan_says_that_it_is_roll
     ran = sparklog("maintain", store)
 
     assert "keyed-0  compact  do" in ran.out
-    assert "rolls the active segment first: its first time is " in ran.out
-    assert "max.compaction.lag.ms=3600000; dirty since" in ran.out
+    assert "rolls the active segment first: its first record is " in ran.out
+    assert "max.compaction.lag.ms is 1 hour; dirty since" in ran.out
     (planned,) = sparklog("maintain", store, "--json").objects
     assert planned["works"][0]["first_uncleanable_offset"] == 200
     assert contents(store) == before

@@ -51,7 +51,8 @@ def test_plan_when_never_cleaned_then_all_but_the_active_segment() -> None:
     assert (plan.clean_bytes, plan.cleanable_bytes, plan.dirty_ratio) == (0, 300, 1.0)
     assert plan.decision == "dirty"
     assert plan.reason == (
-        "300 of 300 bytes are dirty, 1.000, more than min.cleanable.dirty.ratio=0.5; offset 30 is the active segment's"
+        "300 bytes of 300 bytes are dirty, 1.000, more than min.cleanable.dirty.ratio=0.5;"
+        " offset 30 is the active segment's"
     )
 
 
@@ -146,7 +147,7 @@ def test_plan_when_an_older_segment_lies_behind_a_young_one_then_it_waits_too() 
     plan = plan_cleaning(_log(ages=(1000, 0, 1000, 0)), config, _NOW)
 
     assert plan.first_uncleanable_offset == 10
-    assert "younger than min.compaction.lag.ms=500" in plan.reason
+    assert "younger than min.compaction.lag.ms, 500 ms" in plan.reason
 
 
 @pytest.mark.parametrize(("lag", "delay"), [(999, 1), (1000, 0)])

@@ -26,9 +26,21 @@ def _log(folder: Path, *segments: list[Batch], checkpoint: int | None = None) ->
     ("policy", "first", "modified", "now", "expected"),
     [
         ("compact", 100, 0, 3700, None),
-        ("compact", 100, 0, 3701, "first time is 100, 3601 ms ago, segment.ms=3600"),
+        (
+            "compact",
+            100,
+            0,
+            3701,
+            "first record is 3.6 seconds old",
+        ),
         ("compact", -1, 200, 3800, None),
-        ("compact", -1, 200, 3801, "first time is 200, 3601 ms ago, segment.ms=3600"),
+        (
+            "compact",
+            -1,
+            200,
+            3801,
+            "first record is 3.6 seconds old",
+        ),
         ("compact", 4000, 0, 3701, None),
     ],
 )
@@ -46,7 +58,7 @@ def test_roll_when_max_compaction_lag_is_shorter_then_it_counts() -> None:
     config = LogConfig(cleanup_policy="compact", segment_ms=3600, max_compaction_lag_ms=60)
 
     assert why_roll(100, 0, config, 160) is None
-    assert (why_roll(100, 0, config, 161) or "").endswith("max.compaction.lag.ms=60")
+    assert (why_roll(100, 0, config, 161) or "").endswith("max.compaction.lag.ms is 60 ms")
 
 
 def test_plan_when_the_active_segments_time_is_over_then_it_is_rolled_and_cleaned(tmp_path: Path) -> None:
@@ -56,7 +68,7 @@ def test_plan_when_the_active_segments_time_is_over_then_it_is_rolled_and_cleane
     plan = plan_log(log, _HOUR, _NOW)
 
     assert (plan.decision, plan.rolls, plan.first_uncleanable_offset) == ("dirty", True, 2)
-    assert plan.reason.startswith("rolls the active segment first: its first time is 200, 999800 ms ago, segment.ms=")
+    assert plan.reason.startswith("rolls the active segment first: its first record is 16.7 minutes old (")
     assert "offset 2 is the active segment's" in plan.reason
 
 

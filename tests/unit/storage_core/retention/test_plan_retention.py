@@ -6,6 +6,7 @@ import pytest
 
 from storage_core.errors import CorruptBatchError
 from storage_core.log_config import LogConfig
+from storage_core.quantity_text import duration_text
 from storage_core.retention.plan_retention import LogFacts, RetentionPlan, SegmentFacts, plan_retention, without_roll
 
 _NOW = 1_000_000
@@ -141,8 +142,8 @@ def test_rules_when_all_apply_then_start_offset_size_and_age_in_this_order() -> 
     assert [each.rule for each in plan.deletions] == ["start-offset", "size", "time"]
     assert [each.reason for each in plan.deletions] == [
         "ends at offset 2, the log starts at 3",
-        "the log has 30 bytes, 20 without it, retention.bytes is 20",
-        f"its latest time is 1, {_NOW - 1} ms ago, retention.ms is 100",
+        "the log has 30 bytes, 20 bytes without it, retention.bytes is 20 bytes",
+        f"its latest record is {duration_text(_NOW - 1)} old (1970-01-01T00:00:00.001Z), retention.ms is 100 ms",
     ]
     assert plan.log_start_offset == 6
 
