@@ -18,13 +18,14 @@ from pipeline.maintenance_plan import Bounds, MaintenancePlan, SurveyedLog, plan
 from sink.clean_logs import plan_cleanings
 from sink.forget_keys import NO_ERASURE, Erasure
 from sink.ledger import Ledger
-from sink.retain_logs import plan_logs
+from sink.retain_logs import LogRetention, plan_logs
 from sink.store import Store
 from sink.store_access import WRITER_LOCK
 from sink.topic_configs import read_topic_configs
 from sink.truncated_offsets import read_truncated_offsets
 from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
+from storage_core.retention.plan_retention import without_roll
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["Survey", "read_checkpoints", "survey_store"]
@@ -84,9 +85,18 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erasure: Erasure = 
     compacted = {log for log in states if log.topic in configs and configs[log.topic].is_compacted}
     dirty = {log: each.first_dirty_offset for log, each in checkpoints.items()}
     may_roll = not WriterLock.is_held(store.root / WRITER_LOCK)
+    retentions = plan_logs(store, clock)
     cleanings = {}
     if compacted:
-        plans = plan_cleanings(store, dirty, clock, compacted, may_roll=may_roll, erased_in_active=erasure.active)
+        plans = plan_cleanings(
+            store,
+            dirty,
+            clock,
+            compacted,
+            log_starts=_starts_after(retentions, may_roll=may_roll),
+            may_roll=may_roll,
+            erased_in_active=erasure.active,
+        )
         cleanings = {each.log: each for each in plans}
     requests: dict[str, tuple[str, ...]] = {}
     for one in sorted(erasure.requests, key=lambda one: one.request_id):
@@ -100,8 +110,23 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erasure: Erasure = 
             leased_by=leased.get(each.log),
             request_ids=requests.get(each.state.topic_id, ()),
         )
-        for each in plan_logs(store, clock)
+        for each in retentions
     ]
     known = {TopicPartition(row["topic"], row["partition"]) for row in rows}
     plan = plan_maintenance(logs, now_ms, bounds, former, {*erasure.closed, *rolled.intersection(erasure.active)})
     return Survey(plan, checkpoints, sorted(known - checkpoints.keys()))
+
+
+def _starts_after(retentions: Sequence[LogRetention], *, may_roll: bool) -> dict[TopicPartition, int]:
+    """Return where logs start once their segments are deleted, which the same run does first.
+
+    Args:
+        retentions: of the logs.
+        may_roll: whether the run may delete active segments: no sink holds the store.
+    """
+    starts = {}
+    for each in retentions:
+        if each.plan is not None and each.is_due:
+            plan = each.plan if may_roll else without_roll(each.plan, each.state.log_start_offset)
+            starts[each.log] = plan.log_start_offset
+    return starts

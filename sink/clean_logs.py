@@ -124,6 +124,7 @@ def plan_cleanings(
     clock: Clock,
     logs: Collection[TopicPartition] | None = None,
     *,
+    log_starts: Mapping[TopicPartition, int] | None = None,
     may_roll: bool = False,
     erased_in_active: Collection[TopicPartition] = (),
 ) -> list[LogCleaning]:
@@ -134,6 +135,7 @@ def plan_cleanings(
         checkpoints: where the last cleaning of each log ended.
         clock: tells how old records are.
         logs: to look at; all if None.
+        log_starts: where logs will start before they are cleaned, if that is later than where they do.
         may_roll: whether who cleans rolls active segments first, those whose plan says so: no sink holds the store.
         erased_in_active: logs whose active segment has records of keys that are to be erased.
 
@@ -152,7 +154,7 @@ def plan_cleanings(
         facts = LogFacts(
             directory=directory,
             end=committed_end(state),
-            log_start_offset=state.log_start_offset,
+            log_start_offset=max(state.log_start_offset, (log_starts or {}).get(log, 0)),
             checkpoint=checkpoints.get(log),
             may_roll=may_roll,
             has_erased=log in erased_in_active,

@@ -59,6 +59,8 @@ def plan_log(log: LogFacts, config: LogConfig, now_ms: int) -> CleaningPlan:
     if not config.is_compacted:
         return _not_compacted(log, config)
     segments = list_cleanable_segments(log.directory, log.end, log.log_start_offset)
+    if log.log_start_offset >= log.end.log_end_offset:  # retention, or a deletion of records, takes the active one, too
+        segments = [replace(segments[-1], size_bytes=0)]
     plan = _plan(log, segments, config, now_ms)
     active = segments[-1]
     if not log.may_roll or not active.size_bytes:

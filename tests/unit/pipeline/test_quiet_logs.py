@@ -82,3 +82,37 @@ def test_maintain_when_a_plan_with_erasures_is_given_then_the_run_finds_it_uncha
 
     assert [(each.log, each.action) for each in made.due] == [(LOG, "erase")]
     assert compare_plans(given, made) == made
+
+
+def test_maintain_when_retention_takes_segments_then_the_compaction_does_not_count_them(
+    sparklog: Sparklog, memory_path: Path
+) -> None:
+    """What goes first is neither read nor dirty: a bound counts only what is left, and so does the dirty ratio."""
+    policies = {"cleanup.policy": "compact,delete", "retention.bytes": 2500, "retention.ms": -1}
+    store = write_keyed(memory_path / "store", {**SETTINGS, **policies})
+    segments = {int(path.stem): path.stat().st_size for path in (store / "logs" / str(LOG)).glob("*.log")}
+
+    (planned,) = sparklog("maintain", store, "--json").objects
+
+    deletion, compaction = (work for work in planned["works"] if work["decision"] == "do")
+    active = state_of(store, LOG).active_base_offset
+    start = deletion["log_start_offset"]
+    left = sum(size for base, size in segments.items() if start <= base < active)
+    assert 0 < start < active
+    assert (compaction["action"], compaction["decision"]) == ("compact", "do")
+    assert compaction["read_bytes"] == left
+    assert compaction["first_dirty_offset"] == start
+
+
+def test_maintain_when_retention_takes_the_whole_log_then_nothing_is_left_to_compact(
+    sparklog: Sparklog, memory_path: Path
+) -> None:
+    """The active segment goes too, once it is rolled: there is nothing dirty behind it."""
+    store = write_keyed(memory_path / "store", {**SETTINGS, "cleanup.policy": "compact,delete", "retention.ms": 1})
+
+    (planned,) = sparklog("maintain", store, "--json").objects
+
+    found = {(each["partition"], each["action"]): each for each in planned["works"]}
+    assert found[0, "delete"]["log_start_offset"] == 200
+    assert found[0, "compact"]["decision"] == "keep"
+    assert (found[0, "compact"]["read_bytes"], found[0, "compact"]["clean_bytes"]) == (0, 0)
