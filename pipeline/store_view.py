@@ -15,7 +15,7 @@ from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.ledger_versions import AsOf, open_ledger_at
 from sink.store import Store
-from sink.topic_configs import read_topic_configs
+from sink.topic_configs import read_preserved_topics, read_topic_configs
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.errors import CorruptFileError, InvalidConfigError, LogDirOfflineError, UnknownTopicError
 from storage_core.inspect.findings import ExpectedLog
@@ -189,12 +189,16 @@ def _open_store(root: Path, as_of: AsOf | None) -> StoreView:
     ledger = Ledger.open(store.ledger_path) if as_of is None else open_ledger_at(store.ledger_path, as_of)
     states = ledger.states()
     placed = place_logs(store, states, states if as_of is None else Ledger.open(store.ledger_path).states())
-    compacted = _compacted_topics(store)
+    compacted, preserved = _topics_with_gaps(store)
     logs = [
         LogView(
             log=log,
             directory=placed.directories[log],
-            expected=_expected(state, has_gaps=True if log.topic in compacted else None),
+            expected=_expected(
+                state,
+                has_gaps=True if log.topic in compacted else None,
+                preserves_offsets=log.topic in preserved,
+            ),
             offline=placed.offline.get(log),
         )
         for log, state in states.items()
@@ -208,17 +212,21 @@ def _open_store(root: Path, as_of: AsOf | None) -> StoreView:
     )
 
 
-def _compacted_topics(store: Store) -> set[str]:
-    """Return the topics in whose logs any offset may be missing; none where their settings are damaged."""
+def _topics_with_gaps(store: Store) -> tuple[set[str], frozenset[str]]:
+    """Return the topics in whose logs any offset may be missing; none where their settings are damaged.
+
+    Returns:
+        those that are compacted, and those whose offsets come from elsewhere.
+    """
     try:
-        configs = read_topic_configs(store)
+        configs, preserved = read_topic_configs(store), read_preserved_topics(store)
     except CorruptFileError as error:
-        logger.warning("The logs are taken for ones that are not compacted: %s", error)
-        return set()
-    return {topic for topic, config in configs.items() if config.is_compacted}
+        logger.warning("The logs are taken for ones without gaps, neither compacted nor mirrored: %s", error)
+        return set(), frozenset()
+    return {topic for topic, config in configs.items() if config.is_compacted}, preserved
 
 
-def _expected(state: LogState, has_gaps: bool | None) -> ExpectedLog:
+def _expected(state: LogState, *, has_gaps: bool | None, preserves_offsets: bool) -> ExpectedLog:
     return ExpectedLog(
         log_start_offset=state.log_start_offset,
         log_end_offset=state.log_end_offset,
@@ -228,6 +236,7 @@ def _expected(state: LogState, has_gaps: bool | None) -> ExpectedLog:
         leader_epoch=state.leader_epoch,
         recovery_point=state.recovery_point,
         has_gaps=has_gaps,
+        preserves_offsets=preserves_offsets,
     )
 
 

@@ -52,8 +52,8 @@ class VerifyResult:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong, and something was there to check."""
-        return self.is_clean and any(each.batches for each in self.logs)
+        """Whether nothing is wrong, and something was there to check, if it is only an empty store."""
+        return self.is_clean and all(each.kind != "nothing" for each in self.findings)
 
     @property
     def is_clean(self) -> bool:
@@ -89,7 +89,7 @@ def verify(
 ) -> VerifyResult:
     """Check every log of a place, and the roots they lie in; report findings as they are met.
 
-    An empty log is no finding, unless all are.
+    An empty log is no finding, unless all are in a folder without a ledger: it may be the wrong one.
 
     Args:
         view: what to check.
@@ -111,7 +111,7 @@ def verify(
         what = "is not in the ledger"
         found = Finding(log=path.parent.name, file=path.name, kind="uncommitted", rule="directory", what=what)
         result.add([found], report)
-    if not any(each.batches for each in result.logs):
+    if view.ledger_version is None and not any(each.batches for each in result.logs):
         what = "no batch was found, so there is nothing to check"
         name = view.root.absolute().name
         result.add([Finding(log=name, file=name, kind="nothing", rule="nothing", what=what)], report)

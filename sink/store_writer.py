@@ -163,7 +163,8 @@ class StoreWriter:
         self._store.sweep_staging()
         usable = self._log_dirs.prepare(config.log_dirs, states)
         create_topics(self._store, self._ledger, config, usable, self._clock.now_ms(), lock)
-        keep_topic_configs(self._store, {name: topic.log for name, topic in config.topics.items()})
+        preserved = config.topics if config.offsets == "preserved" else ()
+        keep_topic_configs(self._store, {name: topic.log for name, topic in config.topics.items()}, preserved)
         states = self._ledger.states()
         directories = [self._store.log_path(state) for state in states.values()]
         limits = log_limits(config, self._ledger)

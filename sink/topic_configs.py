@@ -3,18 +3,27 @@
 `control/topic-configs.json`: for each topic the properties that differ from Kafka's defaults, under Kafka's names. A
 sink writes those of its topics when it opens the store; another sink's topics stay. A topic that the file does not name
 has settings that nobody knows: nothing of it may be deleted by a default.
+
+Beside them, `preserved`: the topics that a sink has written with offsets from elsewhere. Their logs may lack any offset,
+also once a sink assigns offsets.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from sink.control_file import ControlFile
+from sink.control_file import ControlFile, check_topic
 from sink.store import Store
 from storage_core.errors import CorruptFileError
 from storage_core.log_config import LogConfig
 
-__all__ = ["UNKNOWN_SETTINGS", "forget_topic_config", "keep_topic_configs", "read_topic_configs"]
+__all__ = [
+    "UNKNOWN_SETTINGS",
+    "forget_topic_config",
+    "keep_topic_configs",
+    "read_preserved_topics",
+    "read_topic_configs",
+]
 
 UNKNOWN_SETTINGS: Final = (
     "the settings of its topic are not known: control/topic-configs.json does not name it; open the store once with the"
@@ -39,34 +48,48 @@ def read_topic_configs(store: Store) -> dict[str, LogConfig]:
     return _FILE.read(store, _configs) or {}
 
 
-def keep_topic_configs(store: Store, configs: Mapping[str, LogConfig]) -> None:
+def read_preserved_topics(store: Store) -> frozenset[str]:
+    """Return the topics whose logs have offsets from elsewhere. Raises as `read_topic_configs`."""
+    return _FILE.read(store, _preserved) or frozenset()
+
+
+def keep_topic_configs(store: Store, configs: Mapping[str, LogConfig], preserved: Collection[str] = ()) -> None:
     """Write down the settings of some topics; the caller holds the writer lock.
+
+    Args:
+        store: of the topics.
+        configs: of each topic.
+        preserved: those that are written with offsets from elsewhere; none ceases to be one of them.
 
     A damaged file is written anew: what it said of other topics is lost, and they are unknown until their own sink
     opens the store.
     """
     try:
-        before = read_topic_configs(store)
+        before, known = read_topic_configs(store), read_preserved_topics(store)
     except CorruptFileError:
-        before = {}
-    if any(before.get(topic) != config for topic, config in configs.items()):
-        _write(store, {**before, **configs})
+        before, known = {}, frozenset()
+    if any(before.get(topic) != config for topic, config in configs.items()) or not known.issuperset(preserved):
+        _write(store, {**before, **configs}, known.union(preserved))
 
 
 def forget_topic_config(store: Store, topic: str) -> None:
     """Drop a topic's settings; the caller holds the writer lock."""
     configs = read_topic_configs(store)
     if configs.pop(topic, None) is not None:
-        _write(store, configs)
+        _write(store, configs, read_preserved_topics(store) - {topic})
 
 
 def _configs(content: dict[str, Any]) -> dict[str, LogConfig]:
     return {topic: LogConfig.from_properties(properties) for topic, properties in content["topics"].items()}
 
 
-def _write(store: Store, configs: Mapping[str, LogConfig]) -> None:
+def _preserved(content: dict[str, Any]) -> frozenset[str]:
+    return frozenset(map(check_topic, content.get("preserved", ())))
+
+
+def _write(store: Store, configs: Mapping[str, LogConfig], preserved: Collection[str]) -> None:
     topics = {topic: _own_properties(config) for topic, config in sorted(configs.items())}
-    _FILE.replace(store, {"topics": topics})
+    _FILE.replace(store, {"topics": topics, "preserved": sorted(preserved)})
 
 
 def _own_properties(config: LogConfig) -> dict[str, object]:

@@ -147,8 +147,8 @@ class ExpectedLog:
         active_size_bytes: committed bytes of its `.log`.
         leader_epoch: the newest epoch a batch may have.
         recovery_point: every offset below it is fsynced; None where nobody wrote that down.
-        has_gaps: whether offsets may be missing (compacted, or preserved from a log with gaps); None = judge by the
-            log.
+        has_gaps: whether offsets may be missing, because the log is compacted; None = judge by the log.
+        preserves_offsets: whether offsets come from elsewhere: a gap is the source's, and says nothing of this log.
     """
 
     log_start_offset: int
@@ -159,6 +159,7 @@ class ExpectedLog:
     leader_epoch: int
     recovery_point: int | None = None
     has_gaps: bool | None = None
+    preserves_offsets: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

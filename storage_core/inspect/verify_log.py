@@ -246,6 +246,8 @@ class _LogCheck:
             offsets = (gap.first_offset, gap.last_offset)
             self.report.add_offsets("known", "gap", gap.file, "offsets that were lost before", offsets)
         has_gaps = self.expected.has_gaps if self.expected else None
+        if self.expected is not None and self.expected.preserves_offsets:
+            has_gaps = True
         if has_gaps is None:
             has_gaps = walk.sparse_batches > 0 or walk.inside_gap_count > 1
         for gap in [] if has_gaps else [*walk.inside_gaps, *walk.border_gaps]:

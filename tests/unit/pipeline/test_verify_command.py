@@ -1,3 +1,4 @@
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ from pipeline.verify_command import verify
 from storage_core.inspect.findings import Finding
 from tests.damaged_store import LOG, change, segments, write_store
 from tests.retained_store import delete_records, write_aged
+from tests.sink_store import in_process, open_store, rows
+from tests.sparklog_command import Sparklog
 from tests.written_log import Batch, write_log
 
 
@@ -80,3 +83,37 @@ def test_verify_when_retention_removes_segments_meanwhile_then_the_log_is_looked
 
     assert result.findings == []
     assert result.logs[0].log_start_offset == 93
+
+
+def test_verify_when_a_store_is_empty_then_sound(sparklog: Sparklog, tmp_path: Path) -> None:
+    """Its ledger says that nothing is there; in a plain folder nobody does, and it may be the wrong one."""
+    open_store(tmp_path / "store", {"t": {"partitions": 2}}, topic="t").close()
+
+    assert sparklog("verify", tmp_path / "store") == (0, "sound: 2 logs, 2 segments, 0 batches, 0 bytes\n", "")
+    assert sparklog("repair", tmp_path / "store").code == 0
+    assert sparklog("verify", tmp_path / "store" / "logs").code == 1
+
+
+@pytest.mark.parametrize("segment_bytes", [100, 1 << 20], ids=["at a segment border", "inside a segment"])
+def test_verify_when_a_mirrors_only_gap_is_its_sources_then_sound(tmp_path: Path, segment_bytes: int) -> None:
+    """Offsets that come from elsewhere may be missing, one gap as well as many, also once offsets are assigned."""
+    topics = {"t": {"segment.bytes": segment_bytes, "batch.size": 50, "max.message.bytes": 100}}
+    with closing(open_store(tmp_path / "store", topics, topic="t", offsets="preserved")) as writer:
+        writer.append("q", 0, in_process(rows(offset=[0, 1, 2], value=["x"] * 3)))
+        writer.append("q", 1, in_process(rows(offset=[10, 11, 12], value=["x"] * 3)))
+    with closing(open_store(tmp_path / "store", topics, topic="t")) as writer:
+        writer.append("q", 2, in_process(rows(value=["x"] * 3)))
+
+    result = verify(open_logs(tmp_path / "store"), lambda _: None, deep=True)
+
+    assert (result.findings, result.is_sound) == ([], True)
+
+
+def test_verify_when_a_segment_of_assigned_offsets_is_lost_then_a_gap(tmp_path: Path) -> None:
+    """Nothing else tells of a closed segment that went with its indexes."""
+    store = write_store(tmp_path / "store")
+    lost = segments(store)[1]
+    for path in (lost, lost.with_suffix(".index"), lost.with_suffix(".timeindex")):
+        path.unlink()
+
+    assert "gap" in {each.kind for each in verify(open_logs(store), lambda _: None).findings}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sink.store import Store
-from sink.topic_configs import forget_topic_config, keep_topic_configs, read_topic_configs
+from sink.topic_configs import forget_topic_config, keep_topic_configs, read_preserved_topics, read_topic_configs
 from storage_core.errors import CorruptFileError
 from storage_core.log_config import LogConfig
 from tests.sink_store import open_store
@@ -64,3 +64,14 @@ def test_read_when_damaged_then_the_file_is_named_and_the_next_opening_mends_it(
     keep_topic_configs(Store.find(memory_path), {"a": LogConfig(retention_ms=7)})
 
     assert read_topic_configs(Store.find(memory_path)) == {"a": LogConfig(retention_ms=7)}
+
+
+def test_open_when_offsets_are_preserved_then_the_topic_stays_one_with_gaps(memory_path: Path) -> None:
+    """A later sink that assigns offsets closes no gap; a topic that is made again has none."""
+    open_store(memory_path, {"a": {}}, topic="a", offsets="preserved").close()
+    open_store(memory_path, {"a": {"retention.ms": 5}, "b": {}}, topic="a").close()
+    store = Store.find(memory_path)
+
+    assert read_preserved_topics(store) == {"a"}
+    forget_topic_config(store, "a")
+    assert read_preserved_topics(store) == frozenset()
