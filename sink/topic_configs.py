@@ -4,8 +4,8 @@
 sink writes those of its topics when it opens the store; another sink's topics stay. A topic that the file does not name
 has settings that nobody knows: nothing of it may be deleted by a default.
 
-Beside them, `preserved`: the topics that a sink has written with offsets from elsewhere. Their logs may lack any offset,
-also once a sink assigns offsets.
+Beside them, `preserved`: the topics that a sink has written with offsets from elsewhere. Their logs may lack any
+offset, also once a sink assigns offsets.
 """
 
 from collections.abc import Collection, Mapping
