@@ -1,16 +1,21 @@
 """What a sink is told: the store, its topics, and what to do with rows that can't become records."""
 
+import logging
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from storage_core.errors import InvalidConfigError
 from storage_core.log_config import INT32_MAX, LogConfig
+from storage_core.property_names import ignored_properties
 from storage_core.topic_partition import check_topic_name, topic_names_collide
 
 __all__ = ["SinkConfig", "TopicConfig", "log_dir_problem"]
+
+logger = logging.getLogger(__name__)
 
 _OFFSETS = ("assigned", "preserved")
 _ON_INVALID = ("fail", "quarantine")
@@ -46,6 +51,8 @@ class TopicConfig:
         partitions = properties.get("partitions", 1)
         if isinstance(partitions, bool) or not isinstance(partitions, int) or not 1 <= partitions <= INT32_MAX:
             problems.append(f"partitions={partitions!r} is not an integer from 1")
+        for ignored in ignored_properties(properties):
+            _note_ignored(name, ignored)
         log = LogConfig()
         try:
             log = LogConfig.from_properties({key: value for key, value in properties.items() if key != "partitions"})
@@ -54,6 +61,12 @@ class TopicConfig:
         if problems:
             raise InvalidConfigError("; ".join(f"topics.{name}: {problem}" for problem in problems))
         return cls(name=name, partitions=int(partitions), log=log)  # type: ignore[call-overload]
+
+
+@cache
+def _note_ignored(topic: str, name: str) -> None:
+    """Say once that a property does nothing: settings are looked at when they are read, and when they are used."""
+    logger.warning("topics.%s: %s is ignored, it has no meaning without a broker", topic, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from storage_core.errors import InvalidConfigError
+from storage_core.property_names import resolve_properties
 
 __all__ = ["CODECS", "INT32_MAX", "INT64_MAX", "LogConfig"]
 
@@ -148,6 +149,9 @@ class LogConfig:
     def from_properties(cls, properties: Mapping[str, object]) -> "LogConfig":
         """Build a config from Kafka's property names; numbers may be given as text, as Kafka's tools take them.
 
+        A broker-level name counts where the topic's own is not given. Names without a meaning here are passed over,
+        see `property_names.ignored_properties`.
+
         `flush.messages` and `flush.ms` may be `never`. One of them alone is the whole flush policy: the other one is
         then `never`, as Kafka's default is.
 
@@ -155,17 +159,24 @@ class LogConfig:
             InvalidConfigError: a name is unknown or a value ill-typed or out of range; every problem is listed.
         """
         names = cls.property_names()
-        problems = [f"unknown property {name!r}" for name in properties if name not in names]
-        values = {names[name]: _parse(value, cls, names[name]) for name, value in properties.items() if name in names}
+        resolved = resolve_properties(properties, names)
+        problems = list(resolved.problems)
+        values = {names[name]: _parse(value, cls, names[name]) for name, value in resolved.values.items()}
         if "flush_ms" in values:
             values.setdefault("flush_messages", INT64_MAX)
         try:
             config = cls(**values)  # type: ignore[arg-type]
         except InvalidConfigError as error:
-            problems.append(str(error))
+            problems += [_with_given_name(problem, resolved.given_as) for problem in str(error).split("; ")]
         if problems:
             raise InvalidConfigError("; ".join(problems))
         return config
+
+
+def _with_given_name(problem: str, given_as: Mapping[str, str]) -> str:
+    """Say under which broker-level name a wrong value was given."""
+    given = given_as.get(problem.partition("=")[0])
+    return f"{problem} (given as {given})" if given else problem
 
 
 def _parse(value: object, config: type[LogConfig], name: str) -> object:

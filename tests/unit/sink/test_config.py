@@ -101,3 +101,15 @@ def test_config_fills_in_what_is_not_given(tmp_path: Path) -> None:
 
     assert (config.log_dirs, config.topics["a"].partitions) == (("logs",), 1)
     assert config.quarantine == tmp_path / "store" / "quarantine"
+
+
+def test_config_when_a_property_of_kafka_means_nothing_here_then_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Settings are read before a stream starts, and again when it opens its store."""
+    topics = {"told-once": {"preallocate": True, "segment.bytes": 100}}
+
+    for _ in range(2):
+        SinkConfig.from_options(tmp_path, topics)
+
+    assert caplog.messages == ["topics.told-once: preallocate is ignored, it has no meaning without a broker"]
