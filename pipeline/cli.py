@@ -72,7 +72,8 @@ def stream(config: str, overrides: tuple[str, ...], available_now: bool, take_lo
     from pipeline.streaming_job import run_stream
 
     silence_spark_loggers()
-    run_stream(settings, _report, take_lock_by_force=take_lock_by_force)
+    with settings.places.locating():
+        run_stream(settings, _report, take_lock_by_force=take_lock_by_force)
 
 
 @cli.command()
@@ -309,8 +310,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _report("interrupted")
         code = FAILED
     except LogStorageError as error:
-        _report(f"error: {str(error).partition(chr(10))[0]}")  # a library's own words may go on for lines
         code = WRONG_USE if isinstance(error, InvalidConfigError) else FAILED
+        for problem in error.problems if isinstance(error, InvalidConfigError) else (str(error),):
+            _report(f"error: {problem.partition(chr(10))[0]}")  # a library's own words may go on for lines
     sys.exit(code if isinstance(code, int) else DONE)
 
 

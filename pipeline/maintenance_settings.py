@@ -72,7 +72,7 @@ def maintenance_options(given: Mapping[str, object]) -> MaintenanceSettings:
     problems: list[str] = []
     settings = parse_maintenance(SettingsSection(dict(given.items()), "", problems))
     if problems:
-        raise InvalidConfigError("; ".join(problems))
+        raise InvalidConfigError(*problems)
     return settings
 
 

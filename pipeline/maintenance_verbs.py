@@ -68,7 +68,7 @@ def maintain(
     if place is not None and execute and not rebuild_control:
         problems += _metrics_problems(place)
     if problems or place is None:
-        raise InvalidConfigError("; ".join(problems))
+        raise InvalidConfigError(*problems)
     if rebuild_control:
         return _rebuild_control(place, execute)
     if execute:
@@ -109,11 +109,11 @@ def _find_place(
     try:
         place = maintain_command.find_place(store, config, given)
     except InvalidConfigError as error:
-        problems.append(str(error))
+        problems += error.problems
     try:
         plan = None if plan_file is None else read_plan(plan_file)
     except InvalidConfigError as error:
-        problems.append(str(error))
+        problems += error.problems
     if plan is not None and place is not None:
         problems += plan.problems(Store.find(place.root).store_id, SystemClock().now_ms())
         if place.settings.every_ms is not None:

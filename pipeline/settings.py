@@ -7,13 +7,14 @@ filesystem). A relative entry of `log_dirs` counts from the store.
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import yaml
 
 from pipeline.maintenance_settings import MaintenanceSettings, parse_maintenance
-from pipeline.overrides import apply_override
+from pipeline.overrides import apply_override, split_key
+from pipeline.settings_places import SettingsPlaces
 from pipeline.settings_section import SettingsSection
 from sink.config import SinkConfig
 from storage_core.errors import InvalidConfigError
@@ -103,6 +104,7 @@ class Settings:
         quarantine: folder for diverted rows; None: the sink's default.
         spark: Spark's settings, as text.
         maintenance: of `sparklog maintain`.
+        places: where each setting stands, for what is wrong about it.
     """
 
     store: str
@@ -116,6 +118,7 @@ class Settings:
     quarantine: str | None = None
     spark: Mapping[str, str]
     maintenance: MaintenanceSettings = _USUAL_MAINTENANCE
+    places: SettingsPlaces = field(compare=False, repr=False)
 
 
 def load_settings(path: str | Path, overrides: Sequence[str] = ()) -> Settings:
@@ -129,15 +132,18 @@ def load_settings(path: str | Path, overrides: Sequence[str] = ()) -> Settings:
         InvalidConfigError: the file can't be read, or holds problems; all of them are named.
     """
     problems: list[str] = []
-    tree = _read_yaml(Path(path), problems)
+    wrong: list[str] = []
+    tree, places = _read_yaml(Path(path), problems)
     for override in overrides:
         key, equals, text = override.partition("=")
         problem = apply_override(tree, key.strip(), _override_value(text)) if equals else "is not of the form key=value"
         if problem:
-            problems.append(f"--set {override}: {problem}")
-    settings = _parse(SettingsSection(tree, "", problems), problems)
-    if problems or settings is None:
-        raise InvalidConfigError(f"{path}: " + "; ".join(problems))
+            wrong.append(f"--set {override}: {problem}")
+        else:
+            places.override(".".join(split_key(key.strip())), override)
+    settings = _parse(SettingsSection(tree, "", problems), problems, places)
+    if problems or wrong or settings is None:
+        raise InvalidConfigError(*wrong, *map(places.located, problems))
     return settings
 
 
@@ -156,18 +162,20 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-def _load_yaml(text: str, problems: list[str]) -> object:
+def _load_yaml(text: str, problems: list[str]) -> tuple[object, yaml.Node | None]:
+    """Return what a text holds, and the nodes that it was made from."""
     loader = _Loader(text)
     loader.problems = problems
     try:
-        return loader.get_single_data()
+        root = loader.get_single_node()
+        return (None if root is None else loader.construct_document(root)), root
     finally:
         loader.dispose()
 
 
-def _read_yaml(path: Path, problems: list[str]) -> dict[object, object]:
+def _read_yaml(path: Path, problems: list[str]) -> tuple[dict[object, object], SettingsPlaces]:
     try:
-        tree = _load_yaml(path.read_text(encoding="utf-8"), problems)
+        tree, root = _load_yaml(path.read_text(encoding="utf-8"), problems)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise InvalidConfigError(f"{path}: can't read the settings file: {reason}") from error
@@ -175,7 +183,7 @@ def _read_yaml(path: Path, problems: list[str]) -> dict[object, object]:
         raise InvalidConfigError(f"{path}: is not YAML: {_yaml_reason(error)}") from error
     if not isinstance(tree, dict):
         raise InvalidConfigError(f"{path}: is not a mapping of settings")
-    return tree
+    return tree, SettingsPlaces(str(path), root)
 
 
 def _yaml_reason(error: yaml.YAMLError) -> str:
@@ -187,13 +195,13 @@ def _yaml_reason(error: yaml.YAMLError) -> str:
 
 def _override_value(text: str) -> object:
     try:
-        value = _load_yaml(text, [])
+        value, _ = _load_yaml(text, [])
     except yaml.YAMLError:
         return text
     return text if isinstance(value, str) else value
 
 
-def _parse(root: SettingsSection, problems: list[str]) -> Settings | None:
+def _parse(root: SettingsSection, problems: list[str], places: SettingsPlaces) -> Settings | None:
     store = root.text("store", required=True)
     checkpoint = root.text("checkpoint", required=True)
     offsets = root.choice("offsets", ("assigned", "preserved"), "assigned") or "assigned"
@@ -210,7 +218,7 @@ def _parse(root: SettingsSection, problems: list[str]) -> Settings | None:
     try:
         SinkConfig.from_options(store or ".", topics, log_dirs=log_dirs)
     except InvalidConfigError as error:
-        problems.append(str(error))
+        problems += error.problems
     if records:
         _check_records(root, records, topics, quarantine)
     if store and checkpoint:
@@ -229,6 +237,7 @@ def _parse(root: SettingsSection, problems: list[str]) -> Settings | None:
         quarantine=quarantine,
         spark=spark,
         maintenance=maintenance,
+        places=places,
     )
 
 

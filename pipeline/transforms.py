@@ -44,7 +44,7 @@ def select_records(frame: DataFrame, records: RecordSettings) -> DataFrame:
         except PySparkException as error:
             problems.append(f"records.{name}: {explain(error)}")
     if problems:
-        raise InvalidConfigError("; ".join(problems))
+        raise InvalidConfigError(*problems)
     return frame.select(*columns)
 
 

@@ -23,6 +23,8 @@ _OWN_FOLDERS = ("ledger", "staging", "control")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _UNUSABLE = re.compile(r"[\[\]\\^|%\x00-\x1f\x7f]")
 """Characters in a path that the ledger's library takes for others."""
+_OF_A_PROPERTY = re.compile(r"([a-z][a-z.]*)=")
+_UNKNOWN_PROPERTY = re.compile(r"unknown property '([^']+)'")
 _INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
 
 
@@ -57,9 +59,9 @@ class TopicConfig:
         try:
             log = LogConfig.from_properties({key: value for key, value in properties.items() if key != "partitions"})
         except InvalidConfigError as error:
-            problems += str(error).split("; ")
+            problems += error.problems
         if problems:
-            raise InvalidConfigError("; ".join(f"topics.{name}: {problem}" for problem in problems))
+            raise InvalidConfigError(*(_topic_problem(name, problem) for problem in problems))
         return cls(name=name, partitions=int(partitions), log=log)  # type: ignore[call-overload]
 
 
@@ -111,7 +113,7 @@ class SinkConfig:
             if topic_names_collide(first, second)
         ]
         if problems:
-            raise InvalidConfigError("; ".join(problems))
+            raise InvalidConfigError(*problems)
 
     def _place_problems(self) -> list[str]:
         """Refuse folders that would swallow each other: what lies in `staging` is deleted at every start."""
@@ -166,7 +168,7 @@ class SinkConfig:
             try:
                 built[name] = TopicConfig.from_properties(name, properties)
             except InvalidConfigError as error:
-                problems.append(str(error))
+                problems += error.problems
                 built[name] = TopicConfig(name=name)
         root = Path(store).absolute()
         try:
@@ -180,10 +182,18 @@ class SinkConfig:
                 log_dirs=log_dirs or ("logs",),
             )
         except InvalidConfigError as error:
-            problems.append(str(error))
+            problems += error.problems
         if problems:
-            raise InvalidConfigError("; ".join(problems))
+            raise InvalidConfigError(*problems)
         return config
+
+
+def _topic_problem(name: str, problem: str) -> str:
+    """Return a problem of a topic with the full key of the setting that it is about."""
+    if found := _UNKNOWN_PROPERTY.match(problem):
+        return f"topics.{name}.{found[1]}: unknown property{problem[found.end() :]}"
+    found = _OF_A_PROPERTY.match(problem)
+    return f"topics.{name}.{found[1]}: {problem[found.end() :]}" if found else f"topics.{name}: {problem}"
 
 
 def log_dir_problem(store: Path, name: str) -> str | None:

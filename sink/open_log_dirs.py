@@ -140,7 +140,7 @@ def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, remedy: Remedy
     homes = {log: roots.get(state.log_dir, store.log_dir(state.log_dir)) for log, state in states.items()}
     problems = [problem for root in sorted(set(roots.values())) for problem in _entry_problems(root, homes)]
     if problems:
-        raise InvalidConfigError("; ".join(problems))
+        raise InvalidConfigError(*problems)
     _tidy(store, ledger, set(roots.values()), lock)
     _note(store, offline, remedy)
     returned = {name: each for name, each in _read_notes(store).items() if name not in offline}

@@ -53,7 +53,7 @@ def create_topics(
     existing = Counter(ledger.topics)
     problems = [problem for topic in config.topics.values() if (problem := _problem(topic, existing))]
     if problems:
-        raise InvalidConfigError("; ".join(problems))
+        raise InvalidConfigError(*problems)
     load = Counter(dict.fromkeys(log_dirs, 0))
     load.update(state.log_dir for state in ledger.states().values() if state.log_dir in load)
     ids = {state.topic: state.topic_id for state in ledger.states().values()}

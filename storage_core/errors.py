@@ -51,7 +51,18 @@ class LogStorageError(Exception):
 
 
 class InvalidConfigError(LogStorageError):
-    """A setting is wrong; the message lists every problem found, `; ` between them."""
+    """A setting is wrong; the message lists every problem found, `; ` between them.
+
+    Attributes:
+        problems: the same one by one.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "; ".join(self.problems)
 
 
 class InvalidRecordError(LogStorageError):

@@ -79,7 +79,7 @@ class LogConfig:
         problems = [problem for each in fields(self) if (problem := self._range_problem(each.name, each.metadata))]
         problems += self._choice_problems()
         if problems:
-            raise InvalidConfigError("; ".join(problems))
+            raise InvalidConfigError(*problems)
 
     def _range_problem(self, name: str, metadata: Mapping[str, object]) -> str | None:
         value, low, high = getattr(self, name), metadata["low"], metadata["high"]
@@ -167,9 +167,9 @@ class LogConfig:
         try:
             config = cls(**values)  # type: ignore[arg-type]
         except InvalidConfigError as error:
-            problems += [_with_given_name(problem, resolved.given_as) for problem in str(error).split("; ")]
+            problems += [_with_given_name(problem, resolved.given_as) for problem in error.problems]
         if problems:
-            raise InvalidConfigError("; ".join(problems))
+            raise InvalidConfigError(*problems)
         return config
 
 

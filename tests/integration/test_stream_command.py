@@ -194,15 +194,15 @@ def test_stream_when_run_under_spark_submit_then_same_result(folder: Path) -> No
     assert _values(folder) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]
 
 
-def test_stream_when_file_has_problems_then_exit_code_2_and_one_line(tmp_path: Path) -> None:
-    """Wrong settings are told in one line without waiting for Spark."""
+def test_stream_when_file_has_problems_then_exit_code_2_and_a_line_each(tmp_path: Path) -> None:
+    """Wrong settings are told, a line each, without waiting for Spark."""
     _settings(tmp_path, sorce=1, trigger=5)
 
     done = _sparklog(tmp_path, "stream", "--config", "settings.yaml", "--set", "topics.t.segment.bytes=1")
 
     assert done.returncode == 2
-    assert re.fullmatch(r"error: settings\.yaml: .*\n", done.stderr)
-    for part in ("sorce: unknown key", "trigger: 5 is not a mapping", "topics.t: segment.bytes=1 is outside"):
+    assert re.fullmatch(r"(error: (settings\.yaml:\d+|--set [^ ]+): .*\n)+", done.stderr)
+    for part in ("sorce: unknown key", "trigger: 5 is not a mapping", "topics.t.segment.bytes: 1 is outside"):
         assert part in done.stderr
 
 

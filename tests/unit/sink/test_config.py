@@ -74,12 +74,12 @@ def test_config_when_several_settings_are_wrong_then_names_them_all(tmp_path: Pa
 
     assert len(message.split("; ")) == 11
     for problem in (
-        "topics.a.b: partitions=0 is not an integer from 1",
-        "topics.a.b: segment.bytes=1 is outside",
-        "topics.a_b: partitions='many' is not an integer from 1",
+        "topics.a.b.partitions: 0 is not an integer from 1",
+        "topics.a.b.segment.bytes: 1 is outside",
+        "topics.a_b.partitions: 'many' is not an integer from 1",
         "topics.bad name: topic name 'bad name' is illegal",
         "topics.__consumer_offsets: topic name '__consumer_offsets' is internal to Kafka",
-        "topics.__consumer_offsets: unknown property 'retention'",
+        "topics.__consumer_offsets.retention: unknown property",
         "topic='c' is not among topics",
         "offsets='mine' is none of assigned, preserved",
         "on_invalid='ignore' is none of fail, quarantine",
@@ -92,7 +92,7 @@ def test_config_when_several_settings_are_wrong_then_names_them_all(tmp_path: Pa
 @pytest.mark.parametrize("partitions", [True, 1.5, -1, 2**31, None])
 def test_topic_when_partitions_are_no_count_then_refused(tmp_path: Path, partitions: object) -> None:
     """Kafka's partition numbers are int32."""
-    assert "topics.a: partitions=" in _refusal(tmp_path, topics={"a": {"partitions": partitions}})
+    assert "topics.a.partitions: " in _refusal(tmp_path, topics={"a": {"partitions": partitions}})
 
 
 def test_config_fills_in_what_is_not_given(tmp_path: Path) -> None:
