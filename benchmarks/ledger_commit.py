@@ -52,7 +52,7 @@ class _Committer:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ledger = Ledger.create(folder)
+        self._ledger = Ledger.create(folder, UNSHARED)
         self._ledger.add([_state(number) for number in range(_LOGS)], UNSHARED)
         self._rows = np.arange(_LOGS)
         self._commits = 0

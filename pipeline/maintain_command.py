@@ -234,7 +234,7 @@ def _carry_out(
         run = RunOfWork(
             run_id=run_id, started_ms=started_ms, duration_ms=spent_ms, epochs=leases.epochs, failure=failure
         )
-        record_run(tables, maintained.store, survey.checkpoints, survey.gone, (run, plan, results))
+        record_run(tables, maintained, survey.checkpoints, survey.gone, (run, plan, results))
 
     with holding_leases(tables, leases, maintained.lock.sign_off):
         with _failure_told(lambda failure: tell((), failure)):

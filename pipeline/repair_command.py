@@ -47,7 +47,7 @@ from storage_core.log.append_state import CommittedEnd
 from storage_core.log.cut_back import cut_back, has_leftovers, needs_cut_back
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.storage.local import storage_errors
-from storage_core.storage.owned_names import UNSHARED, Owner
+from storage_core.storage.owned_names import UNSHARED, Owner, remove_file
 
 __all__ = ["RepairOptions", "RepairResult", "execute_repair", "plan_repairs", "verdict"]
 
@@ -192,10 +192,10 @@ def _execute_in_store(
         store = Store.find(root)
         follows_crash = lock.follows_crash or maintenance.follows_crash
         with refused_again(lock, maintenance):
-            ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=follows_crash)
+            ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
         if lock.owes_renewal:
             ledger.fence()
-        lost_table(root).drop_torn()
+        lost_table(root).drop_torn(lock)
         remove_deleted(finish_pending(store, ledger, lock))
         result = RepairResult(cut_folder(open_logs(root)))
         for _ in range(_ROUNDS):
@@ -214,7 +214,7 @@ def _execute_in_store(
             result.steps.append(step)
             report(step)
         if lock.owes_renewal and not untouched:
-            renew(LogDirs(store, {}, {}), ledger.states(), lock)
+            renew(LogDirs(store, lock, {}, {}), ledger.states(), lock)
         if not untouched:
             finish_truncations(store, ledger, lock, ())
             flush_logs(ledger, store.log_path, lock)
@@ -325,9 +325,9 @@ def _repair_roots(store: Store, ledger: Ledger, now: _Round, lock: WriterLock) -
         root = store.log_dir(name)
         if any((step.log, step.file) == (root.name, META_FILE) for step in now.root_steps):
             with storage_errors(root):
-                (root / META_FILE).unlink(missing_ok=True)
-    store.prepare_log_dirs(log_dirs)
-    DerivedFiles(store, ledger).write()
+                remove_file(lock, root / META_FILE)
+    store.prepare_log_dirs(log_dirs, lock)
+    DerivedFiles(store, ledger, lock).write()
 
 
 def _cut_back(store: Store, ledger: Ledger, lock: WriterLock, untouched: Set[str]) -> Iterator[RepairStep]:
@@ -343,7 +343,7 @@ def _cut_back(store: Store, ledger: Ledger, lock: WriterLock, untouched: Set[str
         if needs_cut_back(directory, end) or has_leftovers(directory, end):
             cut_back(directory, end, lock)
             yield RepairStep(str(log), directory.name, "cut back to the committed end")
-    store.sweep_staging()
+    store.sweep_staging(lock)
 
 
 def _judge(now: _Round, result: RepairResult) -> None:

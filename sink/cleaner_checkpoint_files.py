@@ -13,7 +13,8 @@ from sink.log_dirs import check_root
 from sink.store import Store
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint, render_offset_checkpoint
 from storage_core.errors import CorruptFileError, StorageError
-from storage_core.storage.local import replace_file, storage_errors
+from storage_core.storage.local import storage_errors
+from storage_core.storage.owned_names import Owner, replace_file
 from storage_core.topic_partition import TopicPartition
 
 __all__ = [
@@ -29,7 +30,7 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 
 
 def write_cleaner_checkpoints(
-    store: Store, states: Mapping[TopicPartition, LogState], offsets: Mapping[TopicPartition, int]
+    store: Store, states: Mapping[TopicPartition, LogState], offsets: Mapping[TopicPartition, int], owner: Owner
 ) -> None:
     """Write the file of every root that is not offline; one that fails keeps no other from it.
 
@@ -49,12 +50,12 @@ def write_cleaner_checkpoints(
             if check_root(store, name) is not None:
                 continue
             with storage_errors(root):
-                replace_file(root / CLEANER_CHECKPOINT, render_offset_checkpoint(entries))
+                replace_file(owner, root / CLEANER_CHECKPOINT, render_offset_checkpoint(entries))
         except StorageError as error:
             logger.warning("A cleaner checkpoint was not written, the next run will: %s", error)
 
 
-def lower_cleaner_checkpoint(root: Path, log: TopicPartition, offset: int) -> None:
+def lower_cleaner_checkpoint(root: Path, log: TopicPartition, offset: int, owner: Owner) -> None:
     """Let a root's file say of a log no more than that it is clean up to an offset, to which it is truncated.
 
     Raises:
@@ -71,10 +72,10 @@ def lower_cleaner_checkpoint(root: Path, log: TopicPartition, offset: int) -> No
         return  # it says nothing of any log
     if found.get(log, 0) > offset:
         with storage_errors(path):
-            replace_file(path, render_offset_checkpoint({**found, log: offset}))
+            replace_file(owner, path, render_offset_checkpoint({**found, log: offset}))
 
 
-def drop_cleaner_checkpoints(root: Path, logs: Collection[TopicPartition]) -> None:
+def drop_cleaner_checkpoints(root: Path, logs: Collection[TopicPartition], owner: Owner) -> None:
     """Drop what a root's file says of logs that are not there any more: a later one of that name is not clean.
 
     Args:
@@ -92,4 +93,4 @@ def drop_cleaner_checkpoints(root: Path, logs: Collection[TopicPartition]) -> No
     except CorruptFileError:
         found = {}
     with storage_errors(path):
-        replace_file(path, render_offset_checkpoint({log: found[log] for log in found if log in logs}))
+        replace_file(owner, path, render_offset_checkpoint({log: found[log] for log in found if log in logs}))

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from sink.store import Store
 from storage_core.errors import CorruptFileError, InvalidConfigError
 from storage_core.log_config import INT64_MAX
-from storage_core.storage.local import make_directory, replace_file, storage_errors
+from storage_core.storage.local import make_directory, storage_errors
+from storage_core.storage.owned_names import Owner, replace_file
 from storage_core.topic_partition import check_topic_name
 
 __all__ = ["ControlFile", "check_count", "check_name", "check_topic"]
@@ -73,12 +74,12 @@ class ControlFile:
         head = {} if self.version is None else {"version": self.version}
         return json.dumps({**head, **content}, indent=1).encode() + b"\n"
 
-    def replace(self, store: Store, content: Mapping[str, object]) -> None:
+    def replace(self, store: Store, content: Mapping[str, object], owner: Owner) -> None:
         """Say this from now on, durably."""
         path = self.path(store)
         with storage_errors(path):
             make_directory(path.parent)
-            replace_file(path, self.render(content))
+            replace_file(owner, path, self.render(content))
 
 
 def check_count(name: str, value: object, limit: int = INT64_MAX) -> int:

@@ -111,9 +111,8 @@ def delete_topic(written: WrittenStore, topic: str) -> list[Path]:
         topic_id=states[0].topic_id,
         logs=tuple((state.partition, state.log_dir) for state in states),
     )
-    written.lock.check()
     work = read_pending(store)
-    write_pending(store, replace(work, deletions=(*work.deletions, deletion)))
+    write_pending(store, replace(work, deletions=(*work.deletions, deletion)), written.lock)
     rows = np.array([ledger.rows[TopicPartition(topic, state.partition)] for state in states], np.int64)
     ledger.remove(rows)
     reach("delete-topic.committed")

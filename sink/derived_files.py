@@ -16,7 +16,8 @@ from sink.log_start_entries import LogStartEntries
 from sink.store import Store
 from storage_core.checkpoint.offset_checkpoint import render_offset_checkpoint
 from storage_core.errors import StorageError
-from storage_core.storage.local import replace_file, storage_errors
+from storage_core.storage.local import storage_errors
+from storage_core.storage.owned_names import Owner, replace_file
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["DerivedFiles"]
@@ -31,12 +32,14 @@ class DerivedFiles:
     """Writes the four checkpoint files of every log directory root that is not offline.
 
     Args:
+        owner: of the store.
         told: log directories that are offline and were reported as such; it may grow.
     """
 
-    def __init__(self, store: Store, ledger: Ledger, told: Collection[str] = ()) -> None:
+    def __init__(self, store: Store, ledger: Ledger, owner: Owner, told: Collection[str] = ()) -> None:
         self._store = store
         self._ledger = ledger
+        self._owner = owner
         self._told = told
         self._offline: set[str] = set()
         self._starts = LogStartEntries(store)
@@ -62,7 +65,7 @@ class DerivedFiles:
         self._write({name: by_root.get(name, {}) for name in sorted(names)})
         for name in sorted(names):
             if self._is_online(name):
-                drop_cleaner_checkpoints(self._store.log_dir(name), by_root.get(name, {}))
+                drop_cleaner_checkpoints(self._store.log_dir(name), by_root.get(name, {}), self._owner)
 
     def _by_root(self) -> dict[str, dict[TopicPartition, LogState]]:
         by_root: dict[str, dict[TopicPartition, LogState]] = {}
@@ -76,7 +79,7 @@ class DerivedFiles:
             if not self._is_online(name):
                 continue
             try:
-                _write_root(self._store.log_dir(name), logs, self._starts.find(logs))
+                _write_root(self._owner, self._store.log_dir(name), logs, self._starts.find(logs))
             except StorageError as error:
                 failures.append(error)
         if failures:
@@ -93,7 +96,9 @@ class DerivedFiles:
         return problem is None
 
 
-def _write_root(root: Path, logs: Mapping[TopicPartition, LogState], starts: Mapping[TopicPartition, int]) -> None:
+def _write_root(
+    owner: Owner, root: Path, logs: Mapping[TopicPartition, LogState], starts: Mapping[TopicPartition, int]
+) -> None:
     ends = {log: state.log_end_offset for log, state in logs.items()}
     contents = {
         "recovery-point-offset-checkpoint": {log: state.recovery_point for log, state in logs.items()},
@@ -104,4 +109,4 @@ def _write_root(root: Path, logs: Mapping[TopicPartition, LogState], starts: Map
         if not (root / CLEANER_CHECKPOINT).exists():
             contents[CLEANER_CHECKPOINT] = {}
         for name, offsets in contents.items():
-            replace_file(root / name, render_offset_checkpoint(offsets))
+            replace_file(owner, root / name, render_offset_checkpoint(offsets))

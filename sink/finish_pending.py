@@ -21,7 +21,7 @@ from sink.topic_configs import forget_topic_config
 from storage_core.errors import StorageError
 from storage_core.fault_points import reach
 from storage_core.storage.local import storage_errors, sync_directory
-from storage_core.storage.owned_names import Owner
+from storage_core.storage.owned_names import Owner, rename
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["finish_pending"]
@@ -52,11 +52,10 @@ def finish_pending(store: Store, ledger: Ledger, owner: Owner) -> list[Path]:
         roots=tuple(sorted({*work.roots, *touched})),
     )
     try:
-        DerivedFiles(store, ledger).write_roots(touched)
+        DerivedFiles(store, ledger, owner).write_roots(touched)
     except StorageError as error:  # a full disk must not keep the store from being opened
         logger.warning("Checkpoint files were not written, a later opening will: %s", error)
-    owner.check()
-    write_pending(store, left)
+    write_pending(store, left, owner)
     logger.info("Finished deletions and moves of logs left=%d", len(left.deletions) + len(left.moves))
     return deleted
 
@@ -71,9 +70,9 @@ def _finish_deletion(
     if not any(state.topic == deletion.topic for state in states):  # or it is a later topic's by now
         owner.check()
         lost = LostRangeTable(store.root / "control" / "lost_ranges")
-        lost.drop_torn()  # a power cut may have come while it was forgotten
+        lost.drop_torn(owner)  # a power cut may have come while it was forgotten
         lost.forget(deletion.topic)
-        forget_topic_config(store, deletion.topic)
+        forget_topic_config(store, deletion.topic, owner)
     left = []
     for partition, name in deletion.logs:
         log = TopicPartition(deletion.topic, partition)
@@ -114,8 +113,7 @@ def _take_name(log: TopicPartition, future: Path, owner: Owner) -> bool:
     if target.exists():
         return False
     with storage_errors(future):
-        owner.check()
-        future.rename(target)
+        rename(owner, future, target)
         sync_directory(target.parent)
     return True
 

@@ -28,7 +28,8 @@ from storage_core.log.deleted_files import drop_deleted, list_deleted, mark_dele
 from storage_core.log.empty_segment import add_empty_segment
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.record.empty_batch import pack_empty_batch
-from storage_core.storage.local import replace_file, storage_errors, write_all
+from storage_core.storage.local import storage_errors, write_all
+from storage_core.storage.owned_names import replace_file
 
 __all__ = ["carry_out", "finish_truncations"]
 
@@ -65,8 +66,7 @@ def finish_truncations(
             if row is not None and each.is_committed(ledger.state(row)):
                 carry_out(store, ledger, lock, each)
                 logger.info("Finished a truncation log=%s offset=%d", each.log, each.offset)
-        lock.check()
-        write_truncations(store, [each for each in read_truncations(store) if each not in due])
+        write_truncations(store, [each for each in read_truncations(store) if each not in due], lock)
 
 
 def carry_out(store: Store, ledger: Ledger, lock: WriterLock, truncation: PendingTruncation) -> None:
@@ -76,7 +76,7 @@ def carry_out(store: Store, ledger: Ledger, lock: WriterLock, truncation: Pendin
     directory = store.log_path(state)
     lock.check()
     _write_down_lost(store, truncation, directory)
-    lower_ends(store, state.topic_id, truncation.partition, truncation.offset)
+    lower_ends(store, state.topic_id, truncation.partition, truncation.offset, lock)
     if truncation.is_emptying:
         _begin_anew(directory, state, lock)
     else:
@@ -132,14 +132,11 @@ def _fill_up(ledger: Ledger, row: int, directory: Path, truncation: PendingTrunc
 def _begin_anew(directory: Path, state: LogState, lock: WriterLock) -> None:
     """Let an empty segment be all of a log, which starts and ends there under the leader epoch that it has."""
     mark_deleted(directory, lambda _base: True, lock)
-    lock.check()
     drop_deleted(directory, [each.name for each in list_deleted(directory)])
     add_empty_segment(directory, state.log_end_offset, lock.token, lock)
     with storage_errors(directory):
-        lock.check()
-        replace_file(
-            directory / "leader-epoch-checkpoint", render_leader_epochs([(state.leader_epoch, state.log_end_offset)])
-        )
+        epochs = render_leader_epochs([(state.leader_epoch, state.log_end_offset)])
+        replace_file(lock, directory / "leader-epoch-checkpoint", epochs)
 
 
 def _is_offline(truncation: PendingTruncation, ledger: Ledger, offline: Collection[str]) -> bool:

@@ -24,6 +24,7 @@ from sink.search_keys import FoundRecords, search_log
 from sink.store import Store
 from sink.store_access import MaintainedStore
 from storage_core.clock import Clock
+from storage_core.storage.owned_names import UNSHARED
 from storage_core.topic_partition import TopicPartition
 
 __all__ = [
@@ -103,7 +104,7 @@ def ask_to_forget(store: Store, topic: str, keys: pa.Array, clock: Clock) -> Req
     states = Ledger.open(store.ledger_path).states()
     (searched,) = _search_requests(store, [make_request(topic, keys, states, clock.now_ms())])
     request = _with_found(searched)
-    put_request(store, request)
+    put_request(store, request, UNSHARED)
     return replace(searched, request=request)
 
 
@@ -161,7 +162,7 @@ def settle_requests(store: Store, requests: Sequence[ForgetRequest], clock: Cloc
             found.append(_noted(store, each))
             logger.info("Records of forgotten keys are left request=%s records=%d", *_facts(each))
         else:
-            done = complete_request(store, each.request, clock.now_ms())
+            done = complete_request(store, each.request, clock.now_ms(), UNSHARED)
             found.append(RequestState(request=done, found=()))
     return found
 
@@ -174,7 +175,7 @@ def _without_gone(store: Store, requests: Sequence[ForgetRequest], clock: Clock)
     topic_ids = {state.topic_id for state in Ledger.open(store.ledger_path).states().values()}
     for each in wanted:
         if each.topic_id not in topic_ids:
-            complete_request(store, each, clock.now_ms())
+            complete_request(store, each, clock.now_ms(), UNSHARED)
             logger.info("A topic with forgotten keys is gone request=%s topic=%s", each.request_id, each.topic)
     return [each for each in wanted if each.topic_id in topic_ids]
 
@@ -204,7 +205,7 @@ def _noted(store: Store, state: RequestState) -> RequestState:
     request = _with_found(state)
     if request.found == state.request.found and request.cleared == state.request.cleared:
         return state
-    put_request(store, request)
+    put_request(store, request, UNSHARED)
     return replace(state, request=request)
 
 

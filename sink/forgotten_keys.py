@@ -26,7 +26,8 @@ from sink.ledger_rows import LogState
 from sink.store import Store
 from storage_core.cleaner.offset_map import HASH_KEY_BYTES, KeySet, digest_keys
 from storage_core.errors import CorruptFileError, UnsupportedFormatError
-from storage_core.storage.local import make_directory, replace_file, storage_errors
+from storage_core.storage.local import make_directory, storage_errors
+from storage_core.storage.owned_names import Owner, replace_file
 from storage_core.topic_partition import TopicPartition
 
 __all__ = [
@@ -112,7 +113,7 @@ def make_request(topic: str, keys: pa.Array, states: Mapping[TopicPartition, Log
     )
 
 
-def put_request(store: Store, request: ForgetRequest) -> None:
+def put_request(store: Store, request: ForgetRequest, owner: Owner) -> None:
     """Put a request on the list, durably, in place of what the list has of it; one that is made needs no lock.
 
     Raises:
@@ -135,17 +136,17 @@ def put_request(store: Store, request: ForgetRequest) -> None:
     path = store.root / FOLDER / f"{request.request_id}.json"
     with storage_errors(path):
         make_directory(path.parent)
-        replace_file(path, f"{json.dumps(content, indent=1)}\n".encode())
+        replace_file(owner, path, f"{json.dumps(content, indent=1)}\n".encode())
 
 
-def complete_request(store: Store, request: ForgetRequest, now_ms: int) -> ForgetRequest:
+def complete_request(store: Store, request: ForgetRequest, now_ms: int, owner: Owner) -> ForgetRequest:
     """Say that no record is left, and drop the keys from the list."""
     done = replace(request, keys=None, completed_ms=now_ms)
-    put_request(store, done)
+    put_request(store, done, owner)
     return done
 
 
-def lower_ends(store: Store, topic_id: str, partition: int, offset: int) -> None:
+def lower_ends(store: Store, topic_id: str, partition: int, offset: int, owner: Owner) -> None:
     """Let no request reach above the offset that a log was truncated to; the caller holds both locks of the store.
 
     Other records get the offsets behind it, which were not there when the request was made.
@@ -155,7 +156,7 @@ def lower_ends(store: Store, topic_id: str, partition: int, offset: int) -> None
     """
     for each in read_requests(store):
         if each.topic_id == topic_id and each.end_offsets.get(partition, 0) > offset:
-            put_request(store, replace(each, end_offsets={**each.end_offsets, partition: offset}))
+            put_request(store, replace(each, end_offsets={**each.end_offsets, partition: offset}), owner)
 
 
 def read_requests(store: Store) -> list[ForgetRequest]:

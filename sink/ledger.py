@@ -66,7 +66,7 @@ class Ledger:
         self._rows = _read_rows(self._data_files())
 
     @classmethod
-    def create(cls, path: Path) -> "Ledger":
+    def create(cls, path: Path, owner: Owner) -> "Ledger":
         """Create an empty ledger."""
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ class Ledger:
             ledger = cls(path, _open_table(path))
             ledger._make_durable()
             sync_directory(path.parent)
-            ledger._tidy = LedgerTidy(path, ledger._data_files())
+            ledger._tidy = LedgerTidy(path, ledger._data_files(), owner)
         return ledger
 
     @classmethod
@@ -101,24 +101,25 @@ class Ledger:
             return cls._checked(path, DeltaTable(_uri(path), version=version))
 
     @classmethod
-    def open_for_writing(cls, path: Path, *, follows_crash: bool = True) -> "Ledger":
+    def open_for_writing(cls, path: Path, owner: Owner, *, follows_crash: bool = True) -> "Ledger":
         """Open the ledger, after dropping a newest entry that a power cut left torn.
 
         Args:
             path: of the table.
+            owner: of the store.
             follows_crash: whether the writer before died. One that ended well made its newest entry durable, so damage
                 there has another cause, and dropping the entry would drop records that somebody was told of.
 
         Raises:
             LedgerDamagedError: an older entry is damaged, or any after a writer that ended well; nothing was changed.
         """
-        drop_torn_checkpoint(path)
+        drop_torn_checkpoint(path, owner)
         if follows_crash:
-            drop_torn_entry(path)
+            drop_torn_entry(path, owner)
         ledger = cls.open(path)
         with storage_errors(path):
             ledger._make_durable()  # its writer may have died before it did this, and from here on it counts
-            ledger._tidy = LedgerTidy(path, ledger._data_files())
+            ledger._tidy = LedgerTidy(path, ledger._data_files(), owner)
         ledger._tidy_up(None)
         return ledger
 

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from storage_core.fault_points import reach
 from storage_core.storage.local import sync_directory, sync_files
+from storage_core.storage.owned_names import Owner, change_names, remove_file
 
 __all__ = ["CHECKPOINT_INTERVAL", "LedgerTidy"]
 
@@ -28,10 +29,12 @@ class LedgerTidy:
     Args:
         path: of the table.
         current: data files of its newest version.
+        owner: of the store.
     """
 
-    def __init__(self, path: Path, current: Collection[Path]) -> None:
+    def __init__(self, path: Path, current: Collection[Path], owner: Owner) -> None:
         self._path = path
+        self._owner = owner
         self._old: dict[Path, float] = {}
         names = (name for name in os.listdir(path / "_delta_log") if name.endswith(_CHECKPOINT))
         self._checkpointed = max((int(name[:20]) for name in names if name[:20].isdigit()), default=0)
@@ -50,7 +53,7 @@ class LedgerTidy:
         for file in due:
             del self._old[file]
             if file not in current:
-                file.unlink(missing_ok=True)
+                remove_file(self._owner, file)
 
     def checkpoint_if_due(self, table: DeltaTable, current: Collection[Path]) -> None:
         """Write a checkpoint every so many versions, whoever committed them.
@@ -61,14 +64,14 @@ class LedgerTidy:
         version = int(table.version())
         if version // CHECKPOINT_INTERVAL <= self._checkpointed // CHECKPOINT_INTERVAL:
             return
-        table.create_checkpoint()
+        change_names(self._owner, table.create_checkpoint)
         reach("tidy.checkpointed")
         log = self._path / "_delta_log"
         sync_files([log / f"{version:020}{_CHECKPOINT}", log / "_last_checkpoint"])
         sync_directory(log)
         reach("tidy.synced")
         self._checkpointed = version
-        table.cleanup_metadata()
+        change_names(self._owner, table.cleanup_metadata)
         reach("tidy.cleaned")
         self._adopt(current)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from sink.ledger_damage import one_line
 from sink.torn_ledger import ROW_COUNT, TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_entry
 from storage_core.errors import LedgerDamagedError
 from storage_core.storage.local import make_directory, storage_errors, sync_directory, sync_files, write_all
+from storage_core.storage.owned_names import Owner, remove_tree
 
 __all__ = ["LOST_RANGES_SCHEMA", "LostRange", "LostRangeFile", "LostRangeTable"]
 
@@ -144,21 +144,21 @@ class LostRangeTable:
     def _open(self) -> DeltaTable:
         return DeltaTable(self._path.absolute().as_uri())
 
-    def drop_torn(self) -> None:
+    def drop_torn(self, owner: Owner) -> None:
         """Drop what a power cut tore: nobody was told that it is written down, and what is lost is still to be found.
 
         Comes before anything is read: a torn entry would refuse every check of the store, the repair's own too.
         """
         with storage_errors(self._path):
             if self._path.exists() and not self._entries():
-                shutil.rmtree(self._path)  # what came before the entry that makes the table
-        drop_torn_checkpoint(self._path)
+                remove_tree(owner, self._path)  # what came before the entry that makes the table
+        drop_torn_checkpoint(self._path, owner)
         try:
-            drop_torn_entry(self._path)
+            drop_torn_entry(self._path, owner)
         except LedgerDamagedError:
             if len(self._entries()) > 1:
                 raise
-            shutil.rmtree(self._path)  # the entry that made the table
+            remove_tree(owner, self._path)  # the entry that made the table
 
     def _entries(self) -> list[str]:
         """List what makes up the table's log; a folder without any is no table, or not yet."""

@@ -125,7 +125,7 @@ def move_log(written: WrittenStore, log: TopicPartition, target: str) -> list[Pa
     """
     store, ledger, lock = written.store, written.ledger, written.lock
     plan = plan_move(store, ledger, log, target)
-    store.prepare_log_dirs((plan.target,))
+    store.prepare_log_dirs((plan.target,), lock)
     move = LogMove(
         topic=log.topic,
         partition=log.partition,
@@ -134,9 +134,8 @@ def move_log(written: WrittenStore, log: TopicPartition, target: str) -> list[Pa
         target=plan.target,
         unique_id=uuid.uuid4().hex,
     )
-    lock.check()
     work = read_pending(store)
-    write_pending(store, replace(work, moves=(*work.moves, move)))
+    write_pending(store, replace(work, moves=(*work.moves, move)), lock)
     try:
         copy_directory(plan.source, store.log_dir(plan.target) / move.future_name, plan.sizes, lock)
     except StorageError:

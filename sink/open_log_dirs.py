@@ -25,6 +25,7 @@ from sink.store import Store
 from sink.writer_lock import WriterLock
 from storage_core.errors import CorruptFileError, InvalidConfigError, LogDirOfflineError, StorageError
 from storage_core.storage.local import storage_errors
+from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
 
 __all__ = ["LogDirs", "Remedy", "open_log_dirs"]
@@ -49,11 +50,13 @@ class LogDirs:
 
     Attributes:
         store: theirs.
+        owner: of the store.
         offline: why, by name, of those that can't be used.
         returned: those that were offline before, and what their logs need.
     """
 
     store: Store
+    owner: Owner
     offline: dict[str, str]
     returned: Mapping[str, Remedy]
 
@@ -73,7 +76,7 @@ class LogDirs:
         """Look whether directories of these logs have failed since; they are offline until the store is opened anew."""
         found = check_log_dirs(self.store, [each for each in states if each.log_dir not in self.offline])
         if found:
-            _note(self.store, found, "look")
+            _note(self.store, found, "look", self.owner)
             self.offline.update(found)
 
     def prepare(self, names: Sequence[str], states: Mapping[TopicPartition, LogState]) -> list[str]:
@@ -87,7 +90,7 @@ class LogDirs:
         usable = []
         for name in (each for each in names if each not in self.offline):
             try:
-                self.store.prepare_log_dirs((name,))
+                self.store.prepare_log_dirs((name,), self.owner)
                 problem = check_root(self.store, name)
             except StorageError as error:
                 if not states:
@@ -112,7 +115,8 @@ class LogDirs:
         """Forget what was offline and is back: its logs have got what they needed."""
         if self.returned:
             notes = _read_notes(self.store)
-            _write_notes(self.store, {name: each for name, each in notes.items() if name not in self.returned})
+            kept = {name: each for name, each in notes.items() if name not in self.returned}
+            _write_notes(self.store, kept, self.owner)
 
 
 def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, remedy: Remedy) -> LogDirs:
@@ -142,9 +146,9 @@ def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, remedy: Remedy
     if problems:
         raise InvalidConfigError(*problems)
     _tidy(store, ledger, set(roots.values()), lock)
-    _note(store, offline, remedy)
+    _note(store, offline, remedy, lock)
     returned = {name: each for name, each in _read_notes(store).items() if name not in offline}
-    return LogDirs(store, offline, returned)
+    return LogDirs(store, lock, offline, returned)
 
 
 def _tidy(store: Store, ledger: Ledger, roots: Set[Path], lock: WriterLock) -> None:
@@ -155,15 +159,14 @@ def _tidy(store: Store, ledger: Ledger, roots: Set[Path], lock: WriterLock) -> N
     """
     work = read_pending(store)
     changed = {name for name in work.roots if check_root(store, name) is None}
-    derived = DerivedFiles(store, ledger)
+    derived = DerivedFiles(store, ledger, lock)
     lock.check()
     for root in sorted(roots):
-        store.sign_root(root)
+        store.sign_root(root, lock)
         _try(partial(_clear, root))
     done = {name for name in sorted(changed) if _try(partial(_finish_root, store, derived, name))}
     if done:
-        lock.check()
-        write_pending(store, replace(work, roots=tuple(name for name in work.roots if name not in done)))
+        write_pending(store, replace(work, roots=tuple(name for name in work.roots if name not in done)), lock)
 
 
 def _finish_root(store: Store, derived: DerivedFiles, name: str) -> None:
@@ -200,12 +203,12 @@ def _entry_problems(root: Path, homes: Mapping[TopicPartition, Path]) -> Iterato
             )
 
 
-def _note(store: Store, offline: Mapping[str, str], remedy: Remedy) -> None:
+def _note(store: Store, offline: Mapping[str, str], remedy: Remedy, owner: Owner) -> None:
     notes = _read_notes(store)
     for name, reason in offline.items():
         logger.warning("A log directory is offline log_dir=%s reason=%s", store.log_dir(name), reason)
         notes[name] = "renew" if remedy == "renew" else notes.get(name, remedy)
-    _write_notes(store, notes)
+    _write_notes(store, notes, owner)
 
 
 def _read_notes(store: Store) -> dict[str, Remedy]:
@@ -216,6 +219,6 @@ def _remedies(content: dict[str, Any]) -> dict[str, Remedy]:
     return {str(name): "look" if remedy == "look" else "renew" for name, remedy in content.items()}
 
 
-def _write_notes(store: Store, notes: Mapping[str, Remedy]) -> None:
+def _write_notes(store: Store, notes: Mapping[str, Remedy], owner: Owner) -> None:
     if notes != _read_notes(store):
-        _FILE.replace(store, notes)
+        _FILE.replace(store, notes, owner)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from sink.control_file import ControlFile, check_count, check_name, check_topic
 from sink.ledger_rows import LogState
 from sink.store import Store
+from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["PendingTruncation", "parse_truncations", "read_truncations", "render_truncations", "write_truncations"]
@@ -84,10 +85,10 @@ def read_truncations(store: Store) -> list[PendingTruncation]:
     return _FILE.read(store, _truncations) or []
 
 
-def write_truncations(store: Store, truncations: Sequence[PendingTruncation]) -> None:
+def write_truncations(store: Store, truncations: Sequence[PendingTruncation], owner: Owner) -> None:
     """Replace the list, durably; the caller holds the writer lock."""
     if truncations or _FILE.path(store).exists():
-        _FILE.replace(store, _content(truncations))
+        _FILE.replace(store, _content(truncations), owner)
 
 
 def parse_truncations(data: bytes) -> list[PendingTruncation]:

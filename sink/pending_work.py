@@ -12,6 +12,7 @@ from typing import Any, Final
 from sink.control_file import ControlFile, check_count, check_name, check_topic
 from sink.store import Store
 from storage_core.log_config import INT32_MAX
+from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition, set_aside_name
 
 __all__ = [
@@ -106,10 +107,10 @@ def parse_pending(data: bytes) -> PendingWork:
     return _FILE.parse(data, _work)
 
 
-def write_pending(store: Store, work: PendingWork) -> None:
+def write_pending(store: Store, work: PendingWork, owner: Owner) -> None:
     """Replace the list, durably; the caller holds the writer lock."""
     if work != PendingWork() or _FILE.path(store).exists():
-        _FILE.replace(store, asdict(work))
+        _FILE.replace(store, asdict(work), owner)
 
 
 def render_pending(work: PendingWork) -> bytes:

@@ -341,6 +341,6 @@ def _write_derived(maintained: MaintainedStore) -> None:
         written = _try_writer(maintained, held)
         try:
             if written is not None:
-                DerivedFiles(written.store, written.ledger).write()
+                DerivedFiles(written.store, written.ledger, written.lock).write()
         except StorageError as error:
             logger.warning("Checkpoint files were not written, the next sink will: %s", error)

@@ -8,7 +8,6 @@ Source: Kafka LogManager.asyncDelete, UnifiedLog.renameDir.
 
 import logging
 import os
-import shutil
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 from storage_core.checkpoint.partition_metadata import parse_partition_metadata
 from storage_core.errors import CorruptFileError
 from storage_core.storage.local import storage_errors, sync_directories, sync_directory
-from storage_core.storage.owned_names import Owner
+from storage_core.storage.owned_names import Owner, remove_unique, rename
 from storage_core.topic_partition import TopicPartition, parse_set_aside_name, set_aside_name
 
 __all__ = ["find_deleted", "remove_deleted", "set_aside", "stored_topic_id"]
@@ -30,8 +29,7 @@ def set_aside(log: TopicPartition, directory: Path, owner: Owner) -> Path:
     """Give a log's directory a `-delete` name, durably, and return its new path."""
     target = directory.with_name(set_aside_name(log, uuid.uuid4().hex, "delete"))
     with storage_errors(directory):
-        owner.check()
-        directory.rename(target)
+        rename(owner, directory, target)
         sync_directory(target.parent)
     return target
 
@@ -54,7 +52,7 @@ def remove_deleted(directories: Sequence[Path], removed: Callable[[Path], None] 
             raise ValueError(f"not set aside to be deleted: {directory}")
         with storage_errors(directory):
             if directory.exists():
-                shutil.rmtree(directory)
+                remove_unique(directory)
                 logger.info("Removed a deleted log path=%s", directory)
         removed(directory)
     with storage_errors("log directories"):

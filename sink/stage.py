@@ -25,6 +25,7 @@ from storage_core.errors import LogStorageError, RecordTooLargeError
 from storage_core.fault_points import reach
 from storage_core.record.batch_encode import EncodedBatches, RecordColumns, encode_batches
 from storage_core.storage.local import write_all
+from storage_core.storage.owned_names import remove_unique
 
 __all__ = ["BATCHES_SCHEMA", "REPORT_DDL", "StagePlan", "freeze_garbage", "stage"]
 
@@ -201,7 +202,7 @@ class _StageTask:
         if self.has_failed or self.failure:
             for path in (self._path, self._quarantine_path):
                 with contextlib.suppress(OSError):  # the driver removes the folder anyway
-                    path.unlink(missing_ok=True)
+                    remove_unique(path)
 
     def report(self) -> pa.RecordBatch:
         """Return the task's one row."""

@@ -11,9 +11,9 @@
 """
 
 import base64
+import contextlib
 import logging
 import os
-import shutil
 import uuid
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from sink.takeover_lock import TAKEOVER_LOCK
 from storage_core.checkpoint.meta_properties import parse_meta_properties, render_meta_properties, with_store
 from storage_core.errors import InvalidConfigError, LedgerDamagedError, StorageError, UnsupportedFormatError
 from storage_core.fault_points import reach
-from storage_core.storage.local import make_directory, replace_file, storage_errors
-from storage_core.storage.owned_names import Owner
+from storage_core.storage.local import make_directory, storage_errors
+from storage_core.storage.owned_names import Owner, remove_tree, replace_file
 from storage_core.topic_partition import parse_directory_name
 
 __all__ = ["LAYOUT_VERSION", "Store"]
@@ -94,14 +94,12 @@ class Store:
         store = cls(root, random_id())
         with storage_errors(root):
             _check_is_free(root, log_dirs)
-            owner.check()
-            shutil.rmtree(store.ledger_path, ignore_errors=True)
-        Ledger.create(store.ledger_path)
+            remove_tree(owner, store.ledger_path)
+        Ledger.create(store.ledger_path, owner)
         reach("open.created")
         with storage_errors(root):
-            replace_file(
-                root / "store.properties", f"layout.version={LAYOUT_VERSION}\nstore.id={store.store_id}\n".encode()
-            )
+            content = f"layout.version={LAYOUT_VERSION}\nstore.id={store.store_id}\n"
+            replace_file(owner, root / "store.properties", content.encode())
         return store
 
     @property
@@ -122,7 +120,7 @@ class Store:
         """Return the directory of a log."""
         return self.log_dir(state.log_dir) / f"{state.topic}-{state.partition}"
 
-    def prepare_log_dirs(self, log_dirs: tuple[str, ...]) -> None:
+    def prepare_log_dirs(self, log_dirs: tuple[str, ...], owner: Owner) -> None:
         """Make the roots of `log_dirs`, each with its `meta.properties`.
 
         Raises:
@@ -133,13 +131,13 @@ class Store:
             with storage_errors(root):
                 if (root / "meta.properties").exists():
                     self._check_is_ours(root / "meta.properties")
-                    self.sign_root(root)
+                    self.sign_root(root, owner)
                     continue
                 make_directory(root)
                 data = render_meta_properties(self.store_id, _NODE_ID, random_id())
-                replace_file(root / "meta.properties", with_store(data, self._path_as_text()))
+                replace_file(owner, root / "meta.properties", with_store(data, self._path_as_text()))
 
-    def sign_root(self, root: Path) -> None:
+    def sign_root(self, root: Path, owner: Owner) -> None:
         """Let a root's `meta.properties` name this store by its path, so that no other command takes it for a broker's.
 
         One that is not there stays so. What fails keeps nobody from working: the next opening tries again.
@@ -150,7 +148,7 @@ class Store:
                 data = path.read_bytes() if path.exists() else b""
                 signed = with_store(data, self._path_as_text())
                 if data and data != signed:
-                    replace_file(path, signed)
+                    replace_file(owner, path, signed)
         except StorageError as error:
             logger.warning("A log directory does not name its store: %s", error)
 
@@ -166,9 +164,10 @@ class Store:
                 f" store.id={self.store_id}; name another folder"
             )
 
-    def sweep_staging(self) -> None:
+    def sweep_staging(self, owner: Owner) -> None:
         """Delete everything staged: no micro-batch of this store is running."""
-        shutil.rmtree(self.staging_path, ignore_errors=True)
+        with contextlib.suppress(OSError):  # what is left is swept by the next opening
+            remove_tree(owner, self.staging_path)
 
 
 def _check_is_free(root: Path, log_dirs: tuple[str, ...]) -> None:

@@ -169,14 +169,14 @@ def keep_maintenance_out(root: Path) -> Iterator[None]:
 
 
 def _take_over(store: Store, lock: WriterLock, *, follows_crash: bool) -> WrittenStore:
-    ledger = Ledger.open_for_writing(store.ledger_path, follows_crash=follows_crash)
+    ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
     if lock.owes_renewal:
         ledger.fence()  # from here on the writer that lost the store can't commit
     log_dirs = open_log_dirs(store, ledger, lock, "renew" if lock.owes_renewal else "look")
     check_unflushed(ledger, store.log_path, log_dirs.offline)
     cut_back_torn(log_dirs, ledger, lock)
     if follows_crash:
-        LostRangeTable(store.root / "control" / "lost_ranges").drop_torn()
+        LostRangeTable(store.root / "control" / "lost_ranges").drop_torn(lock)
     finish_truncations(store, ledger, lock, log_dirs.offline)
     flush_logs(ledger, store.log_path, lock, log_dirs.offline)
     return WrittenStore(store, ledger, lock)

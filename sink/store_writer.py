@@ -7,7 +7,6 @@ placed, made durable and committed here; see `docs/architecture.md` for what eac
 import contextlib
 import logging
 import re
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -49,6 +48,7 @@ from storage_core.errors import (
 from storage_core.fault_points import reach
 from storage_core.log.roll import BackwardOffsetError
 from storage_core.storage.local import make_directory, storage_errors
+from storage_core.storage.owned_names import remove_empty_folder, remove_unique
 
 __all__ = ["StoreWriter"]
 
@@ -141,7 +141,7 @@ class StoreWriter:
                 self._placer.close()
                 flush_logs(self._ledger, self._store.log_path, self._lock, self._log_dirs.offline)
                 self._derived.write()
-                self._store.sweep_staging()
+                self._store.sweep_staging(self._lock)
                 self._lock.sign_off()
             except WriterFencedError as error:
                 logger.warning("%s", error)
@@ -153,18 +153,18 @@ class StoreWriter:
         self._store = Store.find_or_create(config.store, config.log_dirs, lock)
         follows_crash = lock.follows_crash or WriterLock.was_left(config.store / MAINTENANCE_LOCK)
         with refused_again(lock):
-            self._ledger = Ledger.open_for_writing(self._store.ledger_path, follows_crash=follows_crash)
+            self._ledger = Ledger.open_for_writing(self._store.ledger_path, lock, follows_crash=follows_crash)
         if by_force:
             self._ledger.fence()  # from here on the earlier writer can't commit
         self._log_dirs = open_log_dirs(self._store, self._ledger, lock, "renew" if by_force else "look")
         check_unflushed(self._ledger, self._store.log_path, self._log_dirs.offline)
         states = self._ledger.states()
         torn = find_torn_online(self._log_dirs, states, follows_crash=lock.follows_crash)
-        self._store.sweep_staging()
+        self._store.sweep_staging(lock)
         usable = self._log_dirs.prepare(config.log_dirs, states)
         create_topics(self._store, self._ledger, config, usable, self._clock.now_ms(), lock)
         preserved = config.topics if config.offsets == "preserved" else ()
-        keep_topic_configs(self._store, {name: topic.log for name, topic in config.topics.items()}, preserved)
+        keep_topic_configs(self._store, {name: topic.log for name, topic in config.topics.items()}, lock, preserved)
         states = self._ledger.states()
         directories = [self._store.log_path(state) for state in states.values()]
         limits = log_limits(config, self._ledger)
@@ -178,12 +178,12 @@ class StoreWriter:
         renew_returned(self._log_dirs, states, lock)
         self._leave_offline()
         if follows_crash:
-            LostRangeTable(config.store / "control" / "lost_ranges").drop_torn()
+            LostRangeTable(config.store / "control" / "lost_ranges").drop_torn(lock)
         finish_truncations(
             self._store, self._ledger, lock, self._log_dirs.offline, partial(keep_maintenance_out, config.store)
         )
         flush_logs(self._ledger, self._store.log_path, lock, self._log_dirs.offline)
-        self._derived = DerivedFiles(self._store, self._ledger, self._log_dirs.offline)
+        self._derived = DerivedFiles(self._store, self._ledger, lock, self._log_dirs.offline)
         self._write_derived()
         self._stage_topics, self._log_rows = number_logs(config, self._ledger)
 
@@ -280,8 +280,7 @@ class StoreWriter:
             placed = time.monotonic()
             self._placer.sync(placement.written)
             if quarantined or folder.exists():
-                self._placer.owner.check()
-                publish_quarantine(quarantined, folder)
+                publish_quarantine(quarantined, folder, self._placer.owner, self._placer.owner.token)
             synced = time.monotonic()
             self._update_ledger(placement, query_id, batch_id)
         except BackwardOffsetError as error:
@@ -365,10 +364,10 @@ class StoreWriter:
 
     def _clear_staging(self, directory: Path) -> None:
         """Remove this writer's staging files of a micro-batch, and the folders above where nobody else has any."""
-        shutil.rmtree(directory, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            directory.parent.rmdir()
-            directory.parent.parent.rmdir()
+        with contextlib.suppress(OSError, WriterFencedError):
+            remove_unique(directory)
+            remove_empty_folder(self._placer.owner, directory.parent)
+            remove_empty_folder(self._placer.owner, directory.parent.parent)
 
     def _describe_backward(self, staged: StagedBatches | None, batch: int) -> str:
         if staged is None:

@@ -16,6 +16,7 @@ from sink.control_file import ControlFile, check_topic
 from sink.store import Store
 from storage_core.errors import CorruptFileError
 from storage_core.log_config import LogConfig
+from storage_core.storage.owned_names import Owner
 
 __all__ = [
     "UNKNOWN_SETTINGS",
@@ -53,12 +54,15 @@ def read_preserved_topics(store: Store) -> frozenset[str]:
     return _FILE.read(store, _preserved) or frozenset()
 
 
-def keep_topic_configs(store: Store, configs: Mapping[str, LogConfig], preserved: Collection[str] = ()) -> None:
+def keep_topic_configs(
+    store: Store, configs: Mapping[str, LogConfig], owner: Owner, preserved: Collection[str] = ()
+) -> None:
     """Write down the settings of some topics; the caller holds the writer lock.
 
     Args:
         store: of the topics.
         configs: of each topic.
+        owner: of the store.
         preserved: those that are written with offsets from elsewhere; none ceases to be one of them.
 
     A damaged file is written anew: what it said of other topics is lost, and they are unknown until their own sink
@@ -69,14 +73,14 @@ def keep_topic_configs(store: Store, configs: Mapping[str, LogConfig], preserved
     except CorruptFileError:
         before, known = {}, frozenset()
     if any(before.get(topic) != config for topic, config in configs.items()) or not known.issuperset(preserved):
-        _write(store, {**before, **configs}, known.union(preserved))
+        _write(store, {**before, **configs}, known.union(preserved), owner)
 
 
-def forget_topic_config(store: Store, topic: str) -> None:
+def forget_topic_config(store: Store, topic: str, owner: Owner) -> None:
     """Drop a topic's settings; the caller holds the writer lock."""
     configs = read_topic_configs(store)
     if configs.pop(topic, None) is not None:
-        _write(store, configs, read_preserved_topics(store) - {topic})
+        _write(store, configs, read_preserved_topics(store) - {topic}, owner)
 
 
 def _configs(content: dict[str, Any]) -> dict[str, LogConfig]:
@@ -87,9 +91,9 @@ def _preserved(content: dict[str, Any]) -> frozenset[str]:
     return frozenset(map(check_topic, content.get("preserved", ())))
 
 
-def _write(store: Store, configs: Mapping[str, LogConfig], preserved: Collection[str]) -> None:
+def _write(store: Store, configs: Mapping[str, LogConfig], preserved: Collection[str], owner: Owner) -> None:
     topics = {topic: _own_properties(config) for topic, config in sorted(configs.items())}
-    _FILE.replace(store, {"topics": topics, "preserved": sorted(preserved)})
+    _FILE.replace(store, {"topics": topics, "preserved": sorted(preserved)}, owner)
 
 
 def _own_properties(config: LogConfig) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from sink.config import SinkConfig, TopicConfig
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
+from sink.set_aside import remove_deleted, set_aside
 from sink.store import Store, random_id
 from storage_core.checkpoint.leader_epochs import render_leader_epochs
 from storage_core.checkpoint.partition_metadata import render_partition_metadata
@@ -116,10 +116,7 @@ def _clear_directories(store: Store, states: list[LogState], log_dirs: Sequence[
     left = [(log, directory) for log in logs for directory in _directories_of(store, log, log_dirs)]
     for log, directory in left:
         _check_is_empty(directory, log)
-    for _, directory in left:
-        with storage_errors(directory):
-            owner.check()
-            shutil.rmtree(directory)
+    remove_deleted([set_aside(log, directory, owner) for log, directory in left])
 
 
 def _directories_of(store: Store, log: TopicPartition, log_dirs: Sequence[str]) -> list[Path]:

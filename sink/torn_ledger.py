@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from sink.ledger_crc import ROWS_CRC, rows_crc
 from storage_core.errors import LedgerDamagedError
 from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.storage.owned_names import Owner, remove_file
 
 __all__ = ["ROW_COUNT", "TRANSACTION_COUNT", "drop_torn_checkpoint", "drop_torn_entry"]
 
@@ -31,7 +32,7 @@ ROW_COUNT = "sparklog.rows"
 _NO_ROWS_CRC = rows_crc({}, {})
 
 
-def drop_torn_entry(path: Path) -> None:
+def drop_torn_entry(path: Path, owner: Owner) -> None:
     """Drop the newest entry where it, or the data file it names, is not whole.
 
     Raises:
@@ -49,7 +50,7 @@ def drop_torn_entry(path: Path) -> None:
     if not has_predecessor:
         raise LedgerDamagedError(f"the only entry of the ledger is damaged, restore it from a copy: path={newest}")
     with storage_errors(newest):
-        newest.unlink()
+        remove_file(owner, newest)
         sync_directory(log)
     logger.warning("Dropped the newest ledger entry, torn by a power cut before it counted path=%s", newest)
 
@@ -75,7 +76,7 @@ def _has_rows(kinds: list[str], info: dict[str, Any]) -> bool:
     return kinds.count("remove") >= int(info.get("operationMetrics", {}).get("num_removed_files", 0))
 
 
-def drop_torn_checkpoint(path: Path) -> None:
+def drop_torn_checkpoint(path: Path, owner: Owner) -> None:
     """Drop a checkpoint that a power cut left torn, and the hint that names it.
 
     The entries that it sums up are still there, as they go only once it is durable; otherwise it is not touched.
@@ -92,8 +93,8 @@ def drop_torn_checkpoint(path: Path) -> None:
     if not names.issuperset(f"{version:020}.json" for version in range(start, newest + 1)):
         return
     with storage_errors(checkpoint):
-        (log / "_last_checkpoint").unlink(missing_ok=True)
-        checkpoint.unlink(missing_ok=True)
+        remove_file(owner, log / "_last_checkpoint")
+        remove_file(owner, checkpoint)
         sync_directory(log)
     logger.warning("Dropped the newest ledger checkpoint, torn by a power cut path=%s", checkpoint)
 

@@ -93,7 +93,7 @@ def truncate_to(root: Path, log: TopicPartition, offset: int, clock: Clock) -> b
             _truncate(written, _emptying(state, offset, clock), -1)
         else:
             _truncate(written, _cutting(state, offset, cut, clock), _largest_timestamp(segments[:number], cut))
-        DerivedFiles(written.store, written.ledger).write()
+        DerivedFiles(written.store, written.ledger, written.lock).write()
     logger.info("Truncated log=%s offset=%d", log, offset)
     return True
 
@@ -106,7 +106,7 @@ def truncate_fully_and_start_at(root: Path, log: TopicPartition, offset: int, cl
     """
     with writing(root) as written:
         _truncate(written, _emptying(_state(written, log, offset), offset, clock), -1)
-        DerivedFiles(written.store, written.ledger).write()
+        DerivedFiles(written.store, written.ledger, written.lock).write()
     logger.info("Truncated fully log=%s log_start_offset=%d", log, offset)
 
 
@@ -193,9 +193,9 @@ def _truncate(written: WrittenStore, truncation: PendingTruncation, max_timestam
     store, ledger, row = written.store, written.ledger, written.ledger.rows[truncation.log]
     written.lock.check()
     state = ledger.state(row)
-    note_truncated_offset(store, state, truncation.offset)
-    lower_cleaner_checkpoint(store.log_dir(state.log_dir), truncation.log, truncation.offset)
-    write_truncations(store, [*read_truncations(store), truncation])
+    note_truncated_offset(store, state, truncation.offset, written.lock)
+    lower_cleaner_checkpoint(store.log_dir(state.log_dir), truncation.log, truncation.offset, written.lock)
+    write_truncations(store, [*read_truncations(store), truncation], written.lock)
     reach("truncate.noted")
     values = {
         "log_start_offset": truncation.first_start,
@@ -209,5 +209,4 @@ def _truncate(written: WrittenStore, truncation: PendingTruncation, max_timestam
     ledger.correct(np.array([row]), {name: np.array([value], np.int64) for name, value in values.items()})
     reach("truncate.committed")
     carry_out(store, ledger, written.lock, truncation)
-    written.lock.check()
-    write_truncations(store, [each for each in read_truncations(store) if each != truncation])
+    write_truncations(store, [each for each in read_truncations(store) if each != truncation], written.lock)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from sink.control_file import ControlFile, check_count, check_name, check_topic
 from sink.ledger_rows import LogState
 from sink.store import Store
+from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["drop_truncated_offsets", "note_truncated_offset", "read_truncated_offsets"]
@@ -40,7 +41,7 @@ class _TruncatedLog:
         return self.log in states and states[self.log].topic_id == self.topic_id
 
 
-def note_truncated_offset(store: Store, state: LogState, offset: int) -> None:
+def note_truncated_offset(store: Store, state: LogState, offset: int, owner: Owner) -> None:
     """Write down that a log is about to be truncated, durably; the caller holds both locks.
 
     Raises:
@@ -52,7 +53,7 @@ def note_truncated_offset(store: Store, state: LogState, offset: int) -> None:
     noted = _TruncatedLog(
         topic=state.topic, partition=state.partition, topic_id=state.topic_id, offset=min([*before, offset])
     )
-    _write(store, [*(each for each in known if each.log != log), noted])
+    _write(store, [*(each for each in known if each.log != log), noted], owner)
 
 
 def read_truncated_offsets(store: Store, states: Mapping[TopicPartition, LogState]) -> dict[TopicPartition, int]:
@@ -70,13 +71,13 @@ def read_truncated_offsets(store: Store, states: Mapping[TopicPartition, LogStat
 
 
 def drop_truncated_offsets(
-    store: Store, logs: Collection[TopicPartition], states: Mapping[TopicPartition, LogState]
+    store: Store, logs: Collection[TopicPartition], states: Mapping[TopicPartition, LogState], owner: Owner
 ) -> None:
     """Forget those of logs whose checkpoints were written, and of logs that are gone; needs the maintenance lock."""
     known = _read(store)
     kept = [each for each in known if each.log not in logs and each.is_of(states)]
     if kept != known:
-        _write(store, kept)
+        _write(store, kept, owner)
 
 
 def _read(store: Store) -> list[_TruncatedLog]:
@@ -92,5 +93,5 @@ def _log(each: dict[str, Any]) -> _TruncatedLog:
     )
 
 
-def _write(store: Store, logs: Sequence[_TruncatedLog]) -> None:
-    _FILE.replace(store, {"logs": [asdict(each) for each in logs]})
+def _write(store: Store, logs: Sequence[_TruncatedLog], owner: Owner) -> None:
+    _FILE.replace(store, {"logs": [asdict(each) for each in logs]}, owner)

@@ -107,4 +107,4 @@ def cut_back_torn(log_dirs: LogDirs, ledger: Ledger, lock: WriterLock) -> None:
     if lock.owes_renewal:
         renew(log_dirs, states, lock)
     renew_returned(log_dirs, states, lock)
-    log_dirs.store.sweep_staging()
+    log_dirs.store.sweep_staging(lock)

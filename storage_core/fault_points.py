@@ -17,6 +17,7 @@ __all__ = [
     "FAULT_POINTS",
     "FLUSH_FAULT_POINTS",
     "LEDGER_FAULT_POINTS",
+    "OWNED_NAMES_FAULT_POINTS",
     "reach",
 ]
 
@@ -50,6 +51,9 @@ CHECKPOINT_FAULT_POINTS = ("checkpoint.written", "checkpoint.replaced")
 
 LEDGER_FAULT_POINTS = ("tidy.checkpointed", "tidy.synced", "tidy.cleaned")
 """Steps of tidying the ledger, every 100 commits: its checkpoint is written; is durable; older entries are gone."""
+
+OWNED_NAMES_FAULT_POINTS = ("names.held",)
+"""Between the check of an owner and each removal or rename by path: a successor has to wait."""
 
 _visits: dict[str, int] = {}
 

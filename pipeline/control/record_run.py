@@ -17,7 +17,7 @@ from pipeline.control.tables import ControlTables, TableBounds
 from pipeline.maintenance_plan import MaintenancePlan
 from sink.cleaner_checkpoint_files import write_cleaner_checkpoints
 from sink.ledger import Ledger
-from sink.store import Store
+from sink.store_access import MaintainedStore
 from sink.truncated_offsets import drop_truncated_offsets
 from storage_core.topic_partition import TopicPartition
 
@@ -34,7 +34,7 @@ WHEN NOT MATCHED AND s.first_dirty_offset <> {_GONE} THEN INSERT *
 
 def record_run(
     tables: ControlTables,
-    store: Store,
+    maintained: MaintainedStore,
     before: Mapping[TopicPartition, CleanerCheckpoint],
     gone: Sequence[TopicPartition],
     told: tuple[RunOfWork, MaintenancePlan, Sequence[WorkResult]],
@@ -43,7 +43,7 @@ def record_run(
 
     Args:
         tables: of the store.
-        store: that was maintained.
+        maintained: the store.
         before: what was known of its logs.
         gone: logs that were known and are no more.
         told: the run, its plan, and what came of it.
@@ -51,6 +51,7 @@ def record_run(
     Raises:
         LogStorageError: Spark failed, or others kept changing the tables.
     """
+    store = maintained.store
     run, plan, done = told
     results = [*done, *failures_of(plan)]
     now_ms = run.started_ms + run.duration_ms
@@ -63,8 +64,8 @@ def record_run(
     known = {**before, **changed}
     cleaned = {log: each.first_dirty_offset for log, each in known.items() if each.last_cleaned_ms is not None}
     states = Ledger.open(store.ledger_path).states()
-    drop_truncated_offsets(store, changed.keys(), states)
-    write_cleaner_checkpoints(store, states, cleaned)
+    drop_truncated_offsets(store, changed.keys(), states, maintained.lock)
+    write_cleaner_checkpoints(store, states, cleaned, maintained.lock)
 
 
 def changed_checkpoints(

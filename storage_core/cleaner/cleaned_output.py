@@ -23,6 +23,7 @@ from storage_core.index.index_builder import IndexBuilder
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, TXNINDEX, segment_file_name
 from storage_core.log_config import INT32_MAX
 from storage_core.storage.local import storage_errors, sync_directory, sync_file, write_all
+from storage_core.storage.owned_names import remove_unique
 
 __all__ = ["CleanedOutput"]
 
@@ -54,7 +55,7 @@ class CleanedOutput:
         self._descriptor = -1
         with storage_errors(self._paths[0]):
             for path in self._paths:
-                path.unlink(missing_ok=True)
+                remove_unique(path)
             self._descriptor = os.open(self._paths[0], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
     def append(self, filtered: FilteredBatches, data: bytes) -> None:
@@ -113,7 +114,7 @@ class CleanedOutput:
             is_own = self._is_own()
             self._close()
             for path in self._paths if is_own else ():
-                path.unlink(missing_ok=True)
+                remove_unique(path)
 
     def _is_own(self) -> bool:
         """Whether the `.log` is the file that was made here; not known of one that is closed."""

@@ -40,7 +40,7 @@ from storage_core.log.finish_leftovers import carry_out_leftovers, list_files, r
 from storage_core.log.load_plan import LeftoverPlan, name_offset, plan_segments
 from storage_core.log.log_files import CLEANED, DELETED, LOG, SWAP, segment_file_name
 from storage_core.storage.local import storage_errors, sync_directory
-from storage_core.storage.owned_names import Owner
+from storage_core.storage.owned_names import Owner, remove_file, remove_unique, rename
 
 __all__ = ["drop_cleaned", "drop_others", "finish_own_swaps", "finish_swaps", "has_swaps", "swap_in"]
 
@@ -61,15 +61,13 @@ def swap_in(cleaned: CleanedSegment, base_offsets: Sequence[int], owner: Owner) 
     swaps = [path.with_suffix(SWAP) for path in log_last]
     with storage_errors(directory):
         for path, swap in zip(log_last, swaps, strict=True):
-            owner.check()
-            path.replace(swap)
+            rename(owner, path, swap)
         sync_directory(directory)
         reach("clean.swap")
         mark_replaced(directory, base_offsets, owner)
         reach("clean.deleted")
         for swap in reversed(swaps):
-            owner.check()
-            swap.replace(swap.with_suffix(""))
+            rename(owner, swap, swap.with_suffix(""))
         sync_directory(directory)
     reach("clean.renamed")
 
@@ -96,7 +94,7 @@ def drop_cleaned(cleaned: CleanedSegment) -> None:
     """
     with storage_errors(cleaned.paths[0].parent):
         for path in cleaned.paths:
-            path.unlink(missing_ok=True)
+            remove_unique(path)
 
 
 def has_swaps(directory: Path, active_base_offset: int) -> bool:
@@ -131,8 +129,9 @@ def finish_own_swaps(directory: Path, active_base_offset: int, owner: Owner) -> 
     plan = replace(read_leftovers(directory, names, active_base_offset), deleted=())
     left = _left_indexes(names, plan, active_base_offset)
     if left:  # first: as long as the replacement is on its way, somebody comes back
-        owner.check()
-        drop_deleted(directory, left)
+        with storage_errors(directory):
+            for name in left:
+                remove_file(owner, directory / name)
         sync_directory(directory)
     if plan:
         carry_out_leftovers(directory, plan, owner)

@@ -17,7 +17,7 @@ from storage_core.log.append_state import CommittedEnd, load_append_state, trim_
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, parse_base_offset, segment_file_name
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import storage_errors, sync_directories, sync_directory, sync_files
-from storage_core.storage.owned_names import Owner
+from storage_core.storage.owned_names import Owner, remove_file, rename
 
 __all__ = ["cut_back", "cut_back_logs", "has_leftovers", "needs_cut_back", "renew_active_segment"]
 
@@ -99,8 +99,7 @@ def _drop_beyond(directory: Path, end: CommittedEnd, owner: Owner) -> None:
     with storage_errors(directory):
         while names := _names_to_delete(directory, end):
             for name in names:
-                owner.check()
-                (directory / name).unlink(missing_ok=True)
+                remove_file(owner, directory / name)
                 reach("undo.deleted")
 
 
@@ -201,8 +200,7 @@ def renew_active_segment(directory: Path, end: CommittedEnd, token: str, owner: 
                 continue
             copy = path.with_name(f"{path.name}.{token}{CLEANED}")
             _copy_file(path, copy, size)
-            owner.check()
-            copy.replace(path)
+            rename(owner, copy, path)
         sync_directory(directory)
 
 

@@ -25,7 +25,7 @@ from storage_core.log.log_files import (
     segment_file_name,
 )
 from storage_core.storage.local import storage_errors, sync_directory
-from storage_core.storage.owned_names import Owner
+from storage_core.storage.owned_names import Owner, remove_unique, rename
 
 __all__ = [
     "DeletedFile",
@@ -77,8 +77,7 @@ def mark_deleted(directory: Path, is_gone: Callable[[int], bool], owner: Owner) 
         if not names:
             return 0
         for name in names:
-            owner.check()
-            (directory / name).replace(directory / (name + DELETED))
+            rename(owner, directory / name, directory / (name + DELETED))
         sync_directory(directory)
     return len(names)
 
@@ -104,8 +103,7 @@ def mark_replaced(directory: Path, base_offsets: Sequence[int], owner: Owner) ->
         found = set(os.listdir(directory))
         for name in names:
             if name in found:
-                owner.check()
-                (directory / name).replace(directory / (name + DELETED))
+                rename(owner, directory / name, directory / (name + DELETED))
                 count += 1
         sync_directory(directory)
     return count
@@ -144,7 +142,7 @@ def drop_deleted(directory: Path, names: Iterable[str]) -> None:
     """
     with storage_errors(directory):
         for name in names:
-            (directory / name).unlink(missing_ok=True)
+            remove_unique(directory / name)
 
 
 def drop_listed(directory: Path, files: Iterable[DeletedFile]) -> None:
@@ -158,7 +156,7 @@ def drop_listed(directory: Path, files: Iterable[DeletedFile]) -> None:
             path = directory / file.name
             with contextlib.suppress(FileNotFoundError):  # the whole directory may be gone
                 if _deleted_file(file.name, path.lstat()) == file:
-                    path.unlink()
+                    remove_unique(path)
 
 
 def is_segment_file(name: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, segment_file_name
 from storage_core.storage.local import storage_errors, sync_directory, sync_files
-from storage_core.storage.owned_names import Owner
+from storage_core.storage.owned_names import Owner, remove_unique, rename
 
 __all__ = ["add_empty_segment"]
 
@@ -35,12 +35,11 @@ def add_empty_segment(directory: Path, base_offset: int, token: str, owner: Owne
             for path in unpublished:
                 path.touch(mode=0o644, exist_ok=False)
             sync_files(unpublished)
-            owner.check()
             for path, name in zip(unpublished, names, strict=True):
-                path.replace(directory / name)
+                rename(owner, path, directory / name)
             sync_directory(directory)
         except BaseException:
             for path in unpublished:  # the names are this writer's own, whoever owns the store by now
                 with contextlib.suppress(OSError):
-                    path.unlink()
+                    remove_unique(path)
             raise

@@ -24,7 +24,7 @@ from storage_core.log.segment_reader import SegmentReader
 from storage_core.log.segments import SegmentFiles
 from storage_core.record.batch_scan import check_crcs
 from storage_core.storage.local import storage_errors, sync_directory
-from storage_core.storage.owned_names import Owner
+from storage_core.storage.owned_names import Owner, remove_file, rename
 
 __all__ = ["carry_out_leftovers", "finish_leftovers", "list_files", "read_leftovers"]
 
@@ -88,20 +88,19 @@ def carry_out_leftovers(
         StorageError: the disk refused; what was done is done.
     """
     with storage_errors(directory):
-        owner.check()
-        _remove(directory, (*plan.deleted, *plan.void_swaps), lambda: reached("load.dropped"))
-        _remove(directory, plan.cleaned, lambda: reached("load.dropped"))
-        _remove(directory, plan.replaced, lambda: reached("load.replaced"))
+        _remove(owner, directory, (*plan.deleted, *plan.void_swaps), lambda: reached("load.dropped"))
+        _remove(owner, directory, plan.cleaned, lambda: reached("load.dropped"))
+        _remove(owner, directory, plan.replaced, lambda: reached("load.replaced"))
         for name in plan.renamed:
-            (directory / name).replace(directory / name.removesuffix(SWAP))
+            rename(owner, directory / name, directory / name.removesuffix(SWAP))
             reached("load.renamed")
         if plan.renamed:
             sync_directory(directory)
 
 
-def _remove(directory: Path, names: Sequence[str], reached: Callable[[], None]) -> None:
+def _remove(owner: Owner, directory: Path, names: Sequence[str], reached: Callable[[], None]) -> None:
     for name in names:
-        (directory / name).unlink(missing_ok=True)
+        remove_file(owner, directory / name)
         reached()
     if names:
         sync_directory(directory)

@@ -21,8 +21,8 @@ from storage_core.log.recover_segment import SegmentRecovery, recover_segment
 from storage_core.log.root_survey import EPOCH_FILE
 from storage_core.log.segments import SegmentFiles
 from storage_core.log.split_segment import SplitPart, split_segment
-from storage_core.storage.local import replace_file, storage_errors, sync_directory
-from storage_core.storage.owned_names import UNSHARED, Owner
+from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.storage.owned_names import UNSHARED, Owner, remove_file, replace_file
 
 __all__ = ["DiskChanges", "LoadChanges", "PlannedChanges"]
 
@@ -143,8 +143,7 @@ class DiskChanges:
         """Write the file of leader epochs."""
         path = self._directory / EPOCH_FILE
         with storage_errors(path):
-            self._owner.check()
-            replace_file(path, render_leader_epochs(entries))
+            replace_file(self._owner, path, render_leader_epochs(entries))
 
     def write_snapshots(self, dropped: Collection[int], written: Mapping[int, bytes]) -> None:
         """Remove producer snapshots, then write others: the newest one that is there is believed."""
@@ -152,16 +151,14 @@ class DiskChanges:
         for offset, content in written.items():
             path = self._directory / segment_file_name(offset, SNAPSHOT)
             with storage_errors(path):
-                self._owner.check()
-                replace_file(path, content)
+                replace_file(self._owner, path, content)
             reach("recover.snapshot")
 
     def _unlink(self, names: Collection[str], point: str) -> None:
         if not names:
             return
         with storage_errors(self._directory):
-            self._owner.check()
             for name in names:
-                (self._directory / name).unlink(missing_ok=True)
+                remove_file(self._owner, self._directory / name)
                 reach(point)
             sync_directory(self._directory)

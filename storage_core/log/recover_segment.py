@@ -47,7 +47,7 @@ from storage_core.record.attributes import CONTROL_BIT
 from storage_core.record.batch_scan import BatchScan, check_crcs
 from storage_core.record.control_records import NO_CONTROL_TYPE, control_types, coordinator_epochs
 from storage_core.storage.local import storage_errors, sync_directory, sync_files, write_all
-from storage_core.storage.owned_names import Owner
+from storage_core.storage.owned_names import Owner, make_file, rename
 
 __all__ = ["ScanStop", "SegmentRecovery", "StopKind", "recover_segment", "scan_segment"]
 
@@ -350,20 +350,17 @@ def _replace_indexes(recovery: SegmentRecovery, owner: Owner) -> None:
     changed = [path for path, content in wanted.items() if not path.exists() or path.read_bytes() != content]
     unchanged = [path for path in wanted if path not in changed]
     for path in changed:
-        _write_unpublished(path, wanted[path])
+        _write_unpublished(owner, path, wanted[path])
     if changed:
-        owner.check()
         for path in changed:
-            path.with_name(path.name + CLEANED).replace(path)
+            rename(owner, path.with_name(path.name + CLEANED), path)
         sync_directory(files.log_path.parent)
     if unchanged:
         sync_files(unchanged)
 
 
-def _write_unpublished(path: Path, content: bytes) -> None:
-    descriptor = os.open(
-        path.with_name(path.name + CLEANED), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
-    )
+def _write_unpublished(owner: Owner, path: Path, content: bytes) -> None:
+    descriptor = make_file(owner, path.with_name(path.name + CLEANED))
     try:
         write_all(descriptor, content, 0)
         os.fsync(descriptor)

@@ -23,7 +23,7 @@ from storage_core.fault_points import reach
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, segment_file_name
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import storage_errors, write_all
-from storage_core.storage.owned_names import Owner
+from storage_core.storage.owned_names import Owner, remove_unique, rename
 
 __all__ = ["SegmentAppend", "SegmentWriter", "StagedRange", "WrittenFiles"]
 
@@ -138,7 +138,7 @@ class SegmentWriter:
         """Remove what was not published: the names are this writer's own, whoever owns the store by now."""
         for suffix in (LOG, INDEX, TIMEINDEX):
             with contextlib.suppress(OSError):
-                self._unpublished(base_offset, suffix).unlink()
+                remove_unique(self._unpublished(base_offset, suffix))
 
     def _fill(self, append: SegmentAppend, descriptors: dict[str, int]) -> None:
         for path, ranges in itertools.groupby(append.ranges, key=lambda each: each.source):
@@ -157,5 +157,5 @@ class SegmentWriter:
     def _publish(self, base_offset: int) -> None:
         """Give the new segment its names, `.log` first: that is the name by which a start finds it and undoes it."""
         for suffix in (LOG, INDEX, TIMEINDEX):
-            self._unpublished(base_offset, suffix).replace(self._path(base_offset, suffix))
+            rename(self._owner, self._unpublished(base_offset, suffix), self._path(base_offset, suffix))
         reach("place.published")

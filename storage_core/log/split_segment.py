@@ -36,7 +36,7 @@ from storage_core.record.batch_decode import decode_batches
 from storage_core.record.batch_header import MAGIC_V2
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import storage_errors, sync_directory
-from storage_core.storage.owned_names import Owner
+from storage_core.storage.owned_names import Owner, make_file, rename
 
 __all__ = ["SplitPart", "plan_split", "split_segment"]
 
@@ -98,14 +98,13 @@ def split_segment(files: SegmentFiles, parts: Sequence[SplitPart], owner: Owner)
     """
     directory = files.log_path.parent
     with storage_errors(files.log_path):
-        owner.check()
         paths = [directory / segment_file_name(part.base_offset, LOG + CLEANED) for part in parts]
         for path, part in zip(paths, parts, strict=True):
-            _write(files.log_path, path, part)
+            _write(owner, files.log_path, path, part)
         sync_directory(directory)
         reach("split.written")
         for path in reversed(paths):
-            path.replace(path.with_suffix(SWAP))
+            rename(owner, path, path.with_suffix(SWAP))
         sync_directory(directory)
         reach("split.swapped")
     finish_leftovers(directory, owner)
@@ -134,9 +133,9 @@ def _first_offset(chunk: BatchChunk, number: int) -> int:
     return int(records["offset"][0].as_py())
 
 
-def _write(source: Path, target: Path, part: SplitPart) -> None:
+def _write(owner: Owner, source: Path, target: Path, part: SplitPart) -> None:
     """Write a part, durably; it is as old as the segment, whose age retention goes by where timestamps say nothing."""
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    descriptor = make_file(owner, target)
     try:
         with source.open("rb") as reader:
             copy_range(reader.fileno(), part.position, descriptor, 0, part.size_bytes)

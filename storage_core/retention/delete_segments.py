@@ -22,8 +22,8 @@ from storage_core.fault_points import reach
 from storage_core.log.deleted_files import mark_deleted
 from storage_core.retention.log_facts import ListedLog
 from storage_core.retention.plan_retention import RetentionPlan
-from storage_core.storage.local import replace_file, storage_errors, write_all
-from storage_core.storage.owned_names import Owner
+from storage_core.storage.local import storage_errors, write_all
+from storage_core.storage.owned_names import Owner, remove_file, replace_file
 
 __all__ = ["delete_segments", "fits"]
 
@@ -70,24 +70,23 @@ def _forget_epochs(directory: Path, log_start_offset: int, owner: Owner) -> None
             return
         kept = truncate_epochs_from_start(epochs, log_start_offset)
         if kept != epochs:
-            owner.check()
-            _write_epochs(path, render_leader_epochs(kept))
+            _write_epochs(owner, path, render_leader_epochs(kept))
 
 
-def _write_epochs(path: Path, data: bytes) -> None:
+def _write_epochs(owner: Owner, path: Path, data: bytes) -> None:
     """Replace the file, on a full disk in its place; one that can't be written at all goes.
 
     Epochs that are torn or missing leave it open whether records were deleted, old ones would deny it.
     """
     try:
-        replace_file(path, data)
+        replace_file(owner, path, data)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             with contextlib.suppress(OSError):
                 _overwrite(path, data)
                 return
         with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
+            remove_file(owner, path)
         raise
 
 

@@ -13,6 +13,7 @@ from sink.store import Store
 from sink.truncated_offsets import note_truncated_offset, read_truncated_offsets
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.errors import CorruptFileError
+from storage_core.storage.owned_names import UNSHARED
 from tests.compacted_store import LOG, SETTINGS, expected_offsets, offsets, write_keyed
 from tests.control_tables import flip_bit, set_version
 from tests.delta_jars import jars_fixture
@@ -55,7 +56,7 @@ def test_maintain_when_executed_then_cleaned_told_and_not_done_again(tmp_path: P
     """
     store = write_keyed(tmp_path / "store")
     end = state_of(store, LOG).active_base_offset
-    note_truncated_offset(Store.find(store), state_of(store, LOG), 1)
+    note_truncated_offset(Store.find(store), state_of(store, LOG), 1, UNSHARED)
     done = _maintain(tmp_path, "--execute", "--json")
     assert done.returncode == 0, done.stderr[-4000:]
     (result,) = json.loads(done.stdout.splitlines()[-1])["results"]

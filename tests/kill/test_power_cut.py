@@ -8,6 +8,7 @@ import pytest
 
 from sink.ledger import Ledger
 from storage_core.fault_points import CHECKPOINT_FAULT_POINTS, FAULT_POINTS, LEDGER_FAULT_POINTS
+from storage_core.storage.owned_names import UNSHARED
 from tests.kill.harness import finish_direct, start_direct, wait_until_stopped
 from tests.kill.loop_disk import LoopDisk
 from tests.kill.power_job import append_numbers, cases, cut_at, finish, mounted, recovery_points
@@ -54,7 +55,7 @@ def _cut(context: ForkServerContext, disk: LoopDisk, step: str) -> None:
     job.join()
     disk.plug_in()
     if promised is not None:
-        assert Ledger.open_for_writing(ledger).transaction_version("job") == promised
+        assert Ledger.open_for_writing(ledger, UNSHARED).transaction_version("job") == promised
 
 
 @pytest.mark.parametrize(("disk", "step"), cases(_STEPS, _LATER), indirect=["disk"])
@@ -89,7 +90,7 @@ def test_ledger_when_the_power_goes_while_it_is_tidied_then_knows_every_commit(
     """A checkpoint is durable before the entries that it sums up go."""
     store = disk.folder / "s"
     cut_at(context, disk, step, append_numbers, store, _HUNDRED, _TIDIED_COMMITS, 1)
-    ledger = Ledger.open_for_writing(store / "ledger")
+    ledger = Ledger.open_for_writing(store / "ledger", UNSHARED)
     committed = recovery_points(store)["t-0"][1]
     assert (ledger.version, ledger.transaction_version("q")) == (100, committed - 1)
 

@@ -21,6 +21,7 @@ from sink.store import Store
 from sink.truncate_log import truncate_fully_and_start_at, truncate_to
 from storage_core.clock import SystemClock
 from storage_core.log.log_reader import LogReader
+from storage_core.storage.owned_names import UNSHARED
 from tests.damaged_store import DAMAGES, problems_of_repaired, write_store
 from tests.kill.loop_disk import LoopDisk
 from tests.kill.power_job import cases, cut_at, finish, mounted
@@ -237,7 +238,7 @@ def test_deletion_of_a_topic_when_the_power_goes_at_a_step_then_it_is_there_or_g
     store = _on_disk(disk)
     cut_at(context, disk, step, _delete_topic, store)
 
-    if LOG in Ledger.open_for_writing(Store.find(store).ledger_path).states():
+    if LOG in Ledger.open_for_writing(Store.find(store).ledger_path, UNSHARED).states():
         assert step in _COMMIT
         assert _values(store) == {offset: offset for offset in range(_COUNT)}
     finish(context, disk.folder, _delete_topic, store)

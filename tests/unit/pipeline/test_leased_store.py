@@ -12,6 +12,7 @@ from sink.store import Store
 from sink.store_access import MAINTENANCE_LOCK
 from storage_core.clock import ManualClock
 from storage_core.errors import StoreLockedError
+from storage_core.storage.owned_names import UNSHARED
 from tests.compacted_store import write_keyed
 from tests.control_tables import put_rows, set_version
 from tests.maintained_logs import NOW_MS
@@ -82,7 +83,7 @@ def test_stream_when_it_would_finish_a_truncation_then_refused_while_a_run_elsew
         ("log_start_offset", "next_offset", "segment_base", "size_bytes", "lost_from", "began_ms"), 0
     )
     pending = PendingTruncation(topic="keyed", partition=0, topic_id="t", offset=0, **numbers)
-    write_truncations(Store.find(store), [pending])
+    write_truncations(Store.find(store), [pending], UNSHARED)
     before = contents(store)
 
     assert "owner=far:1:r" in sparklog("stream", "--config", f"{store}.yaml").err

@@ -11,6 +11,7 @@ from sink.writer_lock import WriterLock
 from storage_core.clock import ManualClock
 from storage_core.errors import StoreLockedError
 from storage_core.log.log_files import LOG
+from storage_core.storage.owned_names import UNSHARED
 from tests.sink_store import contents, in_process, log_directories, numbers, open_events, stored_numbers
 
 
@@ -46,7 +47,7 @@ def test_repair_when_a_maintenance_runs_then_is_refused_and_changes_nothing(stor
 @pytest.mark.parametrize("name", ["writer.lock", "maintenance.lock"])
 def test_repair_when_an_owner_died_then_drops_what_it_tore_and_signs_off(store: Path, name: str) -> None:
     """The newest entry of the ledger may be that of either."""
-    Ledger.open_for_writing(store / "ledger").fence()
+    Ledger.open_for_writing(store / "ledger", UNSHARED).fence()
     WriterLock.acquire(store / name).release()
     max((store / "ledger" / "_delta_log").glob("*.json")).write_bytes(b"{")
 

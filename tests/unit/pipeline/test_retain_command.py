@@ -12,6 +12,7 @@ from sink.store_access import maintaining
 from sink.topic_configs import keep_topic_configs
 from storage_core.clock import SystemClock
 from storage_core.log_config import LogConfig
+from storage_core.storage.owned_names import UNSHARED
 from tests.retained_store import COUNT, LOG, START_MS, names, state_of, write_aged
 from tests.sink_store import contents, open_store
 from tests.sparklog_command import Sparklog
@@ -203,6 +204,6 @@ def test_retain_when_interrupted_while_it_waits_then_the_next_run_removes_the_fi
     assert [(store / name).read_bytes() for name in _LOCKS] == [b"", b""]
     assert sparklog("verify", store).code == 0
     assert "wait to be removed" in sparklog("retain", store).out
-    keep_topic_configs(Store.find(store), {LOG.topic: LogConfig(retention_ms=-1, file_delete_delay_ms=0)})
+    keep_topic_configs(Store.find(store), {LOG.topic: LogConfig(retention_ms=-1, file_delete_delay_ms=0)}, UNSHARED)
     assert sparklog("retain", store, "--execute").code == 0
     assert names(store, ".deleted") == []

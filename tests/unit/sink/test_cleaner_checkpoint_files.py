@@ -7,6 +7,7 @@ from sink.cleaner_checkpoint_files import CLEANER_CHECKPOINT, drop_cleaner_check
 from sink.ledger import Ledger
 from sink.store import Store
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
+from storage_core.storage.owned_names import UNSHARED
 from storage_core.topic_partition import TopicPartition
 from tests.sink_store import in_process, open_events, rows
 
@@ -19,7 +20,7 @@ def _read(root: Path) -> dict[TopicPartition, int]:
 
 def _write(store: Path) -> None:
     found = Store.find(store)
-    write_cleaner_checkpoints(found, Ledger.open(found.ledger_path).states(), {_FIRST: 7, _SECOND: 9})
+    write_cleaner_checkpoints(found, Ledger.open(found.ledger_path).states(), {_FIRST: 7, _SECOND: 9}, UNSHARED)
 
 
 def test_checkpoint_when_written_then_each_root_has_its_own_logs(memory_path: Path) -> None:
@@ -48,9 +49,9 @@ def test_checkpoint_when_a_log_is_gone_then_its_entry_goes(memory_path: Path) ->
     """A later log of that name is dirty from its start; a file that can't be read says nothing of any."""
     open_events(memory_path).close()
     _write(memory_path)
-    drop_cleaner_checkpoints(memory_path / "logs", {_SECOND})
+    drop_cleaner_checkpoints(memory_path / "logs", {_SECOND}, UNSHARED)
     assert _read(memory_path / "logs") == {_SECOND: 9}
 
     (memory_path / "logs" / CLEANER_CHECKPOINT).write_bytes(b"what?")
-    drop_cleaner_checkpoints(memory_path / "logs", {_SECOND})
+    drop_cleaner_checkpoints(memory_path / "logs", {_SECOND}, UNSHARED)
     assert _read(memory_path / "logs") == {}

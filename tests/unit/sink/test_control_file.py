@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sink.control_file import ControlFile, check_count, check_name, check_topic
 from sink.store import Store
 from storage_core.errors import CorruptFileError, InvalidConfigError
+from storage_core.storage.owned_names import UNSHARED
 
 _FILE = ControlFile(name="things.json", what="the list of things is", remedy="delete it")
 
@@ -23,7 +24,7 @@ def test_control_file_when_replaced_then_its_version_comes_first(tmp_path: Path)
     store = Store(tmp_path, "id")
     assert _FILE.read(store, _things) is None
 
-    _FILE.replace(store, {"things": [1, 2]})
+    _FILE.replace(store, {"things": [1, 2]}, UNSHARED)
 
     written = b'{\n "version": 0,\n "things": [\n  1,\n  2\n ]\n}\n'
     assert (tmp_path / "control" / "things.json").read_bytes() == written == _FILE.render({"things": [1, 2]})

@@ -17,6 +17,7 @@ from sink.store_access import writing
 from sink.topic_configs import read_topic_configs
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.errors import CorruptFileError, StoreLockedError, UnknownTopicError
+from storage_core.storage.owned_names import UNSHARED
 from storage_core.topic_partition import TopicPartition, parse_set_aside_name
 from tests.sink_store import contents, in_process, log_directories, open_store, read_store, rows
 
@@ -110,7 +111,7 @@ def test_open_when_a_power_cut_tore_the_list_of_lost_ranges_then_the_deletion_is
     table.add([_LOST])
     newest = max((store / "control" / "lost_ranges" / "_delta_log").glob("*.json"))
     newest.with_name(f"{int(newest.stem) + 1:020}.json").write_bytes(bytes(100))
-    write_pending(found, work)
+    write_pending(found, work, UNSHARED)
 
     open_store(store, {"b": {}}).close()
 
@@ -164,7 +165,9 @@ def test_open_when_a_deletion_was_not_committed_then_nothing_is_deleted(store: P
     found, before = Store.find(store), read_store(store)
     states = [state for log, state in _states(store).items() if log.topic == "a"]
     logs = tuple((state.partition, state.log_dir) for state in states)
-    write_pending(found, PendingWork(deletions=(TopicDeletion(topic="a", topic_id=states[0].topic_id, logs=logs),)))
+    write_pending(
+        found, PendingWork(deletions=(TopicDeletion(topic="a", topic_id=states[0].topic_id, logs=logs),)), UNSHARED
+    )
 
     open_store(store, _TOPICS).close()
 
@@ -176,7 +179,7 @@ def test_open_when_a_later_topic_has_the_name_then_it_is_not_touched(store: Path
     """The old topic's directory came back with its disk: its id tells it from the new one's."""
     found, before = Store.find(store), read_store(store)
     work = TopicDeletion(topic="a", topic_id="old-topic-id-000000000", logs=((0, "logs"), (1, "logs"), (0, "more")))
-    write_pending(found, PendingWork(deletions=(work,)))
+    write_pending(found, PendingWork(deletions=(work,)), UNSHARED)
     LostRangeTable(store / "control" / "lost_ranges").add([_LOST])
 
     open_store(store, _TOPICS).close()

@@ -19,6 +19,7 @@ from storage_core.record.control_records import ControlType
 from storage_core.record.legacy_scalar import pack_entry
 from storage_core.record.scalar import decode_records
 from storage_core.retention.plan_retention import plan_record_deletion
+from storage_core.storage.owned_names import UNSHARED
 from tests.cleaned_log import data, marker
 from tests.compacted_store import LOG, NOW_MS, SETTINGS, keyed_rows, write_keyed
 from tests.erased_keys import ask, erase
@@ -81,7 +82,7 @@ def test_erasure_when_its_run_was_killed_behind_the_cleaning_then_the_next_one_r
     store = write_keyed(tmp_path / "store", _LAG)
     request = ask(store, "k3")
     erase(store)
-    put_request(Store.find(store), request)
+    put_request(Store.find(store), request, UNSHARED)
 
     (settled,) = erase(store)
 

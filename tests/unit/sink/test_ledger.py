@@ -37,7 +37,7 @@ def _state(partition: int) -> LogState:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    ledger = Ledger.create(tmp_path / "ledger")
+    ledger = Ledger.create(tmp_path / "ledger", UNSHARED)
     ledger.add([_state(0), _state(1)], UNSHARED)
     return tmp_path / "ledger"
 
@@ -59,7 +59,7 @@ def _raise(error: Exception) -> Callable[..., Any]:
 
 def test_update_when_committed_then_a_reader_sees_rows_and_transaction(path: Path) -> None:
     """One commit changes the rows named and records the micro-batch."""
-    _advance(Ledger.open_for_writing(path), 1, 42, 7)
+    _advance(Ledger.open_for_writing(path, UNSHARED), 1, 42, 7)
 
     ledger = Ledger.open(path)
 
@@ -71,7 +71,7 @@ def test_update_when_committed_then_a_reader_sees_rows_and_transaction(path: Pat
 
 def test_update_when_another_writer_committed_first_then_fenced(path: Path) -> None:
     """Of two writers that read the same version, the second one's commit fails and changes nothing."""
-    first, second = Ledger.open_for_writing(path), Ledger.open_for_writing(path)
+    first, second = Ledger.open_for_writing(path, UNSHARED), Ledger.open_for_writing(path, UNSHARED)
     _advance(first, 0, 1, 0)
 
     with pytest.raises(WriterFencedError):
@@ -82,8 +82,8 @@ def test_update_when_another_writer_committed_first_then_fenced(path: Path) -> N
 
 def test_fence_when_taken_over_then_the_earlier_writer_cannot_commit(path: Path) -> None:
     """A fence changes no row, but makes every version read before it useless for a commit."""
-    earlier = Ledger.open_for_writing(path)
-    Ledger.open_for_writing(path).fence()
+    earlier = Ledger.open_for_writing(path, UNSHARED)
+    Ledger.open_for_writing(path, UNSHARED).fence()
 
     with pytest.raises(WriterFencedError):
         _advance(earlier, 0, 99, 0, CheckedBy(_lost))
@@ -91,7 +91,7 @@ def test_fence_when_taken_over_then_the_earlier_writer_cannot_commit(path: Path)
 
 def test_update_when_log_starts_rose_meanwhile_then_takes_them_over(path: Path) -> None:
     """Records may be deleted beside a writer: its commit keeps the higher start, and loses nothing of its own."""
-    writer, maintenance = Ledger.open_for_writing(path), Ledger.open_beside_writer(path)
+    writer, maintenance = Ledger.open_for_writing(path, UNSHARED), Ledger.open_beside_writer(path)
     _advance(writer, 0, 50, 0)
     maintenance = Ledger.open_beside_writer(path)
     maintenance.correct(np.array([0]), {"log_start_offset": np.array([30])})
@@ -110,7 +110,7 @@ def test_update_when_the_version_that_won_the_race_cannot_be_read_then_the_next_
     path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """What was read before must not be committed on top of the newer version: log starts would fall back."""
-    writer = Ledger.open_for_writing(path)
+    writer = Ledger.open_for_writing(path, UNSHARED)
     _advance(writer, 0, 50, 0)
     Ledger.open_beside_writer(path).correct(np.array([0]), {"log_start_offset": np.array([30])})
     with monkeypatch.context() as patched:
@@ -128,7 +128,7 @@ def test_update_when_a_commit_before_could_not_be_synced_then_is_fenced(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That commit may count, and these rows are not its rows."""
-    writer = Ledger.open_for_writing(path)
+    writer = Ledger.open_for_writing(path, UNSHARED)
     with monkeypatch.context() as patched:
         patched.setattr("sink.ledger.sync_files", _raise(OSError(errno.EIO, os.strerror(errno.EIO))))
         with pytest.raises(CommitStateUnknownError):
@@ -141,7 +141,7 @@ def test_update_when_a_commit_before_could_not_be_synced_then_is_fenced(
 
 def test_add_when_log_starts_rose_meanwhile_then_takes_them_over(path: Path) -> None:
     """A sink makes its new topics beside a maintenance run; one that lost the store makes none."""
-    writer, lost = Ledger.open_for_writing(path), Ledger.open_for_writing(path)
+    writer, lost = Ledger.open_for_writing(path, UNSHARED), Ledger.open_for_writing(path, UNSHARED)
     _advance(writer, 0, 50, 0)
     lost.fence()
     Ledger.open_beside_writer(path).correct(np.array([0]), {"log_start_offset": np.array([30])})
@@ -157,8 +157,8 @@ def test_add_when_log_starts_rose_meanwhile_then_takes_them_over(path: Path) -> 
 
 def test_update_when_another_writer_committed_records_then_is_fenced(path: Path) -> None:
     """A change of ends, or of the set of logs, is no maintenance: whoever made it owns the store."""
-    first = Ledger.open_for_writing(path)
-    _advance(Ledger.open_for_writing(path), 1, 5, 0)
+    first = Ledger.open_for_writing(path, UNSHARED)
+    _advance(Ledger.open_for_writing(path, UNSHARED), 1, 5, 0)
 
     with pytest.raises(WriterFencedError, match="another writer committed"):
         _advance(first, 0, 10, 0)
@@ -166,8 +166,8 @@ def test_update_when_another_writer_committed_records_then_is_fenced(path: Path)
 
 def test_update_when_a_log_was_removed_meanwhile_then_is_fenced(path: Path) -> None:
     """Row numbers have moved: nothing that was computed from them may be committed."""
-    first = Ledger.open_for_writing(path)
-    Ledger.open_for_writing(path).remove(np.array([0]))
+    first = Ledger.open_for_writing(path, UNSHARED)
+    Ledger.open_for_writing(path, UNSHARED).remove(np.array([0]))
 
     with pytest.raises(WriterFencedError):
         _advance(first, 1, 10, 0)
@@ -176,7 +176,7 @@ def test_update_when_a_log_was_removed_meanwhile_then_is_fenced(path: Path) -> N
 
 def test_move_when_committed_then_only_that_log_lies_elsewhere(path: Path) -> None:
     """A log's directory root is one value of its row."""
-    Ledger.open_for_writing(path).move(1, "other")
+    Ledger.open_for_writing(path, UNSHARED).move(1, "other")
 
     assert [state.log_dir for state in Ledger.open(path).states().values()] == ["logs", "other"]
 
@@ -184,12 +184,12 @@ def test_move_when_committed_then_only_that_log_lies_elsewhere(path: Path) -> No
 @pytest.mark.parametrize("torn", [b"", b"\0" * 200, b'{"commitInfo":{"timestamp":1'])
 def test_open_when_newest_entry_is_torn_then_drops_it(path: Path, torn: bytes) -> None:
     """An entry that a power cut tore never counted: the version before it is the state."""
-    _advance(Ledger.open_for_writing(path), 0, 5, 0)
-    ledger = Ledger.open_for_writing(path)
+    _advance(Ledger.open_for_writing(path, UNSHARED), 0, 5, 0)
+    ledger = Ledger.open_for_writing(path, UNSHARED)
     _advance(ledger, 0, 9, 1)
     (path / "_delta_log" / f"{ledger.version:020}.json").write_bytes(torn)
 
-    reopened = Ledger.open_for_writing(path)
+    reopened = Ledger.open_for_writing(path, UNSHARED)
 
     assert reopened.column("log_end_offset").tolist() == [5, 0]
     assert reopened.transaction_version("query") == 0
@@ -200,7 +200,7 @@ def test_open_when_newest_entry_is_torn_then_drops_it(path: Path, torn: bytes) -
 @pytest.mark.parametrize("lines", [1, 2, 3])
 def test_open_when_newest_entry_ends_at_a_line_then_drops_it(path: Path, lines: int) -> None:
     """Whole lines are no whole entry: rows without their transaction would be written a second time."""
-    ledger = Ledger.open_for_writing(path)
+    ledger = Ledger.open_for_writing(path, UNSHARED)
     _advance(ledger, 0, 5, 0)
     _advance(ledger, 0, 9, 1)
     entry = path / "_delta_log" / f"{ledger.version:020}.json"
@@ -208,7 +208,7 @@ def test_open_when_newest_entry_ends_at_a_line_then_drops_it(path: Path, lines: 
     assert len(whole) == 4
     entry.write_text("".join(whole[:lines]))
 
-    reopened = Ledger.open_for_writing(path)
+    reopened = Ledger.open_for_writing(path, UNSHARED)
 
     assert reopened.column("log_end_offset").tolist() == [5, 0]
     assert reopened.transaction_version("query") == 0
@@ -220,7 +220,7 @@ def test_open_when_newest_checkpoint_is_torn_then_reads_the_entries(
 ) -> None:
     """A power cut before the checkpoint was durable: the entries that it sums up have not gone yet."""
     monkeypatch.setattr(DeltaTable, "cleanup_metadata", lambda _table: None)
-    ledger = Ledger.open_for_writing(path)
+    ledger = Ledger.open_for_writing(path, UNSHARED)
     for batch_id in range(100):
         _advance(ledger, 0, batch_id + 1, batch_id)
     (checkpoint,) = (path / "_delta_log").glob("*.checkpoint.parquet")
@@ -229,7 +229,7 @@ def test_open_when_newest_checkpoint_is_torn_then_reads_the_entries(
     else:
         checkpoint.write_bytes(b"\0" * (checkpoint.stat().st_size if damage == "zeros" else 0))
 
-    reopened = Ledger.open_for_writing(path)
+    reopened = Ledger.open_for_writing(path, UNSHARED)
 
     assert reopened.column("log_end_offset").tolist() == [100, 0]
     assert reopened.transaction_version("query") == 99
@@ -238,7 +238,7 @@ def test_open_when_newest_checkpoint_is_torn_then_reads_the_entries(
 
 def test_open_when_the_only_checkpoint_is_damaged_then_refuses_and_changes_nothing(path: Path) -> None:
     """Without the entries before it a damaged checkpoint is not a crash's."""
-    ledger = Ledger.open_for_writing(path)
+    ledger = Ledger.open_for_writing(path, UNSHARED)
     for batch_id in range(100):
         _advance(ledger, 0, batch_id + 1, batch_id)
     (checkpoint,) = (path / "_delta_log").glob("*.checkpoint.parquet")
@@ -246,7 +246,7 @@ def test_open_when_the_only_checkpoint_is_damaged_then_refuses_and_changes_nothi
     names = sorted(os.listdir(path / "_delta_log"))
 
     with pytest.raises(LedgerDamagedError):
-        Ledger.open_for_writing(path)
+        Ledger.open_for_writing(path, UNSHARED)
 
     assert sorted(os.listdir(path / "_delta_log")) == names
 
@@ -257,28 +257,28 @@ def test_update_when_the_folder_has_an_odd_name_then_works_and_stays_small(
 ) -> None:
     """A path is a path, whatever its characters mean in a URI."""
     monkeypatch.setattr("sink.ledger_tidy._DATA_FILE_AGE_S", -1.0)
-    ledger = Ledger.create(tmp_path / name / "ledger")
+    ledger = Ledger.create(tmp_path / name / "ledger", UNSHARED)
     ledger.add([_state(0), _state(1)], UNSHARED)
     _advance(ledger, 0, 5, 0)
 
-    assert Ledger.open_for_writing(tmp_path / name / "ledger").column("log_end_offset").tolist() == [5, 0]
+    assert Ledger.open_for_writing(tmp_path / name / "ledger", UNSHARED).column("log_end_offset").tolist() == [5, 0]
     assert len(list((tmp_path / name / "ledger").glob("*.parquet"))) == 1
 
 
 def test_open_when_newest_data_file_is_torn_then_drops_its_entry(path: Path) -> None:
     """The entry survived but the rows it names are zeros: it never counted either."""
-    ledger = Ledger.open_for_writing(path)
+    ledger = Ledger.open_for_writing(path, UNSHARED)
     before = set(path.glob("*.parquet"))
     _advance(ledger, 0, 9, 1)
     (newest,) = set(path.glob("*.parquet")) - before
     newest.write_bytes(b"\0" * newest.stat().st_size)
 
-    assert Ledger.open_for_writing(path).column("log_end_offset").tolist() == [0, 0]
+    assert Ledger.open_for_writing(path, UNSHARED).column("log_end_offset").tolist() == [0, 0]
 
 
 def test_open_when_newest_entry_is_torn_after_a_clean_end_then_refuses_and_changes_nothing(path: Path) -> None:
     """A writer that ended well had made its entry durable: damage there is no crash's, and what it says counts."""
-    ledger = Ledger.open_for_writing(path)
+    ledger = Ledger.open_for_writing(path, UNSHARED)
     before = set(path.glob("*.parquet"))
     _advance(ledger, 0, 9, 1)
     (newest,) = set(path.glob("*.parquet")) - before
@@ -286,32 +286,32 @@ def test_open_when_newest_entry_is_torn_after_a_clean_end_then_refuses_and_chang
     names = sorted(os.listdir(path / "_delta_log"))
 
     with pytest.raises(LedgerDamagedError, match="ledger"):
-        Ledger.open_for_writing(path, follows_crash=False)
+        Ledger.open_for_writing(path, UNSHARED, follows_crash=False)
 
     assert sorted(os.listdir(path / "_delta_log")) == names
 
 
 def test_open_when_an_older_entry_is_damaged_then_refuses_and_changes_nothing(path: Path) -> None:
     """Damage behind the newest entry is not a crash's: nothing is dropped."""
-    ledger = Ledger.open_for_writing(path)
+    ledger = Ledger.open_for_writing(path, UNSHARED)
     _advance(ledger, 0, 5, 0)
     (path / "_delta_log" / f"{ledger.version - 1:020}.json").write_bytes(b"not json")
     names = sorted(os.listdir(path / "_delta_log"))
 
     with pytest.raises(LedgerDamagedError, match="ledger"):
-        Ledger.open_for_writing(path)
+        Ledger.open_for_writing(path, UNSHARED)
 
     assert sorted(os.listdir(path / "_delta_log")) == names
 
 
 def test_update_when_repeated_then_the_log_folder_stays_small(path: Path) -> None:
     """A checkpoint every 100 commits replaces the entries before it, and the transaction outlives them."""
-    ledger = Ledger.open_for_writing(path)
+    ledger = Ledger.open_for_writing(path, UNSHARED)
     for batch_id in range(250):
         _advance(ledger, 0, batch_id + 1, batch_id)
 
     assert len(os.listdir(path / "_delta_log")) < 110
-    reopened = Ledger.open_for_writing(path)
+    reopened = Ledger.open_for_writing(path, UNSHARED)
     assert reopened.transaction_version("query") == 249
     assert reopened.column("log_end_offset").tolist() == [250, 0]
 
@@ -336,7 +336,7 @@ def test_update_when_deletes_are_committed_where_a_checkpoint_is_due_then_the_wr
 ) -> None:
     """Whoever commits beside a writer leaves the entries alone, of which the newest may not be synced yet."""
     path = tidied_often
-    writer = Ledger.open_for_writing(path)
+    writer = Ledger.open_for_writing(path, UNSHARED)
     while writer.version < 9:
         _advance(writer, 0, writer.version, writer.version)
     _commit_beside(path, 3)
@@ -356,7 +356,7 @@ def test_open_for_writing_when_only_deletes_were_committed_since_then_tidies(tid
     for start in range(1, 13):
         _commit_beside(path, start)
 
-    assert Ledger.open_for_writing(path).state(0).log_start_offset == 12
+    assert Ledger.open_for_writing(path, UNSHARED).state(0).log_start_offset == 12
     assert len(_entries(path)) == 1
 
 
@@ -365,7 +365,7 @@ def test_correct_when_the_writer_tidies_its_entry_up_before_it_is_synced_then_it
 ) -> None:
     """The writer made it durable before it committed behind it, and its checkpoint holds it."""
     monkeypatch.setattr("sink.ledger_tidy.CHECKPOINT_INTERVAL", 10)
-    writer = Ledger.open_for_writing(path)
+    writer = Ledger.open_for_writing(path, UNSHARED)
     while writer.version < 8:
         _advance(writer, 0, writer.version, writer.version)
     beside = Ledger.open_beside_writer(path)
@@ -388,7 +388,7 @@ def test_make_durable_when_an_entry_is_gone_and_nobody_committed_behind_it_then_
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then it is no tidying up that took it."""
-    writer = Ledger.open_for_writing(path)
+    writer = Ledger.open_for_writing(path, UNSHARED)
     newest = path / "_delta_log" / f"{writer.version + 1:020}.json"
     monkeypatch.setattr("sink.ledger.reach", lambda _point: newest.unlink(missing_ok=True))
 
@@ -402,7 +402,7 @@ def test_update_when_repeated_beside_deletes_then_the_data_files_stay_few(
     """Of each pair of commits one is another's, and the writer's first attempt lost its race."""
     path = tidied_often
     monkeypatch.setattr("sink.ledger_tidy._DATA_FILE_AGE_S", 0.0)
-    writer = Ledger.open_for_writing(path)
+    writer = Ledger.open_for_writing(path, UNSHARED)
     for number in range(1, 21):
         _advance(writer, 0, number, number)
         _commit_beside(path, number)
@@ -427,7 +427,7 @@ def test_update_when_a_commit_beside_it_takes_long_then_its_data_file_stays(
         entry = path / "_delta_log" / f"{beside.version + 1:020}.json"
         content = entry.read_bytes()
         entry.unlink()
-        Ledger.open_for_writing(path)
+        Ledger.open_for_writing(path, UNSHARED)
         assert set(path.glob("*.parquet")) - before
         entry.write_bytes(content)
 

@@ -89,7 +89,7 @@ def test_append_when_the_number_of_a_micro_batch_changed_then_the_store_does_not
 
 def test_ledger_when_a_checkpoint_names_another_micro_batch_then_refused(memory_path: Path) -> None:
     """As long as the checkpoint's own entry is there, it vouches for what that commit added."""
-    ledger = Ledger.create(memory_path / "ledger")
+    ledger = Ledger.create(memory_path / "ledger", UNSHARED)
     for batch_id in range(100):
         ledger.update(np.zeros(0, np.int64), {}, "q", batch_id, UNSHARED)
     (checkpoint,) = (memory_path / "ledger" / "_delta_log").glob("*.checkpoint.parquet")
@@ -105,7 +105,7 @@ def test_ledger_when_a_checkpoint_names_another_micro_batch_then_refused(memory_
 
 def test_fence_when_the_other_writer_s_commit_is_damaged_then_refused(ledger: Path) -> None:
     """A forced take-over commits nothing on top of rows that nobody committed."""
-    earlier, later = Ledger.open_for_writing(ledger), Ledger.open_for_writing(ledger)
+    earlier, later = Ledger.open_for_writing(ledger, UNSHARED), Ledger.open_for_writing(ledger, UNSHARED)
     later.update(np.array([0]), {"leader_epoch": np.array([1])}, "q", 4, UNSHARED)
     entry, _ = _newest(ledger)
     entry.write_bytes(entry.read_bytes().replace(b'"appId":"q","version":4', b'"appId":"q","version":5'))

@@ -99,7 +99,7 @@ def test_open_ledger_at_when_a_version_can_not_be_then_it_is_a_wrong_setting(led
 
 def test_open_ledger_at_when_entries_went_with_a_checkpoint_then_it_is_a_wrong_setting(tmp_path: Path) -> None:
     """What a checkpoint replaced is gone, not damaged."""
-    ledger = Ledger.create(tmp_path / "ledger")
+    ledger = Ledger.create(tmp_path / "ledger", UNSHARED)
     for batch_id in range(101):
         ledger.update(np.zeros(0, np.int64), {}, "q", batch_id, UNSHARED)
 

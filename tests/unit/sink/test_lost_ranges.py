@@ -5,6 +5,7 @@ import pytest
 
 from sink.lost_ranges import LostRange, LostRangeFile, LostRangeTable
 from storage_core.errors import LedgerDamagedError
+from storage_core.storage.owned_names import UNSHARED
 
 _LOST = LostRange(
     topic="t", partition=1, first_offset=5, last_offset=9, file="x.log", reason="wrong CRC", found_ms=1000
@@ -51,7 +52,7 @@ def test_lost_range_table_when_newest_entry_is_torn_then_dropped_and_written_aga
     newest = sorted((tmp_path / "lost" / "_delta_log").glob("*.json"))[-1]
     newest.write_bytes(newest.read_bytes()[:40])
 
-    table.drop_torn()
+    table.drop_torn(UNSHARED)
     table.add([later])
 
     assert table.read() == [_LOST, later]
@@ -64,7 +65,7 @@ def test_lost_range_table_when_its_first_entry_is_torn_then_made_again(tmp_path:
     (entry,) = (tmp_path / "lost" / "_delta_log").glob("*.json")
     entry.write_bytes(b"")
 
-    table.drop_torn()
+    table.drop_torn(UNSHARED)
     table.add([_LOST])
 
     assert table.read() == [_LOST]
@@ -76,12 +77,12 @@ def test_lost_range_table_when_emptied_then_dropping_what_is_torn_leaves_it_empt
     table.add([_LOST])
     table.forget("t")
 
-    table.drop_torn()
+    table.drop_torn(UNSHARED)
     assert table.read() == []
 
     table.add([_LOST])
     table.truncate("t", 1, 0, None)
-    table.drop_torn()
+    table.drop_torn(UNSHARED)
     assert table.read() == []
 
 
@@ -93,7 +94,7 @@ def test_lost_range_table_when_its_emptying_is_torn_then_dropped(tmp_path: Path)
     newest = sorted((tmp_path / "lost" / "_delta_log").glob("*.json"))[-1]
     newest.write_text("".join(line for line in newest.read_text().splitlines(True) if "commitInfo" in line))
 
-    table.drop_torn()
+    table.drop_torn(UNSHARED)
 
     assert table.read() == [_LOST]
 

@@ -17,6 +17,7 @@ from sink.store_access import writing
 from storage_core.checkpoint.meta_properties import parse_meta_properties, render_meta_properties
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.errors import InvalidConfigError, StorageError, UnknownTopicError
+from storage_core.storage.owned_names import UNSHARED
 from storage_core.topic_partition import TopicPartition
 from tests.sink_store import contents, in_process, numbers, open_events, open_store, read_store, rows, stored_numbers
 
@@ -183,7 +184,7 @@ def test_open_when_a_kill_left_part_of_a_copy_then_it_is_removed_and_the_log_is_
     before = read_store(store)
     found = Store.find(store)
     state = Ledger.open(found.ledger_path).states()[_LOG]
-    found.prepare_log_dirs(("more",))
+    found.prepare_log_dirs(("more",), UNSHARED)
     move = LogMove(
         topic="events",
         partition=0,
@@ -192,7 +193,7 @@ def test_open_when_a_kill_left_part_of_a_copy_then_it_is_removed_and_the_log_is_
         target="more",
         unique_id="ab" * 16,
     )
-    write_pending(found, PendingWork(moves=(move,)))
+    write_pending(found, PendingWork(moves=(move,)), UNSHARED)
     part = store / "more" / move.future_name
     part.mkdir()
     (part / f"{0:020}.log").write_bytes((store / "logs" / "events-0" / f"{0:020}.log").read_bytes()[:100])

@@ -303,9 +303,8 @@ def test_open_when_a_deleted_directory_can_not_be_removed_then_the_store_is_open
     left = store / "logs" / f"gone-0.{'c' * 32}-delete"
     left.mkdir()
 
-    def refuse(path: Path, ignore_errors: bool = False) -> None:
-        if not ignore_errors:
-            raise OSError(5, "Input/output error", str(path))
+    def refuse(path: Path, **_options: object) -> None:
+        raise OSError(5, "Input/output error", str(path))
 
     monkeypatch.setattr("shutil.rmtree", refuse)
     _open(store).close()

@@ -17,6 +17,7 @@ from sink.pending_truncations import (
 )
 from sink.store import Store
 from storage_core.errors import CorruptFileError
+from storage_core.storage.owned_names import UNSHARED
 
 _NOTE = PendingTruncation(
     topic="t",
@@ -35,13 +36,13 @@ _NOTE = PendingTruncation(
 def test_truncations_when_written_then_read_back_in_order(tmp_path: Path) -> None:
     """A store without such a file has none under way, and none is made for nothing."""
     store = Store(tmp_path, "id")
-    write_truncations(store, [])
+    write_truncations(store, [], UNSHARED)
     assert (read_truncations(store), list(tmp_path.iterdir())) == ([], [])
 
-    write_truncations(store, [_NOTE, _NOTE])
+    write_truncations(store, [_NOTE, _NOTE], UNSHARED)
     assert read_truncations(store) == [_NOTE, _NOTE]
 
-    write_truncations(store, [])
+    write_truncations(store, [], UNSHARED)
     assert read_truncations(store) == []
 
 
@@ -69,7 +70,7 @@ def test_parse_truncations_when_a_field_can_not_be_then_refused(wrong: dict[str,
 def test_read_truncations_when_damaged_then_the_message_names_the_file(tmp_path: Path) -> None:
     """Whoever has to restore it knows which."""
     store = Store(tmp_path, "id")
-    write_truncations(store, [_NOTE])
+    write_truncations(store, [_NOTE], UNSHARED)
     (tmp_path / "control" / "pending-truncations.json").write_bytes(b"{")
 
     with pytest.raises(CorruptFileError, match=r"pending-truncations\.json.*restore it from a copy"):

@@ -63,7 +63,7 @@ def _staged(*files: tuple[Path, list[tuple[int, bytes, Batch]]], base_offset: in
 
 @pytest.fixture
 def logs(memory_path: Path) -> Iterator[_Logs]:
-    ledger = Ledger.create(memory_path / "ledger")
+    ledger = Ledger.create(memory_path / "ledger", UNSHARED)
     ledger.add(
         [
             LogState(

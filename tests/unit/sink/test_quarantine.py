@@ -1,5 +1,6 @@
 """Diverted rows: there once, whole, and only for micro-batches that count."""
 
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from sink.quarantine import publish_quarantine
 from sink.stage import StagePlan
 from sink.stage_reports import StageReport
 from storage_core.errors import StorageError
+from storage_core.storage.owned_names import UNSHARED
 from tests.sink_store import contents, in_process, open_events, rows, stored_numbers
 
 _GOOD, _BAD = rows(value=["1"], timestamp=[5]), rows(value=["2", "3"], timestamp=[-9, None])
@@ -23,14 +25,14 @@ def _diverted(folder: Path) -> list[dict[str, Any]]:
 def test_publish_quarantine_moves_files_and_replaces_what_a_crash_left(tmp_path: Path) -> None:
     """The folder of a micro-batch holds what its last run diverted, and a half-made one is no obstacle."""
     target = tmp_path / "quarantine" / "query" / "3"
-    for folder in (target, target.with_name("3.tmp")):
+    for folder in (target, target.with_name("3.deadbeef")):
         folder.mkdir(parents=True)
         (folder / "part-00007.parquet").write_bytes(b"old")
     files = [tmp_path / "a", tmp_path / "b"]
     for path in files:
         path.write_bytes(path.name.encode())
 
-    publish_quarantine(files, target)
+    publish_quarantine(files, target, UNSHARED, "0badcafe")
 
     assert contents(tmp_path) == {
         "quarantine/query/3/part-00000.parquet": b"a",
@@ -47,10 +49,10 @@ def test_publish_quarantine_when_another_writer_swept_its_files_then_fails_and_l
     (target / "part-00000.parquet").write_bytes(b"the new owner's")
 
     with pytest.raises(StorageError, match=r"a\.parquet"):
-        publish_quarantine([tmp_path / "a.parquet"], target)
+        publish_quarantine([tmp_path / "a.parquet"], target, UNSHARED, "0badcafe")
 
     assert contents(tmp_path) == {"quarantine/query/3/part-00000.parquet": b"the new owner's"}
-    assert not target.with_name("3.tmp").exists()
+    assert os.listdir(target.parent) == ["3"]
 
 
 def test_append_when_rows_are_diverted_in_several_splits_then_each_has_its_file(memory_path: Path) -> None:

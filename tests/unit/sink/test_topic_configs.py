@@ -9,6 +9,7 @@ from sink.store import Store
 from sink.topic_configs import forget_topic_config, keep_topic_configs, read_preserved_topics, read_topic_configs
 from storage_core.errors import CorruptFileError
 from storage_core.log_config import LogConfig
+from storage_core.storage.owned_names import UNSHARED
 from tests.sink_store import open_store
 
 
@@ -43,7 +44,7 @@ def test_forget_when_a_topic_goes_then_the_others_stay(memory_path: Path) -> Non
     """A topic of that name that is made later starts with its own settings."""
     open_store(memory_path, {"a": {"retention.ms": 5}, "b": {"retention.ms": 6}}, topic="a").close()
 
-    forget_topic_config(Store.find(memory_path), "a")
+    forget_topic_config(Store.find(memory_path), "a", UNSHARED)
 
     assert read_topic_configs(Store.find(memory_path)) == {"b": LogConfig(retention_ms=6)}
 
@@ -61,7 +62,7 @@ def test_read_when_damaged_then_the_file_is_named_and_the_next_opening_mends_it(
 
     with pytest.raises(CorruptFileError, match=r"topic settings .*topic-configs\.json"):
         read_topic_configs(Store.find(memory_path))
-    keep_topic_configs(Store.find(memory_path), {"a": LogConfig(retention_ms=7)})
+    keep_topic_configs(Store.find(memory_path), {"a": LogConfig(retention_ms=7)}, UNSHARED)
 
     assert read_topic_configs(Store.find(memory_path)) == {"a": LogConfig(retention_ms=7)}
 
@@ -73,5 +74,5 @@ def test_open_when_offsets_are_preserved_then_the_topic_stays_one_with_gaps(memo
     store = Store.find(memory_path)
 
     assert read_preserved_topics(store) == {"a"}
-    forget_topic_config(store, "a")
+    forget_topic_config(store, "a", UNSHARED)
     assert read_preserved_topics(store) == frozenset()

@@ -17,6 +17,7 @@ from sink.truncated_offsets import drop_truncated_offsets, note_truncated_offset
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.clock import ManualClock
 from storage_core.errors import CorruptFileError
+from storage_core.storage.owned_names import UNSHARED
 from storage_core.topic_partition import TopicPartition
 from tests.compacted_store import LOG, NOW_MS, SETTINGS, clean, write_keyed
 from tests.maintained_logs import checkpoint, log_state
@@ -79,9 +80,9 @@ def test_truncation_when_there_are_several_then_the_lowest_offset_counts_until_i
 
     found = Store.find(store)
     states = Ledger.open(found.ledger_path).states()
-    drop_truncated_offsets(found, [TopicPartition(LOG.topic, 1)], states)
+    drop_truncated_offsets(found, [TopicPartition(LOG.topic, 1)], states, UNSHARED)
     assert _offsets(store) == {LOG: 20}
-    drop_truncated_offsets(found, [LOG], states)
+    drop_truncated_offsets(found, [LOG], states, UNSHARED)
     assert _offsets(store) == {}
 
 
@@ -89,13 +90,13 @@ def test_truncated_offsets_when_the_topic_was_made_again_then_they_are_not_its(t
     """They go once anything is dropped, and a truncation of the later topic takes their place."""
     store = Store.find(write_keyed(tmp_path / "store", count=20))
     state = state_of(store.root, LOG)
-    note_truncated_offset(store, log_state(LOG.topic, topic_id="earlier"), 3)
+    note_truncated_offset(store, log_state(LOG.topic, topic_id="earlier"), 3, UNSHARED)
     states = Ledger.open(store.ledger_path).states()
     assert read_truncated_offsets(store, states) == {}
 
-    note_truncated_offset(store, state, 7)
+    note_truncated_offset(store, state, 7, UNSHARED)
     assert read_truncated_offsets(store, states) == {LOG: 7}
-    drop_truncated_offsets(store, [], {})
+    drop_truncated_offsets(store, [], {}, UNSHARED)
     assert read_truncated_offsets(store, states) == {}
 
 
@@ -104,7 +105,7 @@ def test_truncation_when_brokers_have_a_checkpoint_then_it_is_lowered(tmp_path: 
     store = write_keyed(tmp_path / "store")
     other = TopicPartition(LOG.topic, 1)
     found = Store.find(store)
-    write_cleaner_checkpoints(found, Ledger.open(found.ledger_path).states(), {LOG: 90, other: 95})
+    write_cleaner_checkpoints(found, Ledger.open(found.ledger_path).states(), {LOG: 90, other: 95}, UNSHARED)
     path = store / "logs" / CLEANER_CHECKPOINT
 
     truncate_to(store, LOG, 100, ManualClock(NOW_MS))
