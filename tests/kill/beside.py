@@ -1,0 +1,92 @@
+"""What runs beside a stream that is killed: `sparklog read` and `sparklog verify`, again and again, each looked at."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+from storage_core.topic_partition import TopicPartition
+from tests.kill.numbered_rows import LOGS, log_ends
+
+__all__ = ["Beside"]
+
+_PATIENCE_S = 240.0
+_PAUSE_S = 2.0
+
+
+class Beside:
+    """Both loops; a fault that one of them finds is kept, and ends it.
+
+    Attributes:
+        faults: what was found.
+        reads, verifications: how many ended well.
+
+    Args:
+        store: to look at, which is there.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self.faults: list[str] = []
+        self.reads = self.verifications = 0
+        self._store, self._is_over = store, threading.Event()
+        self._threads = [threading.Thread(target=self._loop, args=(look,)) for look in (self._read_next, self._verify)]
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """Let both end what they do."""
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _loop(self, look: Callable[[], None]) -> None:
+        while not self._is_over.wait(_PAUSE_S) and not self.faults:
+            try:
+                look()
+            except Exception as error:
+                self.faults.append(f"{type(error).__name__}: {error}")
+
+    def _read_next(self) -> None:
+        log = LOGS[self.reads % len(LOGS)]
+        committed = log_ends(self._store).get(log, 0)
+        code, out, err = _run("read", str(self._store), f"{log.topic}:{log.partition}")
+        if code:
+            raise AssertionError(f"read {log}: exit code {code}: {err[-2000:]}")
+        if problem := _problem_of_lines(log, committed, out.splitlines()):
+            raise AssertionError(f"read {log}: {problem}")
+        self.reads += 1
+
+    def _verify(self) -> None:
+        code, out, err = _run("verify", str(self._store), "--json")
+        if code:
+            found = defaultdict(list)
+            for line in out.splitlines():
+                found[json.loads(line).get("rule", "")].append(line)
+            raise AssertionError(f"verify: exit code {code}: {err[-1000:]} {[each[:3] for each in found.values()]}")
+        self.verifications += 1
+
+
+def _problem_of_lines(log: TopicPartition, committed: int, lines: list[str]) -> str | None:
+    """Return a gap, a record twice, or that a committed one is not there."""
+    places = [line.split("\t") for line in lines]
+    offsets = [int(place[0].rpartition(":")[2]) for place in places]
+    values = [place[3] for place in places]
+    if offsets and offsets != list(range(offsets[0], offsets[0] + len(offsets))):
+        return "offsets have a gap"
+    if offsets and offsets[0] and log.topic != "short":
+        return f"begins at {offsets[0]}"
+    if any(value >= after for value, after in pairwise(values)):
+        return "a row is there twice, or out of order"
+    if committed and (not offsets or offsets[-1] + 1 < committed):
+        return f"ends at {offsets[-1:]}, {committed} were committed before"
+    return None
+
+
+def _run(*arguments: str) -> tuple[int, str, str]:
+    command = [str(Path(sys.executable).with_name("sparklog")), *arguments]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE_S, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
