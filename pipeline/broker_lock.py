@@ -15,6 +15,7 @@ from typing import Final
 
 from storage_core.errors import StoreLockedError
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import open_to_change
 from storage_core.topic_partition import parse_directory_name
 
 __all__ = ["broker_locked_out", "no_broker_runs"]
@@ -67,7 +68,7 @@ def _held(roots: Iterable[Path], flags: int) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         for path in sorted({each.resolve() / _LOCK_FILE for each in roots}):
             with storage_errors(path):
-                descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+                descriptor = open_to_change(path, flags)
             held.callback(os.close, descriptor)
             _lock(descriptor, path)
         yield

@@ -13,6 +13,7 @@ from pathlib import Path
 from pipeline.checkpoint_sync import local_checkpoint
 from storage_core.errors import InvalidConfigError
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_if_there
 
 __all__ = ["check_checkpoint"]
 
@@ -52,11 +53,11 @@ def check_checkpoint(checkpoint: str, store: str, transaction_version: Callable[
 def _query_id(root: Path) -> str | None:
     metadata = root / "metadata"
     with storage_errors(metadata):
-        if not metadata.is_file():
-            return None
-        text = metadata.read_text(encoding="utf-8", errors="replace")
+        data = read_if_there(metadata)
+    if data is None:
+        return None
     try:
-        query_id = json.loads(text)["id"]
+        query_id = json.loads(data.decode(errors="replace"))["id"]
     except (ValueError, KeyError, TypeError):
         return None  # Spark says what is wrong with its file
     return query_id if isinstance(query_id, str) else None

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from storage_core.storage.local import storage_errors, sync_directory, sync_file
+from storage_core.storage.open_regular import read_file
 
 __all__ = ["CheckpointSync", "drop_torn", "local_checkpoint"]
 
@@ -129,7 +130,7 @@ def _is_torn(path: Path) -> bool:
     """
     if not path.is_file():
         return False
-    lines = path.read_bytes().removeprefix(b"\0").decode(errors="replace").splitlines()
+    lines = read_file(path).removeprefix(b"\0").decode(errors="replace").splitlines()
     if not lines or "\0" in lines[0]:
         return True
     try:
@@ -145,7 +146,7 @@ def _is_version(line: str) -> bool:
 
 def _query_id(metadata: Path) -> str | None:
     try:
-        query_id = json.loads(metadata.read_bytes())["id"]
+        query_id = json.loads(read_file(metadata))["id"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return query_id if isinstance(query_id, str) else None

@@ -13,6 +13,7 @@ from storage_core.quantity_text import size_text
 from storage_core.record.batch_convert import ConvertOptions
 from storage_core.storage.local import replace_file, storage_errors
 from storage_core.storage.new_folder import new_folder
+from storage_core.storage.open_regular import read_file
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["FORMATS", "convert", "report_lines", "reports_as_dict"]
@@ -93,7 +94,7 @@ def _log_starts(root: Path, logs: Sequence[LogView]) -> dict[TopicPartition, int
         with storage_errors(path):
             is_own = path.parent == root or logs[0].directory == root
             if is_own and path.is_file():
-                checkpointed = parse_offset_checkpoint(path.read_bytes())
+                checkpointed = parse_offset_checkpoint(read_file(path))
     starts = {}
     for each in logs:
         start = each.expected.log_start_offset if each.expected else checkpointed.get(each.log, 0)

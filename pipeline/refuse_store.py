@@ -13,6 +13,7 @@ from pathlib import Path
 from storage_core.checkpoint.meta_properties import STORE_PROPERTY, store_of
 from storage_core.errors import InvalidConfigError
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_file
 
 __all__ = ["refuse_store"]
 
@@ -51,7 +52,7 @@ def _refuse(folder: Path, above: Path) -> None:
     with storage_errors(above):
         if (above / _STORE_FILE).exists():
             store, remedy = str(above), ""
-        elif meta.is_file() and (named := store_of(meta.read_bytes())):
+        elif meta.is_file() and (named := store_of(read_file(meta))):
             store = named
             remedy = f"; if this is a copy, or no store has it any more, take {STORE_PROPERTY} out of {meta}"
         else:

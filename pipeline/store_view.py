@@ -23,6 +23,7 @@ from storage_core.log.log_files import LOG
 from storage_core.log.log_reader import LogReader
 from storage_core.log.segments import list_segments
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_if_there
 from storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
 
 __all__ = ["LogView", "StoreView", "open_logs", "select_logs"]
@@ -253,7 +254,7 @@ class _Checkpoints:
         for name in (_LOG_STARTS, _RECOVERY_POINTS):
             path = root / name
             with storage_errors(path):
-                data = path.read_bytes() if path.is_file() else b""
+                data = read_if_there(path) or b""
             try:
                 found.offsets[name] = parse_offset_checkpoint(data)
             except CorruptFileError as error:

@@ -14,6 +14,7 @@ from sink.store import Store
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint, render_offset_checkpoint
 from storage_core.errors import CorruptFileError, StorageError
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_if_there
 from storage_core.storage.owned_names import Owner, replace_file
 from storage_core.topic_partition import TopicPartition
 
@@ -65,7 +66,7 @@ def lower_cleaner_checkpoint(root: Path, log: TopicPartition, offset: int, owner
     """
     path = root / CLEANER_CHECKPOINT
     with storage_errors(path):
-        data = path.read_bytes() if path.exists() else b""
+        data = read_if_there(path) or b""
     try:
         found = parse_offset_checkpoint(data)
     except CorruptFileError:
@@ -87,7 +88,7 @@ def drop_cleaner_checkpoints(root: Path, logs: Collection[TopicPartition], owner
     """
     path = root / CLEANER_CHECKPOINT
     with storage_errors(path):
-        data = path.read_bytes() if path.exists() else b""
+        data = read_if_there(path) or b""
     try:
         found = parse_offset_checkpoint(data)
     except CorruptFileError:

@@ -13,6 +13,7 @@ from sink.store import Store
 from storage_core.errors import CorruptFileError, InvalidConfigError
 from storage_core.log_config import INT64_MAX
 from storage_core.storage.local import make_directory, storage_errors
+from storage_core.storage.open_regular import read_if_there
 from storage_core.storage.owned_names import Owner, replace_file
 from storage_core.topic_partition import check_topic_name
 
@@ -49,7 +50,7 @@ class ControlFile:
         """
         path = self.path(store)
         with storage_errors(path):
-            data = path.read_bytes() if path.exists() else None
+            data = read_if_there(path)
         try:
             return None if data is None else self.parse(data, build)
         except CorruptFileError as error:

@@ -29,6 +29,7 @@ from storage_core.log.empty_segment import add_empty_segment
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.record.empty_batch import pack_empty_batch
 from storage_core.storage.local import storage_errors, write_all
+from storage_core.storage.open_regular import open_to_change
 from storage_core.storage.owned_names import replace_file
 
 __all__ = ["carry_out", "finish_truncations"]
@@ -111,7 +112,7 @@ def _fill_up(ledger: Ledger, row: int, directory: Path, truncation: PendingTrunc
     batch = pack_empty_batch(state.log_end_offset, truncation.offset - 1, state.leader_epoch)
     path = directory / segment_file_name(state.active_base_offset, LOG)
     with storage_errors(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = open_to_change(path, os.O_WRONLY)
         try:
             lock.check()
             write_all(descriptor, batch, state.active_size_bytes)

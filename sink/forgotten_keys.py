@@ -27,6 +27,7 @@ from sink.store import Store
 from storage_core.cleaner.offset_map import HASH_KEY_BYTES, KeySet, digest_keys
 from storage_core.errors import CorruptFileError, UnsupportedFormatError
 from storage_core.storage.local import make_directory, storage_errors
+from storage_core.storage.open_regular import read_file
 from storage_core.storage.owned_names import Owner, replace_file
 from storage_core.topic_partition import TopicPartition
 
@@ -169,7 +170,7 @@ def read_requests(store: Store) -> list[ForgetRequest]:
     folder = store.root / FOLDER
     with storage_errors(folder):
         paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
-        found = [_parse(path, path.read_bytes()) for path in paths]
+        found = [_parse(path, read_file(path)) for path in paths]
     return sorted(found, key=lambda each: (each.requested_ms, each.request_id))
 
 

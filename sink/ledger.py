@@ -35,6 +35,7 @@ from sink.torn_ledger import TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_
 from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
 from storage_core.fault_points import reach
 from storage_core.storage.local import storage_errors, sync_directory, sync_files
+from storage_core.storage.open_regular import check_regular_files
 from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition
 
@@ -98,7 +99,7 @@ class Ledger:
             LedgerDamagedError: it can't be read; `__cause__` is a `FileNotFoundError` if its data file is gone.
         """
         with damage_refused(path):
-            return cls._checked(path, DeltaTable(_uri(path), version=version))
+            return cls._checked(path, _open_table(path, version))
 
     @classmethod
     def open_for_writing(cls, path: Path, owner: Owner, *, follows_crash: bool = True) -> "Ledger":
@@ -113,6 +114,7 @@ class Ledger:
         Raises:
             LedgerDamagedError: an older entry is damaged, or any after a writer that ended well; nothing was changed.
         """
+        _check_files(path)
         drop_torn_checkpoint(path, owner)
         if follows_crash:
             drop_torn_entry(path, owner)
@@ -382,5 +384,11 @@ def _uri(path: Path) -> str:
     return path.absolute().as_uri()
 
 
-def _open_table(path: Path) -> DeltaTable:
-    return DeltaTable(_uri(path))
+def _open_table(path: Path, version: int | None = None) -> DeltaTable:
+    _check_files(path)
+    return DeltaTable(_uri(path), version=version)
+
+
+def _check_files(path: Path) -> None:
+    with storage_errors(path):
+        check_regular_files(path, path / "_delta_log")

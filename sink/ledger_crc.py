@@ -13,6 +13,8 @@ import crc32c
 import numpy as np
 import numpy.typing as npt
 
+from storage_core.storage.open_regular import read_file
+
 __all__ = ["ROWS_CRC", "TRANSACTIONS_CRC", "committed_crc", "committed_transactions", "rows_crc", "transactions_crc"]
 
 ROWS_CRC = "sparklog.rows_crc32c"
@@ -73,7 +75,7 @@ def committed_transactions(log: Path, version: int) -> dict[str, int]:
 def _actions(entry: Path) -> list[dict[str, Any]]:
     """Return the lines of a log entry; none if there is no such entry: a checkpoint replaced it."""
     try:
-        lines = entry.read_bytes().splitlines()
+        lines = read_file(entry).splitlines()
     except FileNotFoundError:
         return []
     actions = [json.loads(line) for line in lines]

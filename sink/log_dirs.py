@@ -15,6 +15,7 @@ from sink.ledger_rows import LogState
 from sink.store import Store
 from storage_core.checkpoint.meta_properties import parse_meta_properties
 from storage_core.errors import CorruptFileError, LogDirOfflineError
+from storage_core.storage.open_regular import read_file
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["check_log_dirs", "check_root", "find_unreadable", "require_online", "states_online"]
@@ -100,7 +101,7 @@ def _write_problem(store: Store, name: str) -> str | None:
     root = store.log_dir(name)
     try:
         if (root / _META_FILE).exists():
-            owner = parse_meta_properties((root / _META_FILE).read_bytes())["cluster.id"]
+            owner = parse_meta_properties(read_file(root / _META_FILE))["cluster.id"]
             if owner != store.store_id:
                 return f"belongs to another store or broker, its cluster.id is {owner}"
         if os.statvfs(root).f_flag & os.ST_RDONLY:

@@ -22,6 +22,7 @@ from sink.ledger_damage import one_line
 from sink.torn_ledger import ROW_COUNT, TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_entry
 from storage_core.errors import LedgerDamagedError
 from storage_core.storage.local import make_directory, storage_errors, sync_directory, sync_files, write_all
+from storage_core.storage.open_regular import check_regular_files, open_to_change, read_file
 from storage_core.storage.owned_names import Owner, remove_tree
 
 __all__ = ["LOST_RANGES_SCHEMA", "LostRange", "LostRangeFile", "LostRangeTable"]
@@ -142,6 +143,8 @@ class LostRangeTable:
             self._make_durable()
 
     def _open(self) -> DeltaTable:
+        with storage_errors(self._path):
+            check_regular_files(self._path, self._path / "_delta_log")
         return DeltaTable(self._path.absolute().as_uri())
 
     def drop_torn(self, owner: Owner) -> None:
@@ -184,7 +187,7 @@ class LostRangeFile:
     def read(self) -> list[LostRange]:
         """Return what is written down, oldest first; a torn last line was never confirmed, and is passed over."""
         with storage_errors(self._path):
-            lines = self._path.read_bytes().split(b"\n")[:-1] if self._path.exists() else []
+            lines = read_file(self._path).split(b"\n")[:-1] if self._path.exists() else []
         try:
             return [LostRange(**json.loads(line)) for line in lines]
         except (ValueError, TypeError) as error:
@@ -198,7 +201,7 @@ class LostRangeFile:
             return
         with storage_errors(self._path):
             make_directory(self._path.parent)
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = open_to_change(self._path, os.O_RDWR | os.O_CREAT)
             try:
                 end = os.pread(descriptor, os.fstat(descriptor).st_size, 0).rfind(b"\n") + 1
                 write_all(descriptor, new, end)

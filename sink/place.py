@@ -30,6 +30,7 @@ from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
 from storage_core.log.roll import APPEND_STATE, AppendPlan, BatchColumns, plan_appends
 from storage_core.log.segment_writer import SegmentAppend, SegmentWriter, StagedRange, WrittenFiles
 from storage_core.storage.local import storage_errors, sync_directories, sync_files, write_all
+from storage_core.storage.open_regular import open_to_change
 
 __all__ = ["Placement", "Placer", "StagedBatches"]
 
@@ -196,7 +197,7 @@ class Placer:
         path = self._directories[row] / segment_file_name(int(state["segment_base"]), TIMEINDEX)
         entry = pack_time_entries([state["max_timestamp"]], [state["max_timestamp_offset"] - state["segment_base"]])
         with storage_errors(path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = open_to_change(path, os.O_WRONLY)
             try:
                 self.owner.check()
                 write_all(descriptor, entry, int(state["time_entries"]) * len(entry))
@@ -230,7 +231,7 @@ class Placer:
             mine = order[borders[number] : borders[number + 1]]
             path = staged.files[number]
             wanted = int((staged.position[mine] + staged.size[mine]).max())
-            with storage_errors(path), path.open("r+b") as file:
+            with storage_errors(path), os.fdopen(open_to_change(path, os.O_RDWR), "r+b") as file:
                 if os.fstat(file.fileno()).st_size < wanted:
                     raise StorageError(f"staged file is shorter than its task reported: wanted={wanted} path={path}")
                 mapping = mmap.mmap(file.fileno(), wanted)

@@ -30,6 +30,7 @@ from storage_core.log.append_state import load_append_state
 from storage_core.log.empty_segment import add_empty_segment
 from storage_core.log.log_files import TIMEINDEX, segment_file_name
 from storage_core.storage.local import storage_errors, sync_file, write_all
+from storage_core.storage.open_regular import open_to_change
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["roll_where_no_sink_is"]
@@ -105,7 +106,7 @@ def _close_time_index(directory: Path, state: npt.NDArray[np.void], written: Wri
     path = directory / segment_file_name(base_offset, TIMEINDEX)
     entry = pack_time_entries([state["max_timestamp"]], [state["max_timestamp_offset"] - base_offset])
     with storage_errors(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_to_change(path, os.O_WRONLY | os.O_CREAT)
         try:
             written.lock.check()
             write_all(descriptor, entry, int(state["time_entries"]) * len(entry))

@@ -15,6 +15,7 @@ from pathlib import Path
 from storage_core.checkpoint.partition_metadata import parse_partition_metadata
 from storage_core.errors import CorruptFileError
 from storage_core.storage.local import storage_errors, sync_directories, sync_directory
+from storage_core.storage.open_regular import read_if_there
 from storage_core.storage.owned_names import Owner, remove_unique, rename
 from storage_core.topic_partition import TopicPartition, parse_set_aside_name, set_aside_name
 
@@ -63,7 +64,7 @@ def stored_topic_id(directory: Path) -> str | None:
     """Return the topic id in a log's directory, None where it has none that can be read."""
     path = directory / _METADATA
     with storage_errors(path):
-        data = path.read_bytes() if path.is_file() else b""
+        data = read_if_there(path) or b""
     try:
         return parse_partition_metadata(data)
     except CorruptFileError:

@@ -25,6 +25,7 @@ from storage_core.errors import LogStorageError, RecordTooLargeError
 from storage_core.fault_points import reach
 from storage_core.record.batch_encode import EncodedBatches, RecordColumns, encode_batches
 from storage_core.storage.local import write_all
+from storage_core.storage.open_regular import open_to_change
 from storage_core.storage.owned_names import remove_unique
 
 __all__ = ["BATCHES_SCHEMA", "REPORT_DDL", "StagePlan", "freeze_garbage", "stage"]
@@ -341,7 +342,7 @@ class _StageTask:
     def _write(self, encoded: EncodedBatches, logs: npt.NDArray[np.int64]) -> None:
         if self._descriptor < 0:
             self._make_directory()
-            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            self._descriptor = open_to_change(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             reach("stage.started")
         write_all(self._descriptor, encoded.data.data, self._position)
         columns = [

@@ -24,6 +24,7 @@ from storage_core.checkpoint.meta_properties import parse_meta_properties, rende
 from storage_core.errors import InvalidConfigError, LedgerDamagedError, StorageError, UnsupportedFormatError
 from storage_core.fault_points import reach
 from storage_core.storage.local import make_directory, storage_errors
+from storage_core.storage.open_regular import read_file, read_if_there
 from storage_core.storage.owned_names import Owner, remove_tree, replace_file
 from storage_core.topic_partition import parse_directory_name
 
@@ -60,9 +61,10 @@ class Store:
         """
         path = root / "store.properties"
         with storage_errors(path):
-            if not path.exists():
-                raise InvalidConfigError(f"no store here: {root} has no store.properties")
-            lines = path.read_text(errors="replace").splitlines()
+            data = read_if_there(path)
+        if data is None:
+            raise InvalidConfigError(f"no store here: {root} has no store.properties")
+        lines = data.decode(errors="replace").splitlines()
         values = dict(line.split("=", 1) for line in lines if "=" in line)
         if values.get("layout.version") != str(LAYOUT_VERSION):
             raise UnsupportedFormatError(
@@ -145,7 +147,7 @@ class Store:
         path = root / "meta.properties"
         try:
             with storage_errors(path):
-                data = path.read_bytes() if path.exists() else b""
+                data = read_if_there(path) or b""
                 signed = with_store(data, self._path_as_text())
                 if data and data != signed:
                     replace_file(owner, path, signed)
@@ -157,7 +159,7 @@ class Store:
 
     def _check_is_ours(self, path: Path) -> None:
         """Refuse a root with another owner: empty logs of that one would be taken for what a crash left of ours."""
-        owner = parse_meta_properties(path.read_bytes())["cluster.id"]
+        owner = parse_meta_properties(read_file(path))["cluster.id"]
         if owner != self.store_id:
             raise InvalidConfigError(
                 f"log_dirs: {path.parent} belongs to another store or broker: cluster.id={owner}"

@@ -14,9 +14,11 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from storage_core.storage.open_regular import open_to_change
 from storage_core.storage.own_descriptor import OwnDescriptor
 
 __all__ = ["TAKEOVER_LOCK", "TakeoverLock"]
@@ -73,7 +75,7 @@ class TakeoverLock:
 
     def _opened(self) -> OwnDescriptor:
         if self._descriptor is None:
-            self._descriptor = OwnDescriptor(self._path, os.O_RDWR | os.O_CREAT)
+            self._descriptor = OwnDescriptor(partial(open_to_change, self._path, os.O_RDWR | os.O_CREAT))
         return self._descriptor
 
     def _try_alone(self, deadline_s: float) -> bool:

@@ -17,6 +17,7 @@ from storage_core.errors import InvalidConfigError, LogDirOfflineError
 from storage_core.fault_points import reach
 from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
 from storage_core.storage.local import storage_errors, sync_directories, sync_files, write_all
+from storage_core.storage.open_regular import open_to_change
 from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition, topic_names_collide
 
@@ -149,7 +150,7 @@ def _make_directories(store: Store, states: list[LogState], with_segment: bool, 
 
 def _write_file(path: Path, content: bytes, owner: Owner) -> None:
     """Write a small file, unless the store was lost since: its new owner may have records in it by now."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_to_change(path, os.O_WRONLY | os.O_CREAT)
     try:
         owner.check()
         os.ftruncate(descriptor, 0)

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from sink.ledger_crc import ROWS_CRC, rows_crc
 from storage_core.errors import LedgerDamagedError
 from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.storage.open_regular import read_file
 from storage_core.storage.owned_names import Owner, remove_file
 
 __all__ = ["ROW_COUNT", "TRANSACTION_COUNT", "drop_torn_checkpoint", "drop_torn_entry"]
@@ -102,7 +103,7 @@ def drop_torn_checkpoint(path: Path, owner: Owner) -> None:
 def _hinted_version(hint: Path) -> set[int]:
     """Return the version of the checkpoint that `_last_checkpoint` names; none if it is absent or torn."""
     try:
-        return {int(json.loads(hint.read_bytes())["version"])}
+        return {int(json.loads(read_file(hint))["version"])}
     except (OSError, ValueError, KeyError, TypeError):
         return set()
 
@@ -119,7 +120,7 @@ def _is_readable(file: Path) -> bool:
 def _entry_is_whole(entry: Path, table: Path) -> bool:
     """Whether a log entry parses, and the data files it adds are there in full."""
     try:
-        actions = [json.loads(line) for line in entry.read_text().splitlines()]
+        actions = [json.loads(line) for line in read_file(entry).decode().splitlines()]
         added = [action["add"] for action in actions if "add" in action]
         if not _has_all_actions(actions):
             return False

@@ -20,11 +20,13 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from sink.takeover_lock import TakeoverLock
 from storage_core.errors import LedgerDamagedError, StoreLockedError, WriterFencedError
 from storage_core.storage.local import storage_errors, sync_directory, write_all
+from storage_core.storage.open_regular import open_to_change, read_if_there
 from storage_core.storage.own_descriptor import OwnDescriptor
 
 __all__ = ["WriterLock", "refused_again"]
@@ -75,7 +77,7 @@ class WriterLock:
         """
         with storage_errors(path):
             while True:
-                descriptor = OwnDescriptor(path, os.O_RDWR | os.O_CREAT)
+                descriptor = OwnDescriptor(partial(open_to_change, path, os.O_RDWR | os.O_CREAT))
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     signature = os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0)
@@ -109,7 +111,7 @@ class WriterLock:
         with storage_errors(path):
             if not path.exists():
                 return False
-            descriptor = OwnDescriptor(path, os.O_RDONLY)
+            descriptor = OwnDescriptor(partial(open_to_change, path, os.O_RDONLY))
             try:
                 if not os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0):
                     return False  # without a lock, which may refuse an owner that comes just now
@@ -138,7 +140,7 @@ class WriterLock:
         token = uuid.uuid4().hex[:8]
         mine = path.with_name(f"{path.name}.{token}")
         with storage_errors(path):
-            descriptor = OwnDescriptor(mine, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            descriptor = OwnDescriptor(partial(open_to_change, mine, os.O_RDWR | os.O_CREAT | os.O_EXCL))
             lock = cls(path, descriptor, token, follows_crash=True, owes_renewal=True)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -256,7 +258,7 @@ def _says_forced(signature: bytes) -> bool:
 
 
 def _describe_busy_owner(path: Path) -> str:
-    owner = path.read_text(errors="replace").strip() if path.exists() else ""
+    owner = (read_if_there(path) or b"").decode(errors="replace").strip()
     try:
         one = json.loads(owner)
         remedy = f"kill -9 {int(one['pid'])} on {one['host']}"

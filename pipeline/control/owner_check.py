@@ -21,6 +21,7 @@ from pathlib import Path
 from sink.store_access import MAINTENANCE_LOCK
 from storage_core.errors import WriterFencedError
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import open_reader
 
 __all__ = ["OwnerCheck"]
 
@@ -44,7 +45,7 @@ class OwnerCheck:
     def of(cls, store: Path) -> "OwnerCheck":
         """Return the check of who holds the store's maintenance lock now: the caller does."""
         path = store.absolute() / MAINTENANCE_LOCK
-        with storage_errors(path), path.open("rb") as file:
+        with storage_errors(path), open_reader(path) as file:
             found = os.fstat(file.fileno())
             return cls(path=str(path), device=found.st_dev, inode=found.st_ino, signature=file.read())
 
@@ -63,7 +64,7 @@ class OwnerCheck:
         path = Path(self.path)
         with storage_errors(path):
             try:
-                with path.open("rb") as file:
+                with open_reader(path) as file:
                     found = os.fstat(file.fileno())
                     is_same = (found.st_dev, found.st_ino, file.read()) == (self.device, self.inode, self.signature)
             except FileNotFoundError:

@@ -26,6 +26,7 @@ from pipeline.control.side_sums import changed_position
 from sink.ledger_damage import one_line
 from storage_core.errors import CorruptFileError, UnsupportedFormatError
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import check_regular_files, read_file
 
 __all__ = ["check_table", "check_tables", "has_table", "read_columns", "read_rows", "table_path"]
 
@@ -112,6 +113,8 @@ def _read_file(
 
 
 def _open(path: Path, table: ControlTable) -> DeltaTable:
+    with storage_errors(path):
+        check_regular_files(path, path / "_delta_log")
     entries = _entries(path / "_delta_log")
     with _damage_refused(path, entries):
         _check_sums(entries)
@@ -177,7 +180,7 @@ def _unreadable(files: Iterable[Path]) -> str:
             if file.suffix == ".parquet":
                 pq.read_table(file)
             else:
-                for line in file.read_text().splitlines():
+                for line in read_file(file).decode().splitlines():
                     json.loads(line)
         except _DAMAGE:
             return f"file={file.name}: "

@@ -21,6 +21,8 @@ import zlib
 from pathlib import Path
 from typing import Final
 
+from storage_core.storage.open_regular import read_file, read_if_there
+
 __all__ = ["changed_position", "first_changed_part"]
 
 _HEADER: Final = struct.Struct(">4sI")
@@ -34,12 +36,9 @@ def changed_position(path: Path) -> int | None:
     Raises:
         OSError: it can't be read, or is not there.
     """
-    data = path.read_bytes()
-    try:
-        sums = path.with_name(f".{path.name}.crc").read_bytes()
-    except FileNotFoundError:
-        return None
-    return first_changed_part(data, sums)
+    data = read_file(path)
+    sums = read_if_there(path.with_name(f".{path.name}.crc"))
+    return None if sums is None else first_changed_part(data, sums)
 
 
 def first_changed_part(data: bytes, sums: bytes) -> int | None:

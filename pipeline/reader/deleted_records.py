@@ -12,6 +12,7 @@ from storage_core.checkpoint.leader_epochs import parse_leader_epochs
 from storage_core.errors import CorruptFileError
 from storage_core.log.segments import list_readable_segments
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_if_there
 
 __all__ = ["has_deleted_records"]
 
@@ -34,7 +35,7 @@ def has_deleted_records(directory: Path, log_start_offset: int) -> bool:
         return True
     path = directory / _EPOCHS
     with storage_errors(path):
-        data = path.read_bytes() if path.is_file() else b""
+        data = read_if_there(path) or b""
     try:
         epochs = parse_leader_epochs(data)
     except CorruptFileError:

@@ -15,6 +15,7 @@ from storage_core.index.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex
 from storage_core.log.segments import SegmentFiles, floor_segment
 from storage_core.log.split_plan import SegmentMarks
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import open_to_read
 
 __all__ = ["read_marks"]
 
@@ -77,7 +78,7 @@ def _read_entries(segment: SegmentFiles, start_offset: int, end_offset: int) -> 
     path = segment.index_path
     with storage_errors(path):
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_to_read(path)
         except FileNotFoundError:
             return OffsetIndex.from_bytes(b"", segment.base_offset)
         try:

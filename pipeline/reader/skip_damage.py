@@ -24,6 +24,7 @@ from storage_core.log.segments import floor_segment, list_readable_segments
 from storage_core.record.batch_header import LOG_OVERHEAD_BYTES, MAGIC_V2, UP_TO_MAGIC_BYTES
 from storage_core.record.batch_scan import BatchScan, check_crcs
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_if_there
 
 __all__ = ["Resumption", "SoundBatch", "check_place", "is_outage", "skip_batch", "skip_to_index"]
 
@@ -188,7 +189,7 @@ def _base_offset_behind(reader: SegmentReader, chunk: BatchChunk, number: int) -
 def _index(reader: SegmentReader) -> OffsetIndex:
     path = reader.files.index_path
     with storage_errors(path):
-        return OffsetIndex.from_bytes(path.read_bytes() if path.exists() else b"", reader.files.base_offset)
+        return OffsetIndex.from_bytes(read_if_there(path) or b"", reader.files.base_offset)
 
 
 def _behind_indexed_batch(reader: SegmentReader, offset: int, limit: int) -> Resumption | None:

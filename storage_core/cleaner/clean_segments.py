@@ -37,6 +37,7 @@ from storage_core.log.segments import SegmentFiles
 from storage_core.log.transactions import read_control_types
 from storage_core.log_config import INT64_MAX
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_if_there
 from storage_core.storage.owned_names import Owner
 
 __all__ = ["CleanCounts", "CleanRequest", "CleanedSegment", "clean_segments"]
@@ -282,4 +283,4 @@ def _has_entries(files: SegmentFiles, entries: bytes) -> bool:
     """Whether a segment's index of aborted transactions has just these entries."""
     path = files.txn_index_path
     with storage_errors(path):
-        return (path.read_bytes() if path.exists() else b"") == entries
+        return (read_if_there(path) or b"") == entries

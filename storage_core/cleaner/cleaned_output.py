@@ -22,7 +22,8 @@ from storage_core.errors import OffsetOutOfRangeError, StoreLockedError
 from storage_core.index.index_builder import IndexBuilder
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, TXNINDEX, segment_file_name
 from storage_core.log_config import INT32_MAX
-from storage_core.storage.local import storage_errors, sync_directory, sync_file, write_all
+from storage_core.storage.local import storage_errors, sync_directory, sync_file, write_all, write_file
+from storage_core.storage.open_regular import open_to_change
 from storage_core.storage.owned_names import remove_unique
 
 __all__ = ["CleanedOutput"]
@@ -56,7 +57,7 @@ class CleanedOutput:
         with storage_errors(self._paths[0]):
             for path in self._paths:
                 remove_unique(path)
-            self._descriptor = os.open(self._paths[0], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            self._descriptor = open_to_change(self._paths[0], os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
     def append(self, filtered: FilteredBatches, data: bytes) -> None:
         """Append batches.
@@ -99,7 +100,7 @@ class CleanedOutput:
                 raise StoreLockedError(f"another task writes this segment: path={self._paths[0]}")
             for path, content in zip(self._paths, contents, strict=True):
                 if content is not None:
-                    path.write_bytes(content)
+                    write_file(path, content)
             self._close()
             for path in (self._paths[0], *paths):
                 os.utime(path, ns=(modified_ns, modified_ns))

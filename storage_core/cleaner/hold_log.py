@@ -25,6 +25,7 @@ from typing import Final
 from storage_core.errors import StoreLockedError
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import open_folder, open_to_change
 from storage_core.storage.own_descriptor import OwnDescriptor
 
 __all__ = ["held_alone", "held_group"]
@@ -43,7 +44,7 @@ def held_alone(directory: Path) -> Iterator[Callable[[], None]]:
         StoreLockedError: another task is still at work on the log; it gets some seconds to end.
         StorageError: the disk refused.
     """
-    with _opened(directory) as descriptor:
+    with _opened(directory, lambda: open_folder(directory)) as descriptor:
         _take(descriptor, fcntl.LOCK_EX, directory)
         yield lambda: _take(descriptor, fcntl.LOCK_SH, directory)
 
@@ -57,7 +58,10 @@ def held_group(directory: Path, base_offset: int) -> Iterator[None]:
         StorageError: the disk refused.
     """
     path = directory / segment_file_name(base_offset, LOG)
-    with _opened(directory) as log, _opened(path, os.O_RDWR) as segment:  # NFS locks alone only what it may write
+    with (
+        _opened(directory, lambda: open_folder(directory)) as log,
+        _opened(path, lambda: open_to_change(path, os.O_RDWR)) as segment,
+    ):  # NFS locks alone only what it may write
         _take(log, fcntl.LOCK_SH, directory)
         _take(segment, fcntl.LOCK_EX, path)
         with storage_errors(path):
@@ -68,9 +72,9 @@ def held_group(directory: Path, base_offset: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, mode: int = os.O_RDONLY) -> Iterator[OwnDescriptor]:
+def _opened(path: Path, opened: Callable[[], int]) -> Iterator[OwnDescriptor]:
     with storage_errors(path):
-        descriptor = OwnDescriptor(path, mode)
+        descriptor = OwnDescriptor(opened)
     with contextlib.closing(descriptor):
         yield descriptor
 

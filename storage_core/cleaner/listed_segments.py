@@ -26,6 +26,7 @@ from storage_core.log.load_plan import name_offset, plan_segments
 from storage_core.log.log_files import DELETED, INDEX, LOG, SWAP, TIMEINDEX, parse_base_offset, segment_file_name
 from storage_core.log.segments import SegmentFiles, list_settled_names, readable_segments, segments_from
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import open_reader, read_file
 
 __all__ = ["ListedSegment", "list_cleanable_segments", "with_index_sizes"]
 
@@ -156,9 +157,9 @@ def _entry_bytes(directory: Path, base_offset: int, suffix: str) -> int:
     with storage_errors(path):
         if not path.exists():
             return 0
-        with path.open("rb") as file:
+        with open_reader(path) as file:
             size = file.seek(0, os.SEEK_END) // entry.itemsize * entry.itemsize
             file.seek(max(size - entry.itemsize, 0))
             if any(file.read(entry.itemsize)):
                 return size
-    return len(drop_zero_tail(read_entries(path.read_bytes(), entry))) * entry.itemsize
+    return len(drop_zero_tail(read_entries(read_file(path), entry))) * entry.itemsize

@@ -33,6 +33,7 @@ from storage_core.log.transactions import read_control_types
 from storage_core.record.batch_scan import BatchScan
 from storage_core.record.control_records import ControlType, coordinator_epochs
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_if_there
 
 __all__ = ["SurveyedLog", "survey_transactions"]
 
@@ -159,7 +160,7 @@ def _indexed(segments: SegmentList) -> Iterator[AbortedColumns]:
     for files in segments.files:
         path = files.txn_index_path
         with storage_errors(path):
-            data = path.read_bytes() if path.exists() else b""
+            data = read_if_there(path) or b""
         try:
             yield AbortedColumns.of(parse_transaction_index(data, files.base_offset))
         except CorruptFileError:

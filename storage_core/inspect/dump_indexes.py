@@ -26,6 +26,7 @@ from storage_core.record.batch_decode import decode_batches
 from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2, unpack_header
 from storage_core.record.legacy_header import MIN_ENTRY_BYTES, unpack_legacy_header
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_file
 
 __all__ = ["dump_offset_index", "dump_producer_snapshot", "dump_time_index", "dump_transaction_index"]
 
@@ -87,7 +88,7 @@ def dump_producer_snapshot(path: Path, out: DumpPrinter) -> None:
 
 def _read(path: Path) -> bytes:
     with storage_errors(path):
-        return path.read_bytes()
+        return read_file(path)
 
 
 def _log_of(path: Path, base_offset: int) -> SegmentFiles:

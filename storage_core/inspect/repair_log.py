@@ -25,6 +25,7 @@ from storage_core.inspect.repair_swaps import finish_swaps
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import make_directory, replace_file, storage_errors, sync_directory
+from storage_core.storage.open_regular import open_reader, open_to_change
 from storage_core.storage.owned_names import UNSHARED, Owner
 
 __all__ = ["RepairPlace", "drop_leftovers", "keep_bytes", "repair_log"]
@@ -139,9 +140,9 @@ def keep_bytes(source: Path, start: int, end: int, target: Path) -> Path:
     with storage_errors(target):
         make_directory(target.parent)
         unfinished = target.with_name(target.name + ".tmp")
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = open_to_change(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
-            with source.open("rb") as reader:
+            with open_reader(source) as reader:
                 copy_range(reader.fileno(), start, descriptor, 0, end - start)
             os.fsync(descriptor)
         finally:

@@ -28,6 +28,7 @@ from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2
 from storage_core.record.empty_batch import pack_empty_batch
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import storage_errors, sync_directory, write_all
+from storage_core.storage.open_regular import open_to_change, open_to_read
 from storage_core.storage.owned_names import Owner
 
 __all__ = ["SegmentRepairer"]
@@ -142,7 +143,7 @@ def _copy_kept(log: Path, target: int, plan: SegmentRewrite) -> int:
     if plan.used_bytes == 0:
         return 0
     size = 0
-    source = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+    source = open_to_read(log)
     try:
         for start, end in _kept(plan):
             copy_range(source, start, target, size, end - start)
@@ -170,7 +171,7 @@ def _moved(position: int, plan: SegmentRewrite) -> int:
 
 @contextlib.contextmanager
 def _created(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    descriptor = open_to_change(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
         yield descriptor
     finally:

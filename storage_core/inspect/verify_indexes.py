@@ -21,6 +21,7 @@ from storage_core.index.time_index import TIME_ENTRY_BYTES, TimeIndex
 from storage_core.inspect.findings import FindingKind, LogReport, Rule
 from storage_core.log.segment_reader import SegmentReader
 from storage_core.record.batch_scan import BatchScan
+from storage_core.storage.open_regular import read_if_there
 
 __all__ = ["IndexCheck"]
 
@@ -122,7 +123,7 @@ class IndexCheck:
         contents: list[bytes | None] = []
         for path, rule in zip(paths, _RULES, strict=True):
             try:
-                contents.append(path.read_bytes() if path.exists() else None)
+                contents.append(read_if_there(path))
             except OSError as error:
                 self._report.add("index", rule, path.name, f"can't be read: {error.strerror}")
                 contents.append(b"")

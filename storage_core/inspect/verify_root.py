@@ -15,6 +15,7 @@ from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from storage_core.errors import CorruptFileError
 from storage_core.inspect.findings import FindingKind, LogReport
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_if_there
 from storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
 
 __all__ = ["META_FILE", "OFFSET_CHECKPOINTS", "ExpectedRoot", "verify_root"]
@@ -116,4 +117,4 @@ def _check_offsets(report: LogReport, name: str, expected: ExpectedRoot) -> None
 
 def _read(path: Path) -> bytes | None:
     with storage_errors(path):
-        return path.read_bytes() if path.is_file() else None
+        return read_if_there(path)

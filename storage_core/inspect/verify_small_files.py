@@ -26,6 +26,7 @@ from storage_core.log.log_files import (
     parse_base_offset,
 )
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_file
 
 __all__ = ["EPOCH_FILE", "METADATA_FILE", "SmallFilesCheck"]
 
@@ -122,7 +123,7 @@ class SmallFilesCheck:
         directory = self.report.directory
         with storage_errors(directory):
             paths = sorted(path for path in directory.iterdir() if path.name.endswith(SNAPSHOT) and path.is_file())
-            contents = {path.name: path.read_bytes() for path in paths}
+            contents = {path.name: read_file(path) for path in paths}
         for name, data in contents.items():
             offset = parse_base_offset(name)
             what = None if offset is None else _snapshot_problem(data, offset, end)
@@ -133,7 +134,7 @@ class SmallFilesCheck:
         path = self.report.directory / name
         with storage_errors(path):
             if path.is_file():
-                return path.read_bytes()
+                return read_file(path)
         if self.expected is not None:
             self.report.add("checkpoint", _RULES[name], name, "is missing")
         return None

@@ -27,6 +27,7 @@ from storage_core.record.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from storage_core.record.batch_scan import BatchScan
 from storage_core.record.control_records import NO_CONTROL_TYPE, ControlType
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_if_there
 
 __all__ = ["TransactionWalk"]
 
@@ -62,7 +63,7 @@ class TransactionWalk:
         """Compare the segment's index with what was met since the segment before."""
         path = files.txn_index_path
         with storage_errors(path):
-            data = path.read_bytes() if path.exists() else None
+            data = read_if_there(path)
         try:
             entries = parse_transaction_index(data or b"", files.base_offset)
         except CorruptFileError as error:

@@ -38,6 +38,7 @@ from storage_core.log.transactions import (
 from storage_core.record.batch_scan import BatchScan
 from storage_core.record.control_records import ControlType
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_file
 
 __all__ = ["AbortedBatches", "aborted_mask", "mask_between"]
 
@@ -173,7 +174,7 @@ def _read_index(files: SegmentFiles) -> _Index:
     path = files.txn_index_path
     try:
         with storage_errors(path):
-            data = path.read_bytes()
+            data = read_file(path)
         entries = parse_transaction_index(data, files.base_offset)
     except StorageError as error:
         if not is_gone(error):

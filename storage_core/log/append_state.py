@@ -18,6 +18,7 @@ from storage_core.log.roll import APPEND_STATE
 from storage_core.record.batch_header import unpack_header
 from storage_core.record.batch_scan import scan_batches
 from storage_core.storage.local import storage_errors, sync_file
+from storage_core.storage.open_regular import open_reader, open_to_change, read_if_there
 from storage_core.storage.owned_names import Owner
 
 __all__ = ["CommittedEnd", "load_append_state", "trim_indexes"]
@@ -152,7 +153,7 @@ def _trim_time_index(
 
 
 def _read_entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    data = path.read_bytes() if path.exists() else b""
+    data = read_if_there(path) or b""
     return np.frombuffer(data, entry, count=len(data) // entry.itemsize)
 
 
@@ -169,7 +170,7 @@ def _keep_prefix(
     that the new owner has added.
     """
     kept = entries[: int(np.argmax(bad))] if bad.any() else entries
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_to_change(path, os.O_RDWR | os.O_CREAT)
     try:
         is_cut = os.fstat(descriptor).st_size != kept.nbytes
         if is_cut:
@@ -184,7 +185,7 @@ def _keep_prefix(
 
 def _add_timestamps(state: npt.NDArray[np.void], path: Path, offsets: npt.NDArray[np.void], end: CommittedEnd) -> None:
     """Read the first batch's timestamp, and the largest one behind the last time entry."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), end.size_bytes, access=mmap.ACCESS_READ) as data:
+    with open_reader(path) as file, mmap.mmap(file.fileno(), end.size_bytes, access=mmap.ACCESS_READ) as data:
         state["first_timestamp"] = unpack_header(data).max_timestamp
         start = 0
         if state["time_entries"]:

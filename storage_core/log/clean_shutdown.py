@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from storage_core.storage.local import storage_errors, sync_directory, write_all
+from storage_core.storage.open_regular import open_to_change
 
 __all__ = ["CLEAN_SHUTDOWN_FILE", "forget_clean_shutdown", "had_clean_shutdown", "mark_clean_shutdown"]
 
@@ -38,7 +39,7 @@ def mark_clean_shutdown(root: Path) -> None:
     """Write the marker, durably; every log of the root is synced, and its checkpoints say so."""
     path = root / CLEAN_SHUTDOWN_FILE
     with storage_errors(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = open_to_change(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             write_all(descriptor, _CONTENT, 0)
             os.fsync(descriptor)

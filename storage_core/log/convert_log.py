@@ -32,7 +32,8 @@ from storage_core.log_config import INT32_MAX, INT64_MAX
 from storage_core.record.batch_convert import ConversionCounts, ConvertedBatches, ConvertOptions, convert_batches
 from storage_core.record.batch_header import MAGIC_V2
 from storage_core.record.batch_scan import BatchScan
-from storage_core.storage.local import storage_errors, write_all
+from storage_core.storage.local import storage_errors, write_all, write_file
+from storage_core.storage.open_regular import open_to_change, read_file
 
 __all__ = ["ConversionReport", "convert_log"]
 
@@ -156,7 +157,7 @@ class _Conversion:
                 names.append(_EPOCHS)
             elif self.epochs:
                 with storage_errors(self.target):
-                    (self.target / _EPOCHS).write_bytes(render_leader_epochs(self._all_epochs()))
+                    write_file(self.target / _EPOCHS, render_leader_epochs(self._all_epochs()))
         for name in names:
             with storage_errors(self.source / name):
                 if (self.source / name).exists():
@@ -251,7 +252,7 @@ class _Conversion:
         """Return the epochs of the batches written, and those of the source's file that came after."""
         path = self.source / _EPOCHS
         with storage_errors(path):
-            known = parse_leader_epochs(path.read_bytes()) if path.exists() else []
+            known = parse_leader_epochs(read_file(path)) if path.exists() else []
         newest, start = self.epochs[-1]
         return [*self.epochs, *(each for each in known if each[0] > newest and each[1] > start)]
 
@@ -272,7 +273,7 @@ class _SegmentOutput:
         self.next_offset = base_offset
         self.modified_ns = modified_ns
         with storage_errors(self._paths[0]):
-            self._descriptor = os.open(self._paths[0], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            self._descriptor = open_to_change(self._paths[0], os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
     def append(self, converted: ConvertedBatches) -> None:
         """Append batches."""
@@ -288,8 +289,8 @@ class _SegmentOutput:
         """Write the indexes."""
         built = self._indexes.finish()
         with storage_errors(self._paths[0]):
-            self._paths[1].write_bytes(built.offset_index)
-            self._paths[2].write_bytes(built.time_index)
+            write_file(self._paths[1], built.offset_index)
+            write_file(self._paths[2], built.time_index)
             os.utime(self._descriptor, ns=(self.modified_ns, self.modified_ns))
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from storage_core.log.append_state import CommittedEnd, load_append_state, trim_
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, parse_base_offset, segment_file_name
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import storage_errors, sync_directories, sync_directory, sync_files
+from storage_core.storage.open_regular import open_reader, open_to_change
 from storage_core.storage.owned_names import Owner, remove_file, rename
 
 __all__ = ["cut_back", "cut_back_logs", "has_leftovers", "needs_cut_back", "renew_active_segment"]
@@ -121,7 +122,7 @@ def _cut_file(path: Path, size_bytes: int, owner: Owner) -> bool:
 
     The descriptor is older than the check: were the store taken meanwhile, it is an unlinked file that is cut.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    descriptor = open_to_change(path, os.O_RDWR)
     try:
         owner.check()
         if os.fstat(descriptor).st_size <= size_bytes:
@@ -171,7 +172,7 @@ def _has_torn_index(directory: Path, end: CommittedEnd) -> bool:
 def _last_entry(path: Path, fields: str, if_empty: tuple[int, int]) -> tuple[int, int]:
     """Return the two numbers of an index's last entry; (-1, -1) if it is zeros or a part of one."""
     entry = struct.Struct(f">{fields}")
-    with path.open("rb") if path.exists() else io.BytesIO() as file:
+    with open_reader(path) if path.exists() else io.BytesIO() as file:
         size = file.seek(0, os.SEEK_END)
         if size == 0:
             return if_empty
@@ -205,8 +206,8 @@ def renew_active_segment(directory: Path, end: CommittedEnd, token: str, owner: 
 
 
 def _copy_file(source: Path, target: Path, size_bytes: int) -> None:
-    with source.open("rb") as reader:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    with open_reader(source) as reader:
+        descriptor = open_to_change(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             copy_range(reader.fileno(), 0, descriptor, 0, size_bytes)
             os.fsync(descriptor)

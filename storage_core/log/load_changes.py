@@ -22,6 +22,7 @@ from storage_core.log.root_survey import EPOCH_FILE
 from storage_core.log.segments import SegmentFiles
 from storage_core.log.split_segment import SplitPart, split_segment
 from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.storage.open_regular import open_to_change
 from storage_core.storage.owned_names import UNSHARED, Owner, remove_file, replace_file
 
 __all__ = ["DiskChanges", "LoadChanges", "PlannedChanges"]
@@ -118,7 +119,7 @@ class DiskChanges:
         path = self._directory / name
         with storage_errors(path):
             self._owner.check()
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            os.close(open_to_change(path, os.O_WRONLY | os.O_CREAT))
             sync_directory(self._directory)
 
     def delete_segments(self, bases: Collection[int]) -> None:

@@ -42,6 +42,7 @@ from storage_core.log.segment_reader import SEEK_BYTES, SegmentReader
 from storage_core.log.segments import SegmentFiles
 from storage_core.log.split_segment import plan_split
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_file
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["LoadOptions", "LoadedLog", "load_log"]
@@ -255,7 +256,7 @@ class _Loading:
         path = self._path(base_offset, TXNINDEX)
         try:
             with storage_errors(path):
-                parse_transaction_index(path.read_bytes(), base_offset)
+                parse_transaction_index(read_file(path), base_offset)
         except CorruptFileError as error:
             return str(error)
         return None
@@ -332,7 +333,7 @@ class _Loading:
             return None
         path = self._path(base_offset, suffix)
         with storage_errors(path):
-            return path.read_bytes()
+            return read_file(path)
 
     def _delete(self, segments: Sequence[_Segment], why: str) -> None:
         ends = [*(each.base_offset for each in segments[1:]), self._end_if_told(segments[-1])]

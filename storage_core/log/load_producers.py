@@ -31,6 +31,7 @@ from storage_core.log.producer_snapshots import stray_snapshots
 from storage_core.log.producer_states import ProducerStates
 from storage_core.log.segments import SegmentFiles
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_if_there
 
 __all__ = ["LoadingProducers"]
 
@@ -140,7 +141,7 @@ class LoadingProducers:
         """Return a snapshot on the disk, None if it is gone."""
         path = self._directory / segment_file_name(offset, SNAPSHOT)
         with storage_errors(path):
-            return path.read_bytes() if path.exists() else None
+            return read_if_there(path)
 
     def _drop_strays(self, bases: Sequence[int]) -> None:
         for offset in stray_snapshots(self._snapshots, bases):

@@ -30,6 +30,7 @@ from storage_core.log.segments import SegmentFiles
 from storage_core.record.batch_header import LOG_OVERHEAD_BYTES, MAGIC_V2
 from storage_core.record.batch_scan import check_crcs
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import open_to_read, read_if_there
 
 __all__ = ["LogSlice", "PartitionLog", "SendResult"]
 
@@ -209,11 +210,11 @@ class _OpenSegment:
         self.files = files
         self._followed = (-1, 0)  # where the last slice ended: next offset and position
         with storage_errors(files.log_path):
-            self.descriptor = os.open(files.log_path, os.O_RDONLY | os.O_CLOEXEC)
+            self.descriptor = open_to_read(files.log_path)
         try:
             with storage_errors(files.index_path):
                 self._size_bytes = os.fstat(self.descriptor).st_size
-                data = files.index_path.read_bytes() if files.index_path.exists() else b""
+                data = read_if_there(files.index_path) or b""
                 self._index = OffsetIndex.from_bytes(data, files.base_offset)
         except BaseException:
             self.close()

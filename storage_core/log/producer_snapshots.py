@@ -18,6 +18,7 @@ from storage_core.errors import CorruptFileError, StorageError
 from storage_core.log.log_files import SNAPSHOT, parse_base_offset, segment_file_name
 from storage_core.log.log_walk import is_gone
 from storage_core.storage.local import replace_file, storage_errors
+from storage_core.storage.open_regular import read_file
 
 __all__ = ["FoundSnapshot", "find_snapshot", "list_snapshots", "stray_snapshots", "write_snapshot"]
 
@@ -66,7 +67,7 @@ def find_snapshot(directory: Path, after_offset: int, up_to_offset: int) -> Foun
         path = directory / segment_file_name(offset, SNAPSHOT)
         try:
             with storage_errors(path):
-                producers = parse_producer_snapshot(path.read_bytes())
+                producers = parse_producer_snapshot(read_file(path))
         except CorruptFileError:
             damaged.append(offset)
         except StorageError as error:

@@ -47,6 +47,7 @@ from storage_core.record.attributes import CONTROL_BIT
 from storage_core.record.batch_scan import BatchScan, check_crcs
 from storage_core.record.control_records import NO_CONTROL_TYPE, control_types, coordinator_epochs
 from storage_core.storage.local import storage_errors, sync_directory, sync_files, write_all
+from storage_core.storage.open_regular import open_to_change, read_file
 from storage_core.storage.owned_names import Owner, make_file, rename
 
 __all__ = ["ScanStop", "SegmentRecovery", "StopKind", "recover_segment", "scan_segment"]
@@ -322,7 +323,7 @@ def _cut_log(recovery: SegmentRecovery, owner: Owner) -> None:
 
     It is synced where nothing is cut too, because the indexes that follow are.
     """
-    descriptor = os.open(recovery.files.log_path, os.O_RDWR | os.O_CLOEXEC)
+    descriptor = open_to_change(recovery.files.log_path, os.O_RDWR)
     try:
         owner.check()
         size = os.fstat(descriptor).st_size
@@ -347,7 +348,7 @@ def _replace_indexes(recovery: SegmentRecovery, owner: Owner) -> None:
     }
     if not recovery.txn_index and not files.txn_index_path.exists():
         del wanted[files.txn_index_path]
-    changed = [path for path, content in wanted.items() if not path.exists() or path.read_bytes() != content]
+    changed = [path for path, content in wanted.items() if not path.exists() or read_file(path) != content]
     unchanged = [path for path in wanted if path not in changed]
     for path in changed:
         _write_unpublished(owner, path, wanted[path])

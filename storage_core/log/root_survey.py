@@ -38,6 +38,7 @@ from storage_core.log.segment_reader import SegmentReader
 from storage_core.log.segments import SegmentFiles
 from storage_core.record.batch_scan import check_crcs
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import read_if_there
 from storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
 
 __all__ = [
@@ -268,7 +269,7 @@ def _check_owner(roots: Sequence[Path]) -> None:
 def _owner(path: Path) -> dict[str, str]:
     """Return whose root this is; of a broker from before KRaft its own number stands for the node's."""
     with storage_errors(path):
-        data = path.read_bytes() if path.is_file() else b""
+        data = read_if_there(path) or b""
     if not data:
         return {}
     if _ZOOKEEPER_KEY in data:
@@ -283,7 +284,7 @@ def _owner(path: Path) -> dict[str, str]:
 
 def _offsets(path: Path) -> Mapping[TopicPartition, int]:
     with storage_errors(path):
-        data = path.read_bytes() if path.is_file() else b""
+        data = read_if_there(path) or b""
     try:
         return parse_offset_checkpoint(data)
     except CorruptFileError as error:
@@ -294,7 +295,7 @@ def _offsets(path: Path) -> Mapping[TopicPartition, int]:
 
 def _leader_epochs(path: Path) -> tuple[tuple[int, int], ...]:
     with storage_errors(path):
-        data = path.read_bytes() if path.is_file() else b""
+        data = read_if_there(path) or b""
     try:
         return tuple(parse_leader_epochs(data))
     except CorruptFileError as error:

@@ -31,6 +31,7 @@ from storage_core.record.batch_header import (
 from storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
 from storage_core.storage.local import storage_errors
 from storage_core.storage.mapped_bytes import map_bytes
+from storage_core.storage.open_regular import open_to_read, read_if_there
 
 __all__ = [
     "CHUNK_BYTES",
@@ -83,7 +84,7 @@ class SegmentReader:
     def __init__(self, files: SegmentFiles) -> None:
         self.files = files
         with storage_errors(files.log_path):
-            self._descriptor = os.open(files.log_path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = open_to_read(files.log_path)
             self.size_bytes = os.fstat(self._descriptor).st_size
         self.valid_bytes = 0
 
@@ -210,7 +211,7 @@ class SegmentReader:
         """Return the time index; one without entries if the file is missing."""
         path = self.files.time_index_path
         with storage_errors(path):
-            return TimeIndex.from_bytes(path.read_bytes() if path.exists() else b"", self.files.base_offset)
+            return TimeIndex.from_bytes(read_if_there(path) or b"", self.files.base_offset)
 
     def ends_in_zeros(self, position: int) -> bool:
         """Whether every byte from `position` on is zero: preallocated, or lost in a power cut."""
@@ -297,7 +298,7 @@ def _search(path: Path, find: Callable[[ReadAt, int], tuple[int, int]]) -> tuple
     """Look something up in an index file; a missing one has no entries."""
     with storage_errors(path):
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_to_read(path)
         except FileNotFoundError:
             return find(lambda _position, _size: b"", 0)
         try:

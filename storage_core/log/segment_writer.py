@@ -23,6 +23,7 @@ from storage_core.fault_points import reach
 from storage_core.log.log_files import CLEANED, INDEX, LOG, TIMEINDEX, segment_file_name
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import storage_errors, write_all
+from storage_core.storage.open_regular import open_to_change, open_to_read
 from storage_core.storage.owned_names import Owner, remove_unique, rename
 
 __all__ = ["SegmentAppend", "SegmentWriter", "StagedRange", "WrittenFiles"]
@@ -111,7 +112,7 @@ class SegmentWriter:
 
     @contextlib.contextmanager
     def _opened(self, append: SegmentAppend) -> Iterator[dict[str, int]]:
-        flags = os.O_WRONLY | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if append.is_new else 0)
+        flags = os.O_WRONLY | (os.O_CREAT | os.O_EXCL if append.is_new else 0)
         name = self._unpublished if append.is_new else self._path
         wanted = {
             LOG: bool(append.ranges),
@@ -122,7 +123,7 @@ class SegmentWriter:
         try:
             for suffix, needed in wanted.items():
                 if needed or append.is_new:
-                    descriptors[suffix] = os.open(name(append.base_offset, suffix), flags, 0o644)
+                    descriptors[suffix] = open_to_change(name(append.base_offset, suffix), flags)
             if append.is_new:
                 reach("place.created")
             yield descriptors
@@ -142,7 +143,7 @@ class SegmentWriter:
 
     def _fill(self, append: SegmentAppend, descriptors: dict[str, int]) -> None:
         for path, ranges in itertools.groupby(append.ranges, key=lambda each: each.source):
-            source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            source = open_to_read(path)
             try:
                 for each in ranges:
                     copy_range(source, each.source_position, descriptors[LOG], each.position, each.size_bytes)

@@ -36,6 +36,7 @@ from storage_core.record.batch_decode import decode_batches
 from storage_core.record.batch_header import MAGIC_V2
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.storage.open_regular import open_reader
 from storage_core.storage.owned_names import Owner, make_file, rename
 
 __all__ = ["SplitPart", "plan_split", "split_segment"]
@@ -137,7 +138,7 @@ def _write(owner: Owner, source: Path, target: Path, part: SplitPart) -> None:
     """Write a part, durably; it is as old as the segment, whose age retention goes by where timestamps say nothing."""
     descriptor = make_file(owner, target)
     try:
-        with source.open("rb") as reader:
+        with open_reader(source) as reader:
             copy_range(reader.fileno(), part.position, descriptor, 0, part.size_bytes)
             times = os.fstat(reader.fileno())
         os.utime(descriptor, ns=(times.st_atime_ns, times.st_mtime_ns))

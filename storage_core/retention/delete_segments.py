@@ -23,6 +23,7 @@ from storage_core.log.deleted_files import mark_deleted
 from storage_core.retention.log_facts import ListedLog
 from storage_core.retention.plan_retention import RetentionPlan
 from storage_core.storage.local import storage_errors, write_all
+from storage_core.storage.open_regular import open_to_change, read_file
 from storage_core.storage.owned_names import Owner, remove_file, replace_file
 
 __all__ = ["delete_segments", "fits"]
@@ -65,7 +66,7 @@ def _forget_epochs(directory: Path, log_start_offset: int, owner: Owner) -> None
         if not path.is_file():
             return
         try:
-            epochs = parse_leader_epochs(path.read_bytes())
+            epochs = parse_leader_epochs(read_file(path))
         except CorruptFileError:
             return
         kept = truncate_epochs_from_start(epochs, log_start_offset)
@@ -92,7 +93,7 @@ def _write_epochs(owner: Owner, path: Path, data: bytes) -> None:
 
 def _overwrite(path: Path, data: bytes) -> None:
     """Write over a file of less than a block, which takes no room."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    descriptor = open_to_change(path, os.O_WRONLY)
     try:
         write_all(descriptor, data, 0)
         os.ftruncate(descriptor, len(data))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import storage_errors, sync_directory
+from storage_core.storage.open_regular import open_reader, open_to_change
 from storage_core.storage.owned_names import UNSHARED, Owner
 
 __all__ = ["copy_directory"]
@@ -37,8 +38,8 @@ def copy_directory(source: Path, target: Path, sizes: Mapping[str, int], owner: 
 
 
 def _copy_file(source: Path, target: Path, size_bytes: int) -> None:
-    with source.open("rb") as reader:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    with open_reader(source) as reader:
+        descriptor = open_to_change(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             copy_range(reader.fileno(), 0, descriptor, 0, size_bytes)
             changed = os.fstat(reader.fileno())

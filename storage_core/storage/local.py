@@ -16,6 +16,7 @@ from pathlib import Path
 
 from storage_core.errors import StorageError
 from storage_core.fault_points import reach
+from storage_core.storage.open_regular import open_folder, open_to_change, open_to_read
 from storage_core.storage.write_back import drop_cached, sync_filesystems, sync_path
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "sync_file",
     "sync_files",
     "write_all",
+    "write_file",
 ]
 
 _SYNCFS_FILE_COUNT = 64
@@ -54,10 +56,19 @@ def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
         view, position = view[written:], position + written
 
 
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file that nobody reads yet, making it if it is not there; nothing is durable."""
+    descriptor = open_to_change(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        write_all(descriptor, data, 0)
+    finally:
+        os.close(descriptor)
+
+
 def replace_file(path: Path, data: bytes) -> None:
     """Put `data` under `path` atomically and durably, as Kafka replaces its checkpoint files."""
     temporary = path.with_name(path.name + ".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    descriptor = open_to_change(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         write_all(descriptor, data, 0)
         os.fsync(descriptor)
@@ -80,7 +91,7 @@ def make_directory(path: Path) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make the names in a folder durable."""
-    sync_path(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, os.fsync)
+    sync_path(path, open_folder, os.fsync)
 
 
 def sync_directories(paths: Iterable[Path]) -> None:
@@ -95,7 +106,7 @@ def sync_directories(paths: Iterable[Path]) -> None:
 
 def sync_file(path: Path) -> None:
     """Make the content of a file durable."""
-    sync_path(path, os.O_RDONLY | os.O_CLOEXEC, os.fdatasync)
+    sync_path(path, open_to_read, os.fdatasync)
 
 
 def sync_files(paths: list[Path]) -> None:

@@ -6,13 +6,14 @@ folder; the next one that wants the same name finds nobody holding it, and clear
 
 import contextlib
 import fcntl
-import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from storage_core.errors import InvalidConfigError, StoreLockedError
 from storage_core.storage.local import make_directory, storage_errors, sync_directories, sync_directory, sync_files
+from storage_core.storage.open_regular import open_folder
 from storage_core.storage.own_descriptor import OwnDescriptor
 
 __all__ = ["new_folder"]
@@ -39,7 +40,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         make_directory(path.parent)
         unfinished = path.with_name(path.name + _UNFINISHED)
         unfinished.mkdir(exist_ok=True)
-        descriptor = OwnDescriptor(unfinished, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = OwnDescriptor(partial(open_folder, unfinished))
     try:
         _take(descriptor, unfinished)
         try:

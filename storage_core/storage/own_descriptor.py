@@ -8,6 +8,7 @@ What executes another program loses it anyway (`O_CLOEXEC`).
 import os
 import threading
 import weakref
+from collections.abc import Callable
 
 __all__ = ["OwnDescriptor"]
 
@@ -16,17 +17,15 @@ class OwnDescriptor:
     """An open file that only the process which opened it has.
 
     Args:
-        path: of the file.
-        flags: of `os.open`.
-        mode: of a file that is made.
+        opened: opens it, and returns its descriptor.
 
     Raises:
         OSError: it can't be opened.
     """
 
-    def __init__(self, path: str | os.PathLike[str], flags: int, mode: int = 0o644) -> None:
+    def __init__(self, opened: Callable[[], int]) -> None:
         with _NO_FORK:
-            self._number: int | None = os.open(path, flags | os.O_CLOEXEC, mode)
+            self._number: int | None = opened()
             _OPEN.add(self)
 
     @property

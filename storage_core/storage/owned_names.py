@@ -22,6 +22,7 @@ from typing import Final, Protocol
 
 from storage_core.fault_points import reach
 from storage_core.storage.local import sync_directory, write_all
+from storage_core.storage.open_regular import open_to_change
 
 __all__ = [
     "UNSHARED",
@@ -122,7 +123,7 @@ def make_file(owner: Owner, path: Path) -> int:
     """
     with _held(owner):
         path.unlink(missing_ok=True)
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        return open_to_change(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
 
 def replace_file(owner: Owner, path: Path, data: bytes) -> None:

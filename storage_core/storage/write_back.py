@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from storage_core.storage.open_regular import open_folder, open_to_read
+
 __all__ = ["drop_cached", "sync_filesystems", "sync_path"]
 
 
@@ -16,7 +18,7 @@ def drop_cached(paths: Iterable[Path]) -> None:
     """Let the next reading of these files show what the disk has, but for pages that still wait to be written."""
     for path in paths:
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_to_read(path)
             try:
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
@@ -27,7 +29,7 @@ def sync_filesystems(folders: Iterable[Path]) -> None:
     """Write back each filesystem that holds one of these; Linux reports write-back errors here since 5.8."""
     roots = {path.stat().st_dev: path for path in folders}
     for root in roots.values():
-        sync_path(root, os.O_RDONLY | os.O_CLOEXEC, _syncfs_of)
+        sync_path(root, open_folder, _syncfs_of)
 
 
 def _syncfs_of(descriptor: int) -> None:
@@ -36,13 +38,13 @@ def _syncfs_of(descriptor: int) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def sync_path(path: Path, flags: int, sync: Callable[[int], None]) -> None:
+def sync_path(path: Path, opened: Callable[[Path], int], sync: Callable[[int], None]) -> None:
     """Open a path and sync it; the kernel's answer does not say which file it is about.
 
     A sync that fails leaves pages that are not on the disk and count as written, so that the next one succeeds: without
     them in the cache whoever looks next sees what the disk has, and does not take a commit for durable that is not.
     """
-    descriptor = os.open(path, flags)
+    descriptor = opened(path)
     try:
         sync(descriptor)
     except OSError as error:
