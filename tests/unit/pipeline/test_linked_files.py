@@ -104,10 +104,11 @@ def test_verb_when_a_link_lies_among_logs_then_what_it_leads_to_stays(
     written: Path, memory_path: Path, sparklog: Sparklog, verb: str, name: str
 ) -> None:
     """The same for commands that change a folder of logs which is no store."""
-    store, target, before = _linked(written, memory_path, name)
-    meta = store / "logs" / "meta.properties"
-    if not meta.is_symlink():
-        meta.write_text("".join(line for line in meta.read_text().splitlines(True) if "sparklog" not in line))
+    folder = Path(shutil.copytree(written, memory_path / "folder"))
+    (folder / "store.properties").unlink()
+    meta = folder / "logs" / "meta.properties"
+    meta.write_text("".join(line for line in meta.read_text().splitlines(True) if "sparklog" not in line))
+    store, target, before = _linked(folder, memory_path, name)
 
     sparklog(verb, store / "logs", "--execute")
 
