@@ -90,13 +90,14 @@ def describe(store: Path, topic: str | None, keep_in: Path | None, as_json: bool
     from pipeline import tools
     from pipeline.cleaner_view import describe_cleaner
     from pipeline.lost_view import lost_of
+    from pipeline.quarantine_view import describe_quarantine
     from storage_core.clock import SystemClock
 
     view, logs = _open(store, topic)
     described = tools.describe(view, logs, with_offsets=topic is not None) | {
         "lost_ranges": lost_of(view, logs, keep_in)
     }
-    described |= describe_cleaner(view, logs, SystemClock())
+    described |= describe_cleaner(view, logs, SystemClock()) | ({} if topic else describe_quarantine(view))
     if as_json:
         say(tools.to_json(described))
     else:

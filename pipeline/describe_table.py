@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.cleaner_view import cleaner_lines
+from pipeline.quarantine_view import quarantine_lines
 from pipeline.terminal import PeopleTable, say
 from storage_core.quantity_text import iso_time, size_text
 
@@ -28,6 +29,7 @@ def print_description(described: Mapping[str, Any], *, with_segments: bool) -> N
     offline = (each for each in described["logs"] if each.get("offline"))
     say(*(f"offline: {log['directory']}: {log['offline']}" for log in offline))
     say(*(f"set aside: {path}" for path in described.get("set_aside", ())))
+    say(*quarantine_lines(described))
     say(*cleaner_lines(described), *map(_lost_line, described.get("lost_ranges", ())), _totals(described))
 
 

@@ -81,7 +81,7 @@ class StagePlan:
         preserved: whether offsets come from the `offset` column.
         quarantine: whether rows with problems are diverted.
         now_ms: timestamp of rows that bring none, and append time.
-        first_turn: added to the task's number, see `Router`.
+        batch_id: of the micro-batch; keyless rows of each start at another partition, see `Router`.
         last_offsets: (logs,) newest preserved offset that each log has.
         split_floors: by task, by log: the newest preserved offset that earlier tasks bring, where that matters.
     """
@@ -93,7 +93,7 @@ class StagePlan:
     quarantine: bool
     now_ms: int
     buffer_bytes: int
-    first_turn: int = 0
+    batch_id: int = 0
     last_offsets: tuple[int, ...] = ()
     split_floors: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
 
@@ -143,7 +143,7 @@ class _StageTask:
     def __init__(self, plan: StagePlan, task: int) -> None:
         self._plan = plan
         self._task = task
-        self._router = Router(plan.topics, plan.fixed_topic, plan.now_ms, plan.first_turn + task)
+        self._router = Router(plan.topics, plan.fixed_topic, plan.now_ms, plan.batch_id + task)
         self._name = f"{task:05}-{uuid.uuid4().hex}"
         self._descriptor = -1
         self._position = 0
@@ -254,8 +254,9 @@ class _StageTask:
             *batch.take(pa.array(rows)).columns,
             pa.array(reasons, pa.string()),
             pa.array(rows + first_row, pa.int64()),
+            pa.array(np.full(len(rows), self._plan.batch_id), pa.int64()),
         ]
-        names = [*batch.schema.names, "reason", "row"]
+        names = [*batch.schema.names, "reason", "row", "batch_id"]
         table = pa.Table.from_arrays(columns, names=names)
         if self._quarantine is None:
             self._make_directory()

@@ -24,7 +24,7 @@ from sink.lost_ranges import LostRangeTable
 from sink.metrics import MicroBatchMetrics
 from sink.open_log_dirs import open_log_dirs
 from sink.place import Placement, Placer, StagedBatches
-from sink.quarantine import publish_quarantine
+from sink.quarantine import Quarantine
 from sink.stage import StagePlan
 from sink.stage_reports import StageReport, check_reports, collect_batches, split_floors
 from sink.store import Store
@@ -183,6 +183,8 @@ class StoreWriter:
             self._store, self._ledger, lock, self._log_dirs.offline, partial(keep_maintenance_out, config.store)
         )
         flush_logs(self._ledger, self._store.log_path, lock, self._log_dirs.offline)
+        self._quarantine = Quarantine(config.quarantine, self._store, lock)
+        self._quarantine.finish()
         self._derived = DerivedFiles(self._store, self._ledger, lock, self._log_dirs.offline)
         self._write_derived()
         self._stage_topics, self._log_rows = number_logs(config, self._ledger)
@@ -205,6 +207,8 @@ class StoreWriter:
         lock.check()  # the checkpoint files of a store that was lost since are somebody else's
         self._write_derived()
         reach("clean.derived")
+        if any(report["quarantined"] for report in reports):
+            self._quarantine.merge(query_id, batch_id)
         self._clear_staging(directory)
         reach("clean.staging")
         metrics = MicroBatchMetrics(
@@ -263,7 +267,7 @@ class StoreWriter:
             quarantine=config.on_invalid == "quarantine",
             now_ms=now_ms,
             buffer_bytes=config.stage_buffer_bytes,
-            first_turn=batch_id,
+            batch_id=batch_id,
             last_offsets=tuple(last_offsets.tolist()),
             split_floors=floors,
         )
@@ -274,13 +278,12 @@ class StoreWriter:
         """Place what was staged and make it count; a micro-batch without records is recorded all the same."""
         started = time.monotonic()
         quarantined = [directory / report["quarantine"] for report in reports if report["quarantine"]]
-        folder = self._config.quarantine / query_id / str(batch_id)
         try:
             placement = self._placer.place(staged) if staged is not None else self._placer.place_nothing()
             placed = time.monotonic()
             self._placer.sync(placement.written)
-            if quarantined or folder.exists():
-                publish_quarantine(quarantined, folder, self._placer.owner, self._placer.owner.token)
+            if quarantined or self._quarantine.holds(query_id, batch_id):
+                self._quarantine.publish(quarantined, query_id, batch_id)
             synced = time.monotonic()
             self._update_ledger(placement, query_id, batch_id)
         except BackwardOffsetError as error:

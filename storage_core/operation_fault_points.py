@@ -7,6 +7,7 @@ __all__ = [
     "CLEANER_FAULT_POINTS",
     "DIRECTORY_FAULT_POINTS",
     "LOAD_FAULT_POINTS",
+    "QUARANTINE_FAULT_POINTS",
     "REPAIR_FAULT_POINTS",
     "RETENTION_FAULT_POINTS",
     "ROLL_FAULT_POINTS",
@@ -26,6 +27,11 @@ DIRECTORY_FAULT_POINTS = (
 
 TRUNCATE_FAULT_POINTS = ("truncate.noted", "truncate.committed", "truncate.finished")
 """Steps of truncating a log, apart from those of undoing."""
+
+QUARANTINE_FAULT_POINTS = ("quarantine.merged", "quarantine.hidden", "quarantine.shown", "quarantine.removed")
+"""Every step of merging a query's diverted rows, in the order in which it passes them; the second for each micro-batch:
+the merger is complete; what it replaces is hidden; the merger is shown; what was hidden is gone.
+"""
 
 RETENTION_FAULT_POINTS = ("retain.rolled", "retain.committed", "retain.renamed", "retain.deleted")
 """Every step of `sparklog retain` and `sparklog delete-records`, in the order in which they pass them."""

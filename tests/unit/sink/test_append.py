@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sink.quarantine import store_part
+from sink.store import Store
 from storage_core.clock import ManualClock
 from tests.sink_store import in_process, open_store, read_store, rows
 
@@ -63,8 +65,8 @@ def test_append_when_checkpoint_files_cannot_be_written_then_the_micro_batch_cou
 
 def test_append_when_rows_diverted_before_a_crash_become_records_then_their_folder_goes(tmp_path: Path) -> None:
     """A micro-batch that runs again under other settings leaves no row both in a log and in quarantine."""
-    earlier = tmp_path / "store" / "quarantine" / "query" / "0"
     writer = open_store(tmp_path / "store", {"orders": {"partitions": 1}}, topic="orders", on_invalid="quarantine")
+    earlier = store_part(tmp_path / "store" / "quarantine", Store.find(tmp_path / "store")) / "query-query" / "0"
     earlier.mkdir(parents=True)
     (earlier / "part-00000.parquet").write_bytes(b"of an attempt that was not committed")
 

@@ -1,58 +1,145 @@
 """Diverted rows: there once, whole, and only for micro-batches that count."""
 
-import os
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sink.quarantine import publish_quarantine
+from sink.quarantine import MERGED_COUNT, DivertedRows, list_diverted, plan_merge, store_part
 from sink.stage import StagePlan
 from sink.stage_reports import StageReport
+from sink.store import Store
 from storage_core.errors import StorageError
-from storage_core.storage.owned_names import UNSHARED
 from tests.sink_store import contents, in_process, open_events, rows, stored_numbers
 
 _GOOD, _BAD = rows(value=["1"], timestamp=[5]), rows(value=["2", "3"], timestamp=[-9, None])
 
 
 def _diverted(folder: Path) -> list[dict[str, Any]]:
-    return [row for path in sorted(folder.rglob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    return [row for path in sorted(folder.rglob("*.parquet"), key=_place) for row in pq.read_table(path).to_pylist()]
 
 
-def test_publish_quarantine_moves_files_and_replaces_what_a_crash_left(tmp_path: Path) -> None:
-    """The folder of a micro-batch holds what its last run diverted, and a half-made one is no obstacle."""
-    target = tmp_path / "quarantine" / "query" / "3"
-    for folder in (target, target.with_name("3.deadbeef")):
-        folder.mkdir(parents=True)
-        (folder / "part-00007.parquet").write_bytes(b"old")
-    files = [tmp_path / "a", tmp_path / "b"]
-    for path in files:
-        path.write_bytes(path.name.encode())
-
-    publish_quarantine(files, target, UNSHARED, "0badcafe")
-
-    assert contents(tmp_path) == {
-        "quarantine/query/3/part-00000.parquet": b"a",
-        "quarantine/query/3/part-00001.parquet": b"b",
-    }
+def _place(path: Path) -> tuple[int, str]:
+    return int(path.parent.name.partition("-")[0]), path.name
 
 
-def test_publish_quarantine_when_another_writer_swept_its_files_then_fails_and_leaves_what_is_there(
-    tmp_path: Path,
-) -> None:
+def _below(store: Path, folder: Path | None = None) -> Path:
+    return store_part(folder or store / "quarantine", Store.find(store))
+
+
+def test_append_when_a_crash_left_rows_then_they_are_replaced(memory_path: Path) -> None:
+    """The folder of a micro-batch holds what its last run diverted; what was on its way goes with the next opening."""
+    open_events(memory_path, on_invalid="quarantine").close()
+    query = _below(memory_path) / "query-query"
+    for name in ("3", "_building-0.0badcafe", "_gone-2-1.0badcafe"):
+        (query / name).mkdir(parents=True)
+        (query / name / "part-00007.parquet").write_bytes(b"old")
+
+    with closing(open_events(memory_path, on_invalid="quarantine")) as writer:
+        writer.append("query", 3, in_process(_BAD))
+
+    assert list(contents(query)) == ["3/part-00000.parquet"]
+    assert [row["batch_id"] for row in _diverted(query)] == [3, 3]
+
+
+def test_append_when_another_writer_swept_its_files_then_fails_and_leaves_what_is_there(memory_path: Path) -> None:
     """A writer that wakes behind the check of its lock finds nothing to move: the new owner's rows stay."""
-    target = tmp_path / "quarantine" / "query" / "3"
-    target.mkdir(parents=True)
-    (target / "part-00000.parquet").write_bytes(b"the new owner's")
+    with closing(open_events(memory_path, on_invalid="quarantine")) as writer:
+        target = _below(memory_path) / "query-query" / "3"
+        target.mkdir(parents=True)
+        (target / "part-00000.parquet").write_bytes(b"the new owner's")
 
-    with pytest.raises(StorageError, match=r"a\.parquet"):
-        publish_quarantine([tmp_path / "a.parquet"], target, UNSHARED, "0badcafe")
+        def swept(plan: StagePlan) -> list[StageReport]:
+            reports = in_process(_BAD)(plan)
+            (Path(plan.directory) / reports[0]["quarantine"]).unlink()
+            return reports
 
-    assert contents(tmp_path) == {"quarantine/query/3/part-00000.parquet": b"the new owner's"}
-    assert os.listdir(target.parent) == ["3"]
+        with pytest.raises(StorageError, match=r"\.parquet"):
+            writer.append("query", 3, swept)
+
+        assert contents(target.parent) == {"3/part-00000.parquet": b"the new owner's"}
+
+
+def test_append_when_two_stores_share_a_folder_then_neither_touches_the_others_rows(memory_path: Path) -> None:
+    """The same query, the same micro-batch: each store has its own part of the folder."""
+    shared = memory_path / "bad"
+    for name in ("one", "two"):
+        with closing(open_events(memory_path / name, on_invalid="quarantine", quarantine=shared)) as writer:
+            writer.append("query", 0, in_process(_BAD))
+    with closing(open_events(memory_path / "two", on_invalid="quarantine", quarantine=shared)) as writer:
+        writer.append("query", 1, in_process(_GOOD))
+
+    assert len(_diverted(_below(memory_path / "one", shared))) == 2
+    assert len(_diverted(_below(memory_path / "two", shared))) == 2
+
+
+def test_append_when_ids_begin_with_an_underscore_then_readers_see_the_rows(memory_path: Path) -> None:
+    """Such folders are hidden from Spark and pyarrow; one store's id in 64 begins so."""
+    with closing(open_events(memory_path, on_invalid="quarantine")) as writer:
+        writer.append("_query", 0, in_process(_BAD))
+
+    assert ds.dataset(memory_path / "quarantine", format="parquet").count_rows() == 2
+    assert not _below(memory_path).name.startswith("_")
+
+
+def test_append_when_rows_of_an_earlier_release_are_there_then_they_stay(memory_path: Path) -> None:
+    """Without a store's id nobody knows whose they are."""
+    earlier = memory_path / "bad" / "query" / "0" / "part-00000.parquet"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_bytes(b"somebody's")
+    with closing(open_events(memory_path / "s", on_invalid="quarantine", quarantine=memory_path / "bad")) as writer:
+        writer.append("query", 0, in_process(_GOOD))
+
+    assert earlier.read_bytes() == b"somebody's"
+
+
+def test_append_when_many_micro_batches_divert_rows_then_their_files_become_few(memory_path: Path) -> None:
+    """Each row stays there once, with the number of its micro-batch; other queries' files stay apart."""
+    count = 5 * MERGED_COUNT + 3
+    with closing(open_events(memory_path, on_invalid="quarantine")) as writer:
+        for number in range(count):
+            writer.append("query", number, in_process(_BAD))
+        writer.append("other", 0, in_process(_BAD))
+    found = _diverted(_below(memory_path) / "query-query")
+
+    assert len(list_diverted(_below(memory_path) / "query-query")) < 8
+    assert [row["batch_id"] for row in found] == [number for number in range(count) for _ in range(2)]
+    assert [each.path.name for each in list_diverted(_below(memory_path) / "query-other")] == ["0"]
+    assert not list(memory_path.rglob("_*-*"))
+
+
+def test_append_when_a_file_is_damaged_then_nothing_is_merged_and_nothing_fails(memory_path: Path) -> None:
+    """Micro-batches are committed all the same; every other row stays."""
+    with closing(open_events(memory_path, on_invalid="quarantine")) as writer:
+        for number in range(MERGED_COUNT + 2):
+            writer.append("query", number, in_process(_BAD))
+            if number == 3:
+                (_below(memory_path) / "query-query" / "3" / "part-00000.parquet").write_bytes(b"damaged")
+    query = _below(memory_path) / "query-query"
+
+    assert len(list_diverted(query)) == MERGED_COUNT + 2
+    assert not [path for path in query.iterdir() if path.name.startswith("_")]
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.booleans()), max_size=80), st.integers(0, 90))
+def test_plan_merge_takes_neighbours_that_are_committed(made: list[tuple[int, bool]], committed: int) -> None:
+    """The latest ones, with no gap between them, and never one of a micro-batch that may come again."""
+    found, first = [], 0
+    for width, is_merged in made:
+        last = first + (width if is_merged else 0)
+        name = f"{first}-{last}" if is_merged else str(first)
+        found.append(DivertedRows(first, last, Path(name)))
+        first = last + 1
+    ours = [each for each in found if each.last <= committed]
+    chosen = plan_merge(found, committed)
+
+    assert chosen == ours[len(ours) - len(chosen) :]
+    assert not chosen or sum(not each.is_merged for each in chosen) >= MERGED_COUNT
 
 
 def test_append_when_rows_are_diverted_in_several_splits_then_each_has_its_file(memory_path: Path) -> None:
@@ -61,7 +148,10 @@ def test_append_when_rows_are_diverted_in_several_splits_then_each_has_its_file(
         metrics = writer.append("query", 4, in_process(_BAD, _GOOD, [_GOOD, _BAD]))
 
     assert (metrics.records, metrics.quarantined) == (2, 4)
-    assert sorted(contents(memory_path / "quarantine")) == ["query/4/part-00000.parquet", "query/4/part-00001.parquet"]
+    assert sorted(contents(_below(memory_path))) == [
+        "query-query/4/part-00000.parquet",
+        "query-query/4/part-00001.parquet",
+    ]
     assert [(row["row"], row["reason"]) for row in _diverted(memory_path / "quarantine")] == [
         (0, "timestamp is out of range"),
         (1, "timestamp is null or could not be parsed"),
@@ -88,8 +178,9 @@ def test_append_when_queries_number_alike_then_their_rows_do_not_mix(memory_path
         writer.append("query-a", 0, in_process(_BAD))
         writer.append("query-b", 0, in_process([_BAD, _BAD]))
 
-    assert len(_diverted(memory_path / "bad" / "query-a" / "0")) == 2
-    assert len(_diverted(memory_path / "bad" / "query-b" / "0")) == 4
+    folder = _below(memory_path / "store", memory_path / "bad")
+    assert len(_diverted(folder / "query-query-a" / "0")) == 2
+    assert len(_diverted(folder / "query-query-b" / "0")) == 4
     assert not (memory_path / "store" / "quarantine").exists()
 
 

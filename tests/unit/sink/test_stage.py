@@ -149,7 +149,7 @@ def test_stage_when_the_folder_cannot_be_made_then_reports_it(tmp_path: Path) ->
 
 
 def test_stage_when_rows_are_quarantined_then_names_their_reason_and_place(tmp_path: Path) -> None:
-    """A Parquet file with all columns, `reason` and `row`, whatever showed the problem, early or late."""
+    """A Parquet file with all columns, `reason`, `row` and `batch_id`, whatever showed the problem, early or late."""
     plan = _plan(tmp_path, quarantine=True, buffer_bytes=1)
     bad = rows(topic=["a", None, "a", "b"], partition=[0, 0, 5, 1], value=["good", "1", "2", "good"])
     large = rows(topic=["a", "a", "b"], partition=[0, 0, 0], value=["good", bytes(600), bytes(600)])
@@ -157,7 +157,7 @@ def test_stage_when_rows_are_quarantined_then_names_their_reason_and_place(tmp_p
     report = _stage(plan, bad, large)
 
     table = pq.read_table(tmp_path / "staging" / report["quarantine"])
-    assert table.column_names == ["topic", "partition", "value", "reason", "row"]
+    assert table.column_names == ["topic", "partition", "value", "reason", "row", "batch_id"]
     assert table.select(["reason", "row"]).to_pylist() == [
         {"reason": "topic is null", "row": 1},
         {"reason": "partition is out of range", "row": 2},

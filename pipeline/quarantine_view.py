@@ -1,0 +1,99 @@
+"""What `describe` says of diverted rows: how many there are, and why. Read without Spark, only the column of reasons.
+
+Folders of an earlier release, without the store's id, are counted where they lie in the store itself: in a folder
+outside of it they may be another store's.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.store_view import StoreView
+from sink.quarantine import list_diverted, store_part
+from sink.quarantine_folders import quarantine_folders
+from sink.store import Store
+from storage_core.errors import CorruptFileError
+from storage_core.storage.local import storage_errors
+
+__all__ = ["describe_quarantine", "quarantine_lines"]
+
+_USUAL = "quarantine"
+_TRIES = 5
+
+
+def describe_quarantine(view: StoreView) -> dict[str, Any]:
+    """Return rows, files and bytes in quarantine with the counts of each reason; nothing where no row was diverted.
+
+    Raises:
+        StorageError: a folder can't be read.
+    """
+    if view.ledger_version is None:
+        return {}
+    store = Store.find(view.root)
+    try:
+        files, reasons, size = _look(store)
+    except CorruptFileError as error:
+        return {"quarantine_problem": str(error)}
+    if not files:
+        return {}
+    return {
+        "quarantine": {
+            "rows": reasons.total(),
+            "files": len(files),
+            "size_bytes": size,
+            "reasons": dict(reasons.most_common()),
+        }
+    }
+
+
+def quarantine_lines(described: Mapping[str, Any]) -> list[str]:
+    """Return the same for people."""
+    if "quarantine_problem" in described:
+        return [f"quarantine: {described['quarantine_problem']}"]
+    if (found := described.get("quarantine")) is None:
+        return []
+    head = f"quarantine: {found['rows']:,} rows in {found['files']:,} files, {found['size_bytes']:,} bytes"
+    return [head, *(f"  {count:,} x {reason}" for reason, count in found["reasons"].items())]
+
+
+def _look(store: Store) -> tuple[list[Path], Counter[str], int]:
+    """Return files, counts of reasons, and bytes; once more where a merger has just replaced what was listed."""
+    for _ in range(_TRIES):
+        files = [*_files_of(store)]
+        try:
+            return files, _count_reasons(files), sum(path.stat().st_size for path in files)
+        except FileNotFoundError:
+            continue
+    raise CorruptFileError("files are replaced all the time")
+
+
+def _files_of(store: Store) -> Iterator[Path]:
+    folders = dict.fromkeys([store.root / _USUAL, *quarantine_folders(store)])
+    for folder in folders:
+        yield from _files_below(store_part(folder, store))
+        if folder.is_relative_to(store.root):
+            yield from _files_below(folder)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    with storage_errors(folder):
+        queries = sorted(path for path in folder.glob("*") if path.is_dir())
+    for query in queries:
+        for each in list_diverted(query):
+            yield from each.files
+
+
+def _count_reasons(files: Iterable[Path]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for path in files:
+        try:
+            column = pq.read_table(path, columns=["reason"]).column("reason")
+        except pa.ArrowException as error:
+            raise CorruptFileError(f"a file can't be read: path={path} ({error})") from error
+        for value in column.value_counts().to_pylist():
+            found[value["values"] or ""] += value["counts"]
+    return found
