@@ -8,6 +8,7 @@ LogStorageError                  something about a store or a log
     OutOfOrderSequenceError      batches of this producer are missing before this one: send them first
     InvalidProducerEpochError    a later producer took over this one's id: it must stop
     InvalidTxnStateError         the producer has an open transaction: end it before batches without one
+    TransactionCoordinatorFencedError  a later coordinator has ended a transaction: this one must stop
     OffsetOutOfRangeError        ask for an offset inside the range that the message names
     CorruptBatchError            a complete batch is damaged: restore or repair
     CorruptFileError             an index or checkpoint file is damaged: rebuild or restore
@@ -39,6 +40,7 @@ __all__ = [
     "SparkLostError",
     "StorageError",
     "StoreLockedError",
+    "TransactionCoordinatorFencedError",
     "UnflushedRecordsLostError",
     "UnknownTopicError",
     "UnsupportedFormatError",
@@ -101,6 +103,10 @@ class InvalidProducerEpochError(LogStorageError):
 
 class InvalidTxnStateError(LogStorageError):
     """A batch outside of transactions, from a producer whose transaction is open."""
+
+
+class TransactionCoordinatorFencedError(LogStorageError):
+    """A marker has a coordinator epoch below one that the log knows of its producer id."""
 
 
 class OffsetOutOfRangeError(LogStorageError):

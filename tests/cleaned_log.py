@@ -60,10 +60,10 @@ def data(offset: int, *pairs: tuple[str | None, str | None], **options: Any) -> 
 def marker(offset: int, producer_id: int, control_type: ControlType, epoch: int = 0) -> bytes:
     """Return the batch that ends a producer's transaction."""
     key, value = pack_end_transaction_marker(EndTransactionMarker(control_type, 5))
-    options = EncodeOptions(producer_id=producer_id, producer_epoch=epoch, is_transactional=True)
+    options = EncodeOptions(producer_id=producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True)
     batch = pack_batch([Record(offset=offset, timestamp=NOW_MS, key=key, value=value)], options)
     header = unpack_header(batch)
-    header = replace(header, attributes=header.attributes | CONTROL_BIT)
+    header = replace(header, attributes=header.attributes | CONTROL_BIT, base_sequence=-1)
     crc = crc32c.crc32c(pack_header(header)[21:] + batch[HEADER_BYTES:])
     return pack_header(replace(header, crc=crc)) + batch[HEADER_BYTES:]
 

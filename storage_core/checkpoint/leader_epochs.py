@@ -94,8 +94,8 @@ def assign_batch_epochs(
 
 
 def truncate_epochs_from_end(entries: Sequence[tuple[int, int]], end_offset: int) -> list[tuple[int, int]]:
-    """Return the entries of a log that ends at an offset: those that start there or later go."""
-    return [entry for entry in entries if entry[1] < end_offset]
+    """Return the entries of a log that ends at an offset: those that start there or later go; below 0 none does."""
+    return [entry for entry in entries if entry[1] < end_offset or end_offset < 0]
 
 
 def truncate_epochs_from_start(entries: Sequence[tuple[int, int]], start_offset: int) -> list[tuple[int, int]]:

@@ -28,7 +28,12 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_core.checkpoint.producer_snapshot import ProducerState
-from storage_core.errors import InvalidProducerEpochError, InvalidTxnStateError, OutOfOrderSequenceError
+from storage_core.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
 from storage_core.index.transaction_index import AbortedTransaction
 from storage_core.log.transactions import TransactionTracker
 from storage_core.log_config import INT32_MAX
@@ -158,13 +163,18 @@ class ProducerStates:
         """Set the offset behind the batches followed, where those in between are gone or have no producers."""
         self.map_end_offset = self._transactions.next_offset = offset
 
-    def check_append(self, header: BatchHeader) -> BatchMetadata | None:
+    def check_append(self, header: BatchHeader, coordinator_epoch: int) -> BatchMetadata | None:
         """Return the batch of which this one is a repetition, whose offsets answer it; None if it is to be appended.
+
+        Args:
+            header: of the batch.
+            coordinator_epoch: of an end-of-transaction marker; -1 for any other batch.
 
         Raises:
             InvalidProducerEpochError: the log knows a later epoch of the producer.
             OutOfOrderSequenceError: its sequence does not follow the producer's last batch.
             InvalidTxnStateError: it belongs to no transaction while one is open.
+            TransactionCoordinatorFencedError: the log has a marker of a later coordinator.
         """
         if header.producer_id < 0:
             return None
@@ -175,6 +185,11 @@ class ProducerStates:
         if header.producer_epoch < known.epoch:
             raise InvalidProducerEpochError(f"a later epoch of the producer is known: {facts} known={known.epoch}")
         if header.is_control:
+            if 0 <= coordinator_epoch < known.coordinator_epoch:
+                raise TransactionCoordinatorFencedError(
+                    f"a later coordinator has written a marker: {facts} coordinator_epoch={coordinator_epoch} "
+                    f"known={known.coordinator_epoch}"
+                )
             return None
         if not _is_in_sequence(known, header):
             raise OutOfOrderSequenceError(

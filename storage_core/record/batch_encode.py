@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_core.errors import InvalidConfigError, InvalidRecordError, RecordTooLargeError
-from storage_core.log_config import INT32_MAX
+from storage_core.log_config import INT32_MAX, INT64_MAX
 from storage_core.record.attributes import pack_attributes
 from storage_core.record.batch_header import HEADER_BYTES, HEADER_DTYPE, LOG_OVERHEAD_BYTES, MAGIC_V2
 from storage_core.record.compression import MAX_DECOMPRESSED_BYTES, check_level, compress
@@ -38,6 +38,12 @@ _CRC_COVERS_FROM = 21
 _CRC_AT = 17
 _ATTRIBUTES_AND_HEADER_COUNT_BYTES = np.int64(2)
 _SEQUENCES = 1 << 31
+_LARGEST = {
+    "partition_leader_epoch": INT32_MAX,
+    "producer_id": INT64_MAX,
+    "producer_epoch": 2**15 - 1,
+    "base_sequence": INT32_MAX,
+}
 
 _Int64s: TypeAlias = npt.NDArray[np.int64]
 _Plan: TypeAlias = npt.NDArray[np.int64]
@@ -56,7 +62,9 @@ class EncodeOptions:
         log_append_time_ms: the append's time, which makes LogAppendTime batches; None makes CreateTime ones.
         partition_leader_epoch: -1 none.
         producer_id: -1 none; the three producer fields are the same for every group.
-        base_sequence: of the first record of each group, or -1.
+        producer_epoch: of the producer; -1 without one.
+        base_sequence: of the first record of each group; -1 without a producer.
+        is_transactional: whether the records belong to a transaction, which only a producer has.
     """
 
     codec: str = "none"
@@ -77,8 +85,26 @@ class EncodeOptions:
             for name in ("batch_size_bytes", "max_message_bytes")
             if not 0 <= getattr(self, name) <= INT32_MAX
         ]
-        if problems:
+        problems += [
+            f"{name}={getattr(self, name)} is outside -1..{largest}"
+            for name, largest in _LARGEST.items()
+            if not -1 <= getattr(self, name) <= largest
+        ]
+        if problems := problems or self._producer_problems():
             raise InvalidConfigError("; ".join(problems))
+
+    def _producer_problems(self) -> list[str]:
+        """Return what no batch may have: Kafka's `MemoryRecordsBuilder.validateProducerState`, and producer fields
+        without a producer.
+        """
+        if self.producer_id < 0:
+            fields = {"producer_epoch": self.producer_epoch >= 0, "base_sequence": self.base_sequence >= 0}
+            problems = [
+                f"{name}={getattr(self, name)} without a producer id" for name, is_set in fields.items() if is_set
+            ]
+            return problems + ["is_transactional without a producer id"] * self.is_transactional
+        missing = {"an epoch": self.producer_epoch, "a base sequence": self.base_sequence}
+        return [f"producer_id={self.producer_id} without {name}" for name, value in missing.items() if value < 0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,15 @@ def record_lists(draw: st.DrawFn, *, gaps: bool = True, min_size: int = 0) -> li
 @st.composite
 def encode_options(draw: st.DrawFn, codecs: tuple[str, ...] = CODECS) -> EncodeOptions:
     """Draw options of every kind; the limits allow any record drawn above."""
+    has_producer = draw(st.booleans())
     return EncodeOptions(
         codec=draw(st.sampled_from(codecs)),
         batch_size_bytes=draw(st.sampled_from([1, 200, 1000, 16384, 1 << 20])),
         max_message_bytes=draw(st.sampled_from([40_000, 1048588])),
         log_append_time_ms=draw(st.none() | st.integers(0, 2**63 - 1)),
         partition_leader_epoch=draw(st.integers(-1, 2**31 - 1)),
-        producer_id=draw(st.integers(-1, 2**63 - 1)),
-        producer_epoch=draw(st.integers(-1, 2**15 - 1)),
-        base_sequence=draw(st.integers(-1, 5) | st.integers(2**31 - 40, 2**31 - 1)),
-        is_transactional=draw(st.booleans()),
+        producer_id=draw(st.integers(0, 2**63 - 1)) if has_producer else -1,
+        producer_epoch=draw(st.integers(0, 2**15 - 1)) if has_producer else -1,
+        base_sequence=draw(st.integers(0, 5) | st.integers(2**31 - 40, 2**31 - 1)) if has_producer else -1,
+        is_transactional=has_producer and draw(st.booleans()),
     )

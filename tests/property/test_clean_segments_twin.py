@@ -43,6 +43,7 @@ def _changed(batch: bytes, set_bits: int, base_timestamp: int | None = None) -> 
     header = replace(
         header,
         attributes=header.attributes | set_bits,
+        base_sequence=-1 if set_bits & CONTROL_BIT else header.base_sequence,
         base_timestamp=header.base_timestamp if base_timestamp is None else base_timestamp,
     )
     crc = crc32c.crc32c(pack_header(header)[21:] + batch[HEADER_BYTES:])
@@ -76,7 +77,7 @@ def _data_batch(draw: st.DrawFn, offset: int) -> bytes:
 
 def _marker(offset: int, producer_id: int, control_type: ControlType, horizon: int | None) -> bytes:
     key, value = pack_end_transaction_marker(EndTransactionMarker(control_type, 3))
-    options = EncodeOptions(producer_id=producer_id, producer_epoch=1, is_transactional=True)
+    options = EncodeOptions(producer_id=producer_id, producer_epoch=1, base_sequence=0, is_transactional=True)
     batch = pack_batch([Record(offset=offset, timestamp=_NOW_MS, key=key, value=value)], options)
     return _changed(batch, CONTROL_BIT | (DELETE_HORIZON_BIT if horizon is not None else 0), horizon)
 

@@ -21,7 +21,9 @@ def _pack(records: list[Record], magic: int, codec: str, append_time: int | None
     """Return records as one batch of v2, one wrapper, or an entry each."""
     if magic == 2:
         options = EncodeOptions(codec=codec, log_append_time_ms=append_time, batch_size_bytes=1 << 30)
-        return pack_batch(records, replace(options, producer_id=5, partition_leader_epoch=3))
+        return pack_batch(
+            records, replace(options, producer_id=5, producer_epoch=0, base_sequence=0, partition_leader_epoch=3)
+        )
     if codec != "none":
         return pack_wrapper(records, magic, codec, append_time if magic else None)
     timed = records if append_time is None else [replace(each, timestamp=append_time) for each in records]

@@ -13,9 +13,9 @@ from storage_core.checkpoint.leader_epochs import (
 )
 
 _EPOCHS, _OFFSETS = st.integers(0, 8), st.integers(0, 60)
-_STEPS = st.lists(
-    st.tuples(st.sampled_from(["assign", "assign", "assign", "from_end", "from_start"]), _EPOCHS, _OFFSETS), max_size=20
-)
+_ASSIGNMENTS = st.tuples(st.just("assign"), _EPOCHS, _OFFSETS)
+_TRUNCATIONS = st.tuples(st.sampled_from(["from_end", "from_start"]), _EPOCHS, st.just(-1) | _OFFSETS)
+_STEPS = st.lists(_ASSIGNMENTS | _ASSIGNMENTS | _TRUNCATIONS, max_size=20)
 
 
 class _Model:
@@ -32,7 +32,7 @@ class _Model:
             self.starts = {each: start for each, start in self.starts.items() if each < epoch and start < offset}
             self.starts[epoch] = offset
         elif what == "from_end":
-            self.starts = {each: start for each, start in self.starts.items() if start < offset}
+            self.starts = {each: start for each, start in self.starts.items() if start < offset or offset < 0}
         else:
             covering = max((each for each, start in self.starts.items() if start <= offset), default=None)
             self.starts = {each: start for each, start in self.starts.items() if start > offset}

@@ -11,11 +11,12 @@ from storage_core.errors import (
     InvalidTxnStateError,
     LogStorageError,
     OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
 )
 from storage_core.index.transaction_index import AbortedTransaction
 from storage_core.log.producer_states import PRODUCER_ID_EXPIRATION_MS, BatchMetadata, ProducerStates
 from storage_core.log_config import INT32_MAX
-from storage_core.record.batch_header import BatchHeader, unpack_header
+from storage_core.record.batch_header import unpack_header
 from storage_core.record.batch_scan import scan_batches
 from storage_core.record.control_records import ControlType, control_types, coordinator_epochs
 from tests.batch_bytes import BatchSpec, batch_bytes, segment_bytes
@@ -39,8 +40,9 @@ def _states(*specs: BatchSpec) -> ProducerStates:
     return states
 
 
-def _header(spec: BatchSpec) -> BatchHeader:
-    return unpack_header(batch_bytes(spec, 0))
+def _check(states: ProducerStates, spec: BatchSpec) -> BatchMetadata | None:
+    epoch = -1 if spec.marker is None else spec.coordinator_epoch
+    return states.check_append(unpack_header(batch_bytes(spec, 0)), epoch)
 
 
 def test_batches_when_more_than_five_then_the_last_five_are_known() -> None:
@@ -55,7 +57,7 @@ def test_check_append_when_one_of_the_last_five_then_gives_its_offsets(number: i
     """A batch that is sent again is answered with the offsets it got."""
     states = _states(*(replace(_P, base_sequence=3 * each, last_offset_delta=2) for each in range(8)))
 
-    found = states.check_append(_header(replace(_P, base_sequence=3 * number, last_offset_delta=2)))
+    found = _check(states, replace(_P, base_sequence=3 * number, last_offset_delta=2))
 
     assert found is not None
     assert (found.first_offset, found.last_offset) == (3 * number, 3 * number + 2)
@@ -84,10 +86,10 @@ def test_check_append_after_sequences_0_to_1_of_epoch_3(sent: BatchSpec, error: 
     states = _states(replace(_P, last_offset_delta=1))
 
     if error is None:
-        assert states.check_append(_header(sent)) is None
+        assert _check(states, sent) is None
         return
     with pytest.raises(error, match="producer_id=7"):
-        states.check_append(_header(sent))
+        _check(states, sent)
 
 
 @pytest.mark.parametrize(("base", "delta", "following"), [(INT32_MAX, 0, 0), (INT32_MAX - 1, 3, 2), (5, 0, 6)])
@@ -96,22 +98,34 @@ def test_check_append_when_sequences_wrap_then_0_follows(base: int, delta: int, 
     sent = replace(_P, base_sequence=base, last_offset_delta=delta)
     states = _states(sent)
 
-    assert states.check_append(_header(replace(_P, base_sequence=following))) is None
-    assert states.check_append(_header(sent)) == states.batches()[7][0]
+    assert _check(states, replace(_P, base_sequence=following)) is None
+    assert _check(states, sent) == states.batches()[7][0]
     assert states.batches()[7][0].first_sequence == base
     with pytest.raises(OutOfOrderSequenceError):
-        states.check_append(_header(replace(_P, base_sequence=following + 1)))
+        _check(states, replace(_P, base_sequence=following + 1))
 
 
 def test_check_append_after_a_marker_of_a_raised_epoch_then_sequence_starts_again() -> None:
     """With transaction version 2 each end of a transaction raises the epoch; its batches are forgotten."""
     states = _states(replace(_TXN, last_offset_delta=4), replace(_COMMIT, producer_epoch=4))
 
-    assert states.check_append(_header(replace(_TXN, producer_epoch=4))) is None
+    assert _check(states, replace(_TXN, producer_epoch=4)) is None
     with pytest.raises(OutOfOrderSequenceError):
-        states.check_append(_header(replace(_TXN, producer_epoch=4, base_sequence=5)))
+        _check(states, replace(_TXN, producer_epoch=4, base_sequence=5))
     with pytest.raises(InvalidProducerEpochError):
-        states.check_append(_header(replace(_TXN, base_sequence=5)))
+        _check(states, replace(_TXN, base_sequence=5))
+
+
+def test_check_append_when_a_later_coordinator_has_written_then_a_marker_of_an_earlier_one_is_refused() -> None:
+    """Who coordinated the transaction before has no say any more; its successor goes on, and so do data batches."""
+    states = _states(_TXN, _COMMIT, replace(_TXN, base_sequence=1))
+
+    with pytest.raises(TransactionCoordinatorFencedError, match=r"producer_id=7 .*coordinator_epoch=10 known=11"):
+        _check(states, replace(_ABORT, coordinator_epoch=10))
+    assert _check(states, _COMMIT) is None
+    assert _check(states, replace(_COMMIT, coordinator_epoch=12)) is None
+    assert _check(states, replace(_TXN, base_sequence=2)) is None
+    assert _check(states, replace(_ABORT, producer_id=8, coordinator_epoch=0)) is None
 
 
 def test_check_append_when_a_transaction_is_open_then_refuses_batches_of_none() -> None:
@@ -119,10 +133,10 @@ def test_check_append_when_a_transaction_is_open_then_refuses_batches_of_none() 
     states = _states(_TXN)
 
     with pytest.raises(InvalidTxnStateError):
-        states.check_append(_header(replace(_P, base_sequence=1)))
-    assert states.check_append(_header(replace(_TXN, base_sequence=1))) is None
+        _check(states, replace(_P, base_sequence=1))
+    assert _check(states, replace(_TXN, base_sequence=1)) is None
     _follow(states, [_COMMIT])
-    assert states.check_append(_header(replace(_P, base_sequence=1))) is None
+    assert _check(states, replace(_P, base_sequence=1)) is None
 
 
 def test_follow_when_aborted_then_the_entry_says_what_is_stable() -> None:

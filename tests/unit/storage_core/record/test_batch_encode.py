@@ -105,7 +105,8 @@ def test_encode_when_compressed_batch_is_above_max_message_bytes_then_it_is_spli
     """A batch that compression does not shrink enough becomes smaller ones, in order, none too large."""
     generator = np.random.default_rng(7)
     records = [replace(record, value=generator.bytes(100)) for record in _plain(64)]
-    options = EncodeOptions(codec=codec, batch_size_bytes=1 << 20, max_message_bytes=1500, base_sequence=5)
+    producer = EncodeOptions(producer_id=7, producer_epoch=3, base_sequence=5)
+    options = replace(producer, codec=codec, batch_size_bytes=1 << 20, max_message_bytes=1500)
     encoded = encode(records, options)
     headers = [unpack_header(batch) for batch in split_batches(encoded)]
 
@@ -211,6 +212,29 @@ def test_encode_when_timestamp_delta_passes_int64_then_it_wraps_and_comes_back()
     records = [replace(record, timestamp=time) for record, time in zip(_plain(4), times, strict=True)]
 
     assert decode_batches(encode(records).data).column("timestamp").to_pylist() == list(times)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"producer_epoch": 0}, "producer_epoch=0 without a producer id"),
+        ({"base_sequence": 0}, "base_sequence=0 without a producer id"),
+        ({"is_transactional": True}, "is_transactional without a producer id"),
+        ({"producer_id": 7, "base_sequence": 0}, "producer_id=7 without an epoch"),
+        ({"producer_id": 7, "producer_epoch": 0}, "producer_id=7 without a base sequence"),
+        ({"producer_id": -2}, "producer_id=-2 is outside -1.."),
+        ({"producer_id": 2**63}, "is outside -1.."),
+        ({"producer_id": 7, "producer_epoch": 2**15, "base_sequence": 0}, "producer_epoch=32768 is outside -1..32767"),
+        ({"producer_id": 7, "producer_epoch": 0, "base_sequence": 2**31}, "base_sequence=2147483648 is outside -1.."),
+        ({"partition_leader_epoch": -2}, "partition_leader_epoch=-2 is outside -1.."),
+    ],
+)
+def test_options_when_producer_fields_contradict_each_other_then_refused(
+    fields: dict[str, int | bool], problem: str
+) -> None:
+    """Kafka's builder closes no such batch."""
+    with pytest.raises(InvalidConfigError, match=problem):
+        EncodeOptions(**fields)  # type: ignore[arg-type]
 
 
 def test_encode_when_producer_fields_are_set_then_headers_carry_them_and_sequences_follow() -> None:
