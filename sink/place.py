@@ -368,7 +368,8 @@ class Placer:
         newest = np.maximum.reduceat(staged.max_timestamp, starts)
         start, end = self._ledger.column("log_start_offset")[rows], self._ledger.column("log_end_offset")[rows]
         return {
-            "log_start_offset": np.where(start == end, plan.base_offset[starts], start),
+            # A log that was emptied starts where it ended: a group that waits there must find its offset.
+            "log_start_offset": np.where(end == 0, plan.base_offset[starts], start),
             "log_end_offset": plan.state["next_offset"],
             "active_base_offset": plan.state["segment_base"],
             "active_size_bytes": plan.state["segment_size"],

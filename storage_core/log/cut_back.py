@@ -59,13 +59,13 @@ def has_leftovers(directory: Path, end: CommittedEnd) -> bool:
     That is a segment which was not published yet, one behind a gap of preserved offsets, or index entries that a power
     cut kept though it took the batches they point to.
     """
-    active = segment_file_name(end.segment_base, "")
+    active = [directory / segment_file_name(end.segment_base, suffix) for suffix in (LOG, INDEX, TIMEINDEX)]
     with storage_errors(directory):
-        for name in _names_to_delete(directory, end):
-            is_empty_log = name in (active + LOG, active + INDEX, active + TIMEINDEX)
-            if not is_empty_log or (directory / name).stat().st_size:
-                return True
-        return bool(end.size_bytes) and _has_torn_index(directory, end)
+        if any(directory / name not in active for name in _names_to_delete(directory, end)):
+            return True
+        if end.size_bytes == 0:
+            return any(path.exists() and path.stat().st_size for path in active)
+        return _has_torn_index(directory, end)
 
 
 def cut_back(directory: Path, end: CommittedEnd, owner: Owner) -> npt.NDArray[np.void]:
@@ -107,8 +107,8 @@ def _drop_beyond(directory: Path, end: CommittedEnd, owner: Owner) -> None:
 def _cut_active(directory: Path, end: CommittedEnd, owner: Owner) -> list[Path]:
     """Cut the active segment's files; return which of them have to be synced."""
     changed: list[Path] = []
-    if end.size_bytes:
-        path = directory / segment_file_name(end.segment_base, LOG)
+    path = directory / segment_file_name(end.segment_base, LOG)
+    if end.size_bytes or path.exists():
         with storage_errors(path):
             if _cut_file(path, end.size_bytes, owner):
                 changed.append(path)
@@ -149,8 +149,10 @@ def _is_beyond(name: str, end: CommittedEnd) -> bool:
         return base >= end.segment_base
     if parse_base_offset(name) is None or not name.endswith((LOG, INDEX, TIMEINDEX)):
         return False
-    if end.size_bytes == 0:  # nothing committed: the first append starts the segment again
-        return base >= end.segment_base
+    if base == end.segment_base:
+        # Of a log that never held anything the first append starts the segment, at its own offset. Of one that was
+        # emptied the segment stays: its name is all that tells a broker where the log ends.
+        return end.log_end_offset == 0 and end.size_bytes == 0
     return base > end.segment_base and base >= end.log_end_offset
 
 
