@@ -19,6 +19,7 @@ from pipeline.jars import obtain_jars
 from pipeline.progress import ProgressLines
 from pipeline.session import build_session, names_jars, submitted_conf
 from pipeline.settings import Settings, TriggerSettings
+from pipeline.source_ends import SourceEnds, find_source_ends
 from pipeline.sources import needs_jars, open_source
 from pipeline.spark_errors import SPARK_ERRORS, explain
 from pipeline.stop_request import StopRequest
@@ -55,7 +56,7 @@ def run_stream(settings: Settings, report: Callable[[str], None], *, take_lock_b
         frame = select_records(open_source(spark, settings.source), settings.records)
         lines = ProgressLines(report)
         with _open_sink(settings, lines, take_lock_by_force) as sink:
-            gate = _Gate(sink, CheckpointSync(settings.checkpoint))
+            gate = _Gate(sink, CheckpointSync(settings.checkpoint), find_source_ends(settings))
             if not stop.requested:
                 query = _start(frame, gate, settings)
                 _run(query, gate, stop, lines)
@@ -69,9 +70,10 @@ class _Gate:
     Stopping a query does not end a Python function that it runs, so the sink may only be closed behind `close`.
     """
 
-    def __init__(self, sink: LogSink, checkpoint: CheckpointSync) -> None:
+    def __init__(self, sink: LogSink, checkpoint: CheckpointSync, source_ends: SourceEnds) -> None:
         self._sink = sink
         self._checkpoint = checkpoint
+        self._source_ends = source_ends
         self._lock = threading.Lock()
         self._is_closed = False
         self.last_batch_id: int | None = None
@@ -81,7 +83,7 @@ class _Gate:
             if self._is_closed:
                 raise _StoppedError  # returning would tell Spark that the rows are written
             self._checkpoint.sync()
-            self._sink(frame, batch_id)
+            self._sink(frame, batch_id, end_offsets=self._source_ends(frame.sparkSession, batch_id))
             self.last_batch_id = batch_id
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from sink.config import SinkConfig
+from sink.end_offsets import EndOffsets
 from sink.frame_schema import select_columns
 from sink.metrics import MicroBatchMetrics
 from sink.stage import REPORT_DDL, StagePlan, stage
@@ -69,8 +70,8 @@ class LogSink:
         self.last_error: Exception | None = None
         self._writer = StoreWriter(self._config, SystemClock(), take_lock_by_force=take_lock_by_force)
 
-    def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Append one micro-batch of a streaming query.
+    def __call__(self, frame: DataFrame, batch_id: int, *, end_offsets: EndOffsets | None = None) -> None:
+        """Append one micro-batch of a streaming query; see `write` for `end_offsets`.
 
         Raises:
             LogStorageError: the micro-batch failed as a whole; nothing of it is visible.
@@ -78,22 +79,33 @@ class LogSink:
         query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         if query_id is None:
             raise InvalidConfigError("no streaming query runs this: call write() for a plain frame")
-        self.write(frame, query_id=query_id, batch_id=batch_id)
+        self.write(frame, query_id=query_id, batch_id=batch_id, end_offsets=end_offsets)
 
-    def write(self, frame: DataFrame, *, query_id: str, batch_id: int = 0) -> MicroBatchMetrics:
+    def write(
+        self,
+        frame: DataFrame,
+        *,
+        query_id: str,
+        batch_id: int = 0,
+        end_offsets: EndOffsets | None = None,
+    ) -> MicroBatchMetrics:
         """Append a frame under an id of the caller's; a second call with the same ids changes nothing.
 
         Args:
             frame: any frame with the sink's columns.
             query_id: names the writer of this sequence of frames.
             batch_id: grows by each frame of the sequence.
+            end_offsets: with preserved offsets, where logs end behind this frame: `{(topic, partition): offset}`. A log
+                that is not named ends above its last record. So does the source, unless transaction markers, aborted
+                or compacted records come last there: then its end offset has to be given, or the log ends below its
+                source.
 
         Raises:
             LogStorageError: it failed as a whole; nothing of it is visible.
         """
         self.last_error = None
         try:
-            metrics = self._writer.append(query_id, batch_id, lambda plan: self._stage(frame, plan))
+            metrics = self._writer.append(query_id, batch_id, lambda plan: self._stage(frame, plan), end_offsets)
         except Exception as error:
             self.last_error = error
             raise

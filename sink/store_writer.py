@@ -17,6 +17,7 @@ import numpy as np
 
 from sink.config import SinkConfig
 from sink.derived_files import DerivedFiles
+from sink.end_offsets import EndOffsets, check_end_offsets, with_end_batches
 from sink.finish_truncation import finish_truncations
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
@@ -86,7 +87,11 @@ class StoreWriter:
             raise
 
     def append(
-        self, query_id: str, batch_id: int, run_stage: Callable[[StagePlan], list[StageReport]]
+        self,
+        query_id: str,
+        batch_id: int,
+        run_stage: Callable[[StagePlan], list[StageReport]],
+        end_offsets: EndOffsets | None = None,
     ) -> MicroBatchMetrics:
         """Append one micro-batch, unless it was committed before.
 
@@ -96,12 +101,15 @@ class StoreWriter:
             query_id: names the writer of this sequence of micro-batches; a file name.
             batch_id: from 0, grows by each micro-batch of the sequence.
             run_stage: stages every input split by `stage`, and returns the reports in the order of the splits.
+            end_offsets: where logs with preserved offsets end, if that is above their last record.
 
         Raises:
             LogStorageError: it failed as a whole; nothing of it is visible.
         """
         if not _QUERY_ID.fullmatch(query_id) or batch_id < 0:
             raise InvalidConfigError(f"query_id={query_id!r} is no file name, or batch_id={batch_id} is negative")
+        end_offsets = end_offsets or {}
+        check_end_offsets(self._config, end_offsets)
         with self._one_at_a_time:
             lock = self._lock
             if lock is None:
@@ -114,7 +122,7 @@ class StoreWriter:
                 return MicroBatchMetrics(query_id=query_id, batch_id=batch_id, replayed=True)
             directory = self._store.staging_path / query_id / str(batch_id) / lock.token
             try:
-                return self._append(lock, query_id, batch_id, run_stage, directory)
+                return self._append(lock, query_id, batch_id, run_stage, end_offsets, directory)
             except Exception as error:
                 self._clear_staging(directory)
                 if isinstance(error, WriterFencedError | CommitStateUnknownError):
@@ -195,11 +203,13 @@ class StoreWriter:
         query_id: str,
         batch_id: int,
         run_stage: Callable[[StagePlan], list[StageReport]],
+        end_offsets: EndOffsets,
         directory: Path,
     ) -> MicroBatchMetrics:
         started = time.monotonic()
         lock.check()
         reports, staged = self._stage(run_stage, directory, batch_id)
+        staged = with_end_batches(staged, end_offsets, self._ledger, self._config, directory)
         staged_at = time.monotonic()
         if staged is not None and self._log_dirs.offline:
             self._log_dirs.require([self._ledger.state(row) for row in np.unique(staged.row).tolist()])

@@ -1,18 +1,16 @@
 """A Kafka topic with gaps, mirrored through the Kafka source with its offsets preserved."""
 
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.kafka.broker import KafkaBroker, TopicSpec
 from tests.kafka.consumed import CREATE_TIME, Consumed, Log, read_with_confluent, read_with_kafka_python
 from tests.kafka.foreign import ForeignTopic, foreign_topics, mount
 from tests.kafka.judge import judge_directory
+from tests.kafka.mirrored import stream_mirror
 from tests.kafka.ours import read_log
 from tests.kafka.produced import ProducedRecord, produce_in_transactions, produce_with_confluent
 
@@ -20,10 +18,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 _TRANSACTIONS, _COMPACTED, _APPEND_TIME = "gaps.transactions", "gaps.compacted", "gaps.append-time"
 _SOURCES = dict.fromkeys((_TRANSACTIONS, _COMPACTED, _APPEND_TIME), 2)
-_ROOT = Path(__file__).resolve().parents[2]
 _START_MS = 1_700_000_000_000
 _KEYS = 7
-_SPARK_TIMEOUT_S = 300
 
 _Logs = Mapping[Log, list[Consumed]]
 
@@ -56,44 +52,11 @@ def source(broker: KafkaBroker) -> _Logs:
 def mirror(broker: KafkaBroker, source: _Logs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The log directory of a store that mirrors the topics, in several micro-batches."""
     folder = tmp_path_factory.mktemp("mirror")
-    settings = {
-        "store": str(folder / "store"),
-        "checkpoint": str(folder / "checkpoint"),
-        "offsets": "preserved",
-        "source": {
-            "format": "kafka",
-            "options": {
-                "kafka.bootstrap.servers": broker.bootstrap,
-                "kafka.isolation.level": "read_committed",
-                "subscribe": ",".join(_SOURCES),
-                "startingOffsets": "earliest",
-                "includeHeaders": True,
-                "maxOffsetsPerTrigger": 300,
-            },
-        },
-        "trigger": {"available_now": True},
-        "spark": {
-            "spark.master": "local[2]",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        },
-        "topics": {
-            name: {"partitions": partitions, "segment.bytes": 2000, "batch.size": 600, "compression.type": "zstd"}
-            for name, partitions in _SOURCES.items()
-        },
+    topics = {
+        name: {"partitions": partitions, "segment.bytes": 2000, "batch.size": 600, "compression.type": "zstd"}
+        for name, partitions in _SOURCES.items()
     }
-    path = folder / "mirror.yaml"
-    path.write_text(yaml.safe_dump(settings))
-    done = subprocess.run(
-        [sys.executable, "-m", "pipeline", "stream", "--config", str(path)],
-        cwd=_ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_SPARK_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    return folder / "store" / "logs"
+    return stream_mirror(folder, broker.bootstrap, topics, maxOffsetsPerTrigger=300)
 
 
 def test_source_when_it_is_read_then_has_gaps(source: _Logs) -> None:

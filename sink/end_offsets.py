@@ -1,0 +1,126 @@
+"""Where logs end if their source ends above the last record: in transaction markers, aborted or compacted records.
+
+Without this a log with preserved offsets would end right above its last record. The offsets above it would be given out
+again by a broker that gets the log, and a group that has read the source to its end would miss those records.
+
+A batch without records stands for the offsets up to the end, as a broker's cleaner writes one for the last batch of a
+log. It is staged on the driver as the last batch of its log, so it is placed, synced, committed and undone like all
+others. In a log that never held anything it stands for the offset below the end alone: there the log starts.
+
+Source: Kafka Cleaner, "keep the last batch of the cleaned range"; DefaultRecordBatch.writeEmptyHeader.
+"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sink.config import SinkConfig
+from sink.ledger import Ledger
+from sink.place import StagedBatches
+from storage_core.errors import InvalidConfigError, InvalidRecordError
+from storage_core.log_config import INT32_MAX, INT64_MAX
+from storage_core.record.batch_header import HEADER_BYTES
+from storage_core.record.empty_batch import pack_empty_batch
+from storage_core.storage.local import storage_errors, write_file
+from storage_core.topic_partition import TopicPartition
+
+__all__ = ["EndOffsets", "check_end_offsets", "with_end_batches"]
+
+logger = logging.getLogger(__name__)
+
+EndOffsets: TypeAlias = Mapping[tuple[str, int], int]
+"""The offset above a log's last one, by topic and partition."""
+
+_FILE_NAME = "ends.batches"
+
+
+def check_end_offsets(config: SinkConfig, end_offsets: EndOffsets) -> None:
+    """Refuse end offsets that no micro-batch of this sink can have.
+
+    Raises:
+        InvalidConfigError: with every problem.
+    """
+    problems = []
+    if end_offsets and config.offsets != "preserved":
+        problems.append("end_offsets are only used with offsets: preserved")
+    for (topic, partition), end in end_offsets.items():
+        if topic not in config.topics or partition not in range(config.topics[topic].partitions):
+            problems.append(f"end_offsets name a log that the sink does not have: log={topic}-{partition}")
+        if isinstance(end, bool) or not isinstance(end, int) or not 0 <= end <= INT64_MAX:
+            problems.append(f"end_offsets: {end!r} is no offset: log={topic}-{partition}")
+    if problems:
+        raise InvalidConfigError("; ".join(problems))
+
+
+def with_end_batches(
+    staged: StagedBatches | None, end_offsets: EndOffsets, ledger: Ledger, config: SinkConfig, directory: Path
+) -> StagedBatches | None:
+    """Return the staged batches, and behind them one without records for each log that ends above its last batch.
+
+    Args:
+        staged: by the tasks of the micro-batch; None without a batch.
+        end_offsets: checked.
+        ledger: tells where the logs end so far.
+        config: tells what happens to an end offset that is too low: it is refused, or, as rows are, left out.
+        directory: of the micro-batch's staging files.
+
+    Raises:
+        InvalidRecordError: a log holds, or gets, offsets that are not below its end offset.
+    """
+    reached = ledger.column("log_end_offset").copy()
+    if staged is not None:
+        np.maximum.at(reached, staged.row, staged.base_offset + staged.last_offset_delta + 1)
+    rows = {ledger.rows[TopicPartition(*log)]: end for log, end in end_offsets.items()}
+    problems = [
+        f"end offset is too low: log={topic}-{partition} end_offset={end} needed={needed}"
+        for (topic, partition), end in end_offsets.items()
+        if end < (needed := int(reached[ledger.rows[TopicPartition(topic, partition)]]))
+    ]
+    if problems and config.on_invalid == "fail":
+        raise InvalidRecordError("; ".join(problems))
+    for problem in problems:
+        logger.warning("The log keeps its end, as on_invalid says: %s", problem)
+    due = np.array(sorted(row for row, end in rows.items() if end > reached[row]), np.int64)
+    if not len(due):
+        return staged
+    ends = np.array([rows[row] for row in due.tolist()], np.int64)
+    first = np.where(reached[due] == 0, ends - 1, np.maximum(reached[due], ends - 1 - INT32_MAX))
+    return _merge(staged, _stage(due, first, ends - 1, directory))
+
+
+def _stage(
+    rows: npt.NDArray[np.int64], first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], directory: Path
+) -> StagedBatches:
+    """Write a batch without records for each log; leader epochs are set when they are placed."""
+    path = directory / _FILE_NAME
+    batches = [pack_empty_batch(*span, -1) for span in zip(first.tolist(), last.tolist(), strict=True)]
+    with storage_errors(path):
+        directory.mkdir(parents=True, exist_ok=True)
+        write_file(path, b"".join(batches))
+    zeros = np.zeros(len(rows), np.int64)
+    return StagedBatches(
+        files=[path],
+        row=rows,
+        file=zeros,
+        position=np.arange(len(rows)) * HEADER_BYTES,
+        size=zeros + HEADER_BYTES,
+        records_count=zeros,
+        last_offset_delta=last - first,
+        base_offset=first,
+        max_timestamp=zeros - 1,
+    )
+
+
+def _merge(staged: StagedBatches | None, ends: StagedBatches) -> StagedBatches:
+    """Return all batches sorted by log; those of `ends` are the last ones of their logs."""
+    if staged is None:
+        return ends
+    order = np.argsort(np.concatenate([staged.row, ends.row]), kind="stable")
+    file = np.concatenate([staged.file, ends.file + len(staged.files)])[order]
+    names = ("row", "position", "size", "records_count", "last_offset_delta", "base_offset", "max_timestamp")
+    columns = {name: np.concatenate([getattr(staged, name), getattr(ends, name)])[order] for name in names}
+    return StagedBatches(files=[*staged.files, *ends.files], file=file, **columns)
