@@ -182,11 +182,12 @@ def verify(store: Path, deep: bool, jobs: int | None, keep_in: Path | None, as_j
     Exit code 1: something is wrong, or there was nothing to check.
     """
     from pipeline import tools, verify_command, verify_forgotten
+    from pipeline.store_view import open_logs
 
     def report(each: "Finding") -> None:
         say(tools.to_json(each.as_dict()) if as_json else f"{each} -> {each.remedy}")
 
-    view, _ = _open(store, None)
+    view = open_logs(store)
     with verify_command.progress_bar(view) as progress:
         result = verify_command.verify(view, report, deep=deep, jobs=jobs, keep_in=keep_in, progress=progress)
     result.add(verify_forgotten.forgotten_findings(view), report)
@@ -322,6 +323,7 @@ def _open(store: Path, name: str | None) -> "tuple[StoreView, list[LogView]]":
     from pipeline.store_view import open_logs, select_logs
 
     view = open_logs(store)
+    view.require_clean_end()
     logs = list(view.logs) if name is None else select_logs(view.logs, name)
     return view, sorted(logs, key=lambda each: each.offline is not None)  # they fail: what is there comes first
 

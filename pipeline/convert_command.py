@@ -52,6 +52,7 @@ def convert(
     if out.resolve().is_relative_to(root.resolve()):
         raise InvalidConfigError(f"--out lies inside of what is converted: path={out}")
     view = open_logs(root)
+    view.require_clean_end()
     if not view.logs:
         raise UnknownTopicError(f"no log to convert: path={root}")
     reports = []

@@ -24,6 +24,7 @@ from pipeline.lost_view import cut_folder, lost_store, lost_table
 from pipeline.refuse_store import refuse_store
 from pipeline.store_view import LogView, StoreView, open_logs
 from pipeline.verify_command import VerifyResult, verify
+from sink.clean_end import surplus_files
 from sink.derived_files import DerivedFiles
 from sink.finish_pending import finish_pending
 from sink.finish_truncation import finish_truncations
@@ -32,6 +33,7 @@ from sink.log_dirs import find_unreadable
 from sink.lost_ranges import LostRange
 from sink.open_log_dirs import LogDirs
 from sink.set_aside import remove_deleted
+from sink.signed_off_version import sign_off_version
 from sink.store import Store
 from sink.store_access import both_locks
 from sink.undo import renew
@@ -40,7 +42,7 @@ from sink.writer_lock import WriterLock, refused_again
 from storage_core.clock import Clock
 from storage_core.fault_points import reach
 from storage_core.inspect.findings import HARMLESS_KINDS, Finding, LogReport
-from storage_core.inspect.repair_log import RepairPlace, drop_leftovers, repair_log
+from storage_core.inspect.repair_log import RepairPlace, drop_leftovers, keep_bytes, repair_log
 from storage_core.inspect.repair_plan import LogRepair, RepairStep, plan_repair
 from storage_core.inspect.verify_root import META_FILE
 from storage_core.log.append_state import CommittedEnd
@@ -210,6 +212,8 @@ def _execute_in_store(
             _repair_roots(store, ledger, now, lock)
             _note(now.steps, result, report)
         untouched = {each.log for each in result.left if each.kind == "missing" or each.rule == "unreadable"}
+        if not follows_crash:
+            _keep_surplus(store, ledger, result.kept_in)
         for step in _cut_back(store, ledger, lock, untouched):
             result.steps.append(step)
             report(step)
@@ -218,6 +222,7 @@ def _execute_in_store(
         if not untouched:
             finish_truncations(store, ledger, lock, ())
             flush_logs(ledger, store.log_path, lock)
+            sign_off_version(store.ledger_path, lock, ledger.version)
             maintenance.sign_off()
             lock.sign_off()
         return result
@@ -344,6 +349,12 @@ def _cut_back(store: Store, ledger: Ledger, lock: WriterLock, untouched: Set[str
             cut_back(directory, end, lock)
             yield RepairStep(str(log), directory.name, "cut back to the committed end")
     store.sweep_staging(lock)
+
+
+def _keep_surplus(store: Store, ledger: Ledger, kept_in: Path) -> None:
+    """Keep what is about to be cut off, though no crash left it: it may be records of a newer ledger."""
+    for path, start, end in surplus_files(store, ledger.states()):
+        keep_bytes(path, start, end, kept_in / path.parent.name / f"{path.name}.{start}-{end}")
 
 
 def _judge(now: _Round, result: RepairResult) -> None:

@@ -11,13 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.placed_logs import place_logs
+from sink.clean_end import find_surplus
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.ledger_versions import AsOf, open_ledger_at
 from sink.store import Store
 from sink.topic_configs import read_preserved_topics, read_topic_configs
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
-from storage_core.errors import CorruptFileError, InvalidConfigError, LogDirOfflineError, UnknownTopicError
+from storage_core.errors import (
+    CorruptFileError,
+    InvalidConfigError,
+    LedgerDamagedError,
+    LogDirOfflineError,
+    UnknownTopicError,
+)
 from storage_core.inspect.findings import ExpectedLog
 from storage_core.log.log_files import LOG
 from storage_core.log.log_reader import LogReader
@@ -121,6 +128,7 @@ class StoreView:
         ledger_version: of the store's ledger; None in a plain folder.
         unknown: log directories of a store that its ledger does not name.
         set_aside: `-delete`, `-future` and `-stray` directories beside the logs.
+        surplus: what lies above a committed end of a store that was closed well; None if nothing does.
     """
 
     root: Path
@@ -128,6 +136,16 @@ class StoreView:
     ledger_version: int | None = None
     unknown: tuple[Path, ...] = ()
     set_aside: tuple[Path, ...] = ()
+    surplus: str | None = None
+
+    def require_clean_end(self) -> None:
+        """Refuse a store whose logs may end lower than they did.
+
+        Raises:
+            LedgerDamagedError: there are bytes above a committed end that no crash left.
+        """
+        if self.surplus is not None:
+            raise LedgerDamagedError(self.surplus)
 
 
 def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
@@ -210,6 +228,7 @@ def _open_store(root: Path, as_of: AsOf | None) -> StoreView:
         ledger_version=ledger.version,
         unknown=placed.unknown,
         set_aside=placed.set_aside,
+        surplus=find_surplus(store, states, ledger.version) if as_of is None else None,
     )
 
 

@@ -10,13 +10,16 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pipeline.lost_view import known_lost
-from pipeline.store_view import LogView, StoreView, open_logs
+from pipeline.newest_logs import NewestLogs
+from pipeline.store_view import LogView, StoreView
 from sink.ledger import Ledger
+from sink.pending_truncations import read_truncations
+from sink.pending_work import read_pending
 from sink.store import Store
 from storage_core.inspect.findings import HARMLESS_KINDS, Finding, LogReport, OffsetRange
 from storage_core.inspect.verify_log import VerifyOptions, verify_directory
@@ -24,6 +27,7 @@ from storage_core.inspect.verify_pass import Event
 from storage_core.inspect.verify_root import ExpectedRoot, verify_root
 from storage_core.log.log_files import LOG
 from storage_core.log.segments import SegmentFiles
+from storage_core.log_config import INT64_MAX
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["VerifyResult", "progress_bar", "verify"]
@@ -102,11 +106,14 @@ def verify(
     result = VerifyResult()
     lost = known_lost(view, keep_in)
 
-    for each in _verify_logs(view, lost, deep=deep, jobs=jobs, progress=progress):
+    for each in _verify_logs(view, lost, keep_in, deep=deep, jobs=jobs, progress=progress):
         result.logs.append(each)
         result.add((finding for finding in each.findings if finding.kind != "nothing"), report)
     for root in _verify_roots(view, result.logs):
         result.add(root.findings, report)
+    if view.surplus is not None:
+        name = view.root.absolute().name
+        result.add([Finding(log=name, file="ledger", kind="missing", rule="ledger-surplus", what=view.surplus)], report)
     for path in view.unknown:
         what = "is not in the ledger"
         found = Finding(log=path.parent.name, file=path.name, kind="uncommitted", rule="directory", what=what)
@@ -137,6 +144,7 @@ def progress_bar(view: StoreView) -> Iterator[Callable[[int], None]]:
 def _verify_logs(
     view: StoreView,
     lost: Mapping[tuple[str, int], Sequence[OffsetRange]],
+    keep_in: Path | None,
     *,
     deep: bool,
     jobs: int | None,
@@ -145,39 +153,48 @@ def _verify_logs(
     """Yield the report of each log, in order."""
     count = jobs or len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(count) as segment_threads, ThreadPoolExecutor(count) as log_threads:
-        side_by_side = _SideBySide(segment_threads, count * _AHEAD)
+        side_by_side, newest = _SideBySide(segment_threads, count * _AHEAD), NewestLogs(view)
 
         def check(each: LogView) -> LogReport:
-            options = VerifyOptions(
-                deep=deep,
-                known_lost=lost.get((each.log.topic, each.log.partition), ()),
-                run=side_by_side.run,
-                progress=progress,
-            )
-            if each.offline is not None:
-                return _offline_report(each)
-            tries_left = _TRIES
-            while True:
+            known = lost.get((each.log.topic, each.log.partition), ())
+            for _ in range(_TRIES):
                 before_ns = _changed_ns(each.directory)
-                found = verify_directory(each.directory, each.expected, options)
-                is_missing = any(finding.kind == "missing" for finding in found.findings)
-                later = _with_later_start(view, each) if is_missing else None
-                tries_left -= 1
-                if later is None and (not tries_left or not _changes(each, found, before_ns)):
-                    return found
-                each = later or each
+                options = VerifyOptions(deep=deep, known_lost=known, run=side_by_side.run, progress=progress)
+                found = _verify_log(each, options)
+                if all(finding.kind in HARMLESS_KINDS for finding in found.findings):
+                    break
+                now = newest.view(each)
+                later = next((other for other in now.logs if other.log == each.log), None)
+                if later is None:
+                    return LogReport(each.directory)  # it was deleted meanwhile
+                known_now = known_lost(now, keep_in).get((each.log.topic, each.log.partition), ())
+                if not _differs(each, later) and known == known_now and not _changes(each, found, before_ns):
+                    break
+                each, known = later, known_now
+            return found
 
         yield from log_threads.map(check, view.logs)
 
 
-def _with_later_start(view: StoreView, each: LogView) -> LogView | None:
-    """Return a store's log as the ledger has it now, if it starts later than it did: segments went meanwhile."""
-    if each.expected is None:
-        return None
-    state = Ledger.open(Store.find(view.root).ledger_path).states().get(each.log)
-    if state is None or state.log_start_offset <= each.expected.log_start_offset:
-        return None
-    return next((now for now in open_logs(view.root).logs if now.log == each.log), None)
+def _verify_log(each: LogView, options: VerifyOptions) -> LogReport:
+    if each.offline is not None:
+        return _offline_report(each)
+    return verify_directory(each.directory, each.expected, options)
+
+
+def _differs(each: LogView, later: LogView) -> bool:
+    """Whether a log has become another one than was checked; what is appended to it changes nothing below its end."""
+    before, now = each.expected, later.expected
+    if before is None or now is None:
+        return False
+    has_fallen = now.log_end_offset < before.log_end_offset
+    grown = replace(
+        before,
+        log_end_offset=now.log_end_offset,
+        active_size_bytes=now.active_size_bytes,
+        recovery_point=now.recovery_point,
+    )
+    return has_fallen or grown != now or (each.directory, each.offline) != (later.directory, later.offline)
 
 
 def _changes(each: LogView, found: LogReport, before_ns: int) -> bool:
@@ -253,16 +270,29 @@ def _verify_roots(view: StoreView, reports: Sequence[LogReport]) -> Iterator[Log
 
 
 def _verify_own_root(store: Store, root: Path, ends: Mapping[TopicPartition, int]) -> LogReport:
-    """Check a root of a store; its files may be younger than the view, so that the ledger has to be read again."""
+    """Check a root of a store; its files may be newer than the view, so that the ledger has to be read again.
+
+    Older ones belong to logs that are truncated, moved or deleted: their notes are read before the files, and are
+    dropped only after these are written.
+    """
     for _ in range(_TRIES):
-        found = verify_root(root, ExpectedRoot(ends=ends, cluster_id=store.store_id))
+        under_way = _under_way(store)
+        found = verify_root(root, ExpectedRoot(ends={**ends, **under_way}, cluster_id=store.store_id))
         if all(each.rule != "offset-checkpoint" for each in found.findings):
             break
-        before, states = ends, Ledger.open(store.ledger_path).states()
+        before, states = (ends, under_way), Ledger.open(store.ledger_path).states()
         ends = {log: state.log_end_offset for log, state in states.items() if store.log_path(state).parent == root}
-        if ends == before:
+        if before == (ends, _under_way(store)):
             break
     return found
+
+
+def _under_way(store: Store) -> dict[TopicPartition, int]:
+    """Return an end that bounds nothing for each log of which checkpoint files may still say what it was."""
+    work = read_pending(store)
+    deleted = [TopicPartition(each.topic, partition) for each in work.deletions for partition, _ in each.logs]
+    logs = [*deleted, *(each.log for each in work.moves), *(each.log for each in read_truncations(store))]
+    return dict.fromkeys(logs, INT64_MAX)
 
 
 def _log_bytes(directory: Path) -> int:

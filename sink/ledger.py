@@ -1,12 +1,12 @@
 """The Delta table that says what is committed: one row per log, replaced whole by each commit.
 
 A commit is one Delta version that carries the application transaction `(query_id, batch_id)`. Two writers from one
-version conflict, so a second writer is detected by the commit itself. `deltalake` does not fsync on a local disk: this
-module does, data file first, then the log entry, then both folders, and only then the commit counts.
+version conflict, so a second writer is detected by the commit itself. The data file is synced before the log entry is
+written, the entry after that, and only then the commit counts.
 
-What a crash leaves: before the log entry is complete, nothing but an unreferenced data file. A power cut may leave the
-newest log entry, or the data file it names, torn; nobody was told that this version exists, so opening drops it. Older
-damage is refused.
+What a crash leaves: before the log entry is there, nothing but an unreferenced data file. A power cut may leave the
+newest log entry torn; it was not acknowledged, so opening drops it. Any other damage is refused: an entry that is
+missing, empty, or not ours would let the ledger end lower, and committed records would be cut off.
 """
 
 import logging
@@ -17,21 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
+from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from sink.ledger_crc import (
-    ROWS_CRC,
-    TRANSACTIONS_CRC,
-    committed_crc,
-    committed_transactions,
-    rows_crc,
-    transactions_crc,
-)
+from sink.ledger_crc import ROWS_CRC, TRANSACTIONS_CRC, read_committed, rows_crc, transactions_crc
 from sink.ledger_damage import damage_refused, one_line, read_while_tidied
 from sink.ledger_rows import LEDGER_SCHEMA, LedgerRows, LogState
 from sink.ledger_tidy import CHECKPOINT_INTERVAL, LedgerTidy
-from sink.torn_ledger import TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_entry
+from sink.signed_off_version import require_signed_off, signed_off_version
+from sink.table_commit import commit_rows, create_table, table_uri
+from sink.torn_ledger import drop_torn_checkpoint, drop_torn_entry
 from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
 from storage_core.fault_points import reach
 from storage_core.storage.local import storage_errors, sync_directory, sync_files
@@ -49,8 +44,6 @@ _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 0 seconds",
     "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
 }
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-_NO_RETRY_COUNT = 0
 
 
 class Ledger:
@@ -71,7 +64,7 @@ class Ledger:
         """Create an empty ledger."""
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_deltalake(_uri(path), LEDGER_SCHEMA.empty_table(), mode="error", configuration=_CONFIGURATION)
+            create_table(path, LEDGER_SCHEMA, _CONFIGURATION)
             ledger = cls(path, _open_table(path))
             ledger._make_durable()
             sync_directory(path.parent)
@@ -89,7 +82,10 @@ class Ledger:
         """
         if not (path / "_delta_log").is_dir():
             raise LedgerDamagedError(f"no ledger: path={path}")
-        return read_while_tidied(path, lambda: cls._checked(path, _open_table(path)))
+        least = signed_off_version(path)  # before the entries: a writer may commit, and end, while they are read
+        ledger = read_while_tidied(path, lambda: cls._checked(path, _open_table(path)))
+        require_signed_off(path, ledger.version, least)
+        return ledger
 
     @classmethod
     def open_at(cls, path: Path, version: int) -> "Ledger":
@@ -109,15 +105,15 @@ class Ledger:
             path: of the table.
             owner: of the store.
             follows_crash: whether the writer before died. One that ended well made its newest entry durable, so damage
-                there has another cause, and dropping the entry would drop records that somebody was told of.
+                there has another cause, and dropping the entry would drop acknowledged records.
 
         Raises:
-            LedgerDamagedError: an older entry is damaged, or any after a writer that ended well; nothing was changed.
+            LedgerDamagedError: it is damaged otherwise, or after a writer that ended well; nothing was changed.
         """
         _check_files(path)
         drop_torn_checkpoint(path, owner)
         if follows_crash:
-            drop_torn_entry(path, owner)
+            drop_torn_entry(path, owner, signed_off_version(path))
         ledger = cls.open(path)
         with storage_errors(path):
             ledger._make_durable()  # its writer may have died before it did this, and from here on it counts
@@ -282,36 +278,29 @@ class Ledger:
         Raises:
             ValueError: they are not what was committed.
         """
-        log, found = self._path / "_delta_log", rows_crc(self._rows.text, self._rows.integers)
-        committed = committed_crc(log / f"{self.version:020}.json")
-        if committed not in (None, found):
-            raise ValueError(f"its rows are not what was committed: crc={found} committed={committed}")
-        for query_id, batch_id in committed_transactions(log, self.version).items():
+        committed = read_committed(self._path / "_delta_log", self.version)
+        found = rows_crc(self._rows.text, self._rows.integers)
+        if found != committed.rows_crc:
+            raise ValueError(f"its rows are not what was committed: crc={found} committed={committed.rows_crc}")
+        for query_id, batch_id in committed.transactions.items():
             held = self._table.transaction_version(query_id)
             if held != batch_id:
                 raise ValueError(f"a micro-batch is not what was committed: {query_id=} {held=} committed={batch_id}")
 
     def _commit(self, rows: LedgerRows, transaction: tuple[str, int] | None) -> None:
-        transactions = [Transaction(*transaction)] if transaction else None
+        transactions = [Transaction(*transaction)] if transaction else []
         old_files, known = self._data_files(), self._version
         if self._table.version() != known:  # a commit failed half way: its rows are not these
             raise WriterFencedError(f"the ledger has moved on: path={self._path} version={known}")
         try:
-            write_deltalake(
-                self._table,
-                rows.to_table(),
-                mode="overwrite",
-                commit_properties=CommitProperties(
-                    max_commit_retries=_NO_RETRY_COUNT,
-                    app_transactions=transactions,
-                    custom_metadata={
-                        TRANSACTION_COUNT: str(len(transactions or ())),
-                        ROWS_CRC: rows_crc(rows.text, rows.integers),
-                        TRANSACTIONS_CRC: transactions_crc([transaction] if transaction else []),
-                    },
-                ),
-                post_commithook_properties=_NO_HOOKS,
-            )
+            metadata = {
+                ROWS_CRC: rows_crc(rows.text, rows.integers),
+                TRANSACTIONS_CRC: transactions_crc([transaction] if transaction else []),
+            }
+            commit_rows(self._path, self._table, rows.to_table(), "overwrite", metadata, transactions)
+            self._table.update_incremental()
+            if self._table.version() != known + 1:  # somebody has committed behind it since
+                self._table.load_as_version(known + 1)
         except CommitFailedError as error:
             raise WriterFencedError(
                 f"another writer committed to the ledger: path={self._path} version={self.version}"
@@ -379,14 +368,9 @@ def _read_rows(files: list[Path]) -> LedgerRows:
     return LedgerRows.from_table(table)
 
 
-def _uri(path: Path) -> str:
-    """Return the folder as a URI: `deltalake` takes a plain path for an encoded one."""
-    return path.absolute().as_uri()
-
-
 def _open_table(path: Path, version: int | None = None) -> DeltaTable:
     _check_files(path)
-    return DeltaTable(_uri(path), version=version)
+    return DeltaTable(table_uri(path), version=version)
 
 
 def _check_files(path: Path) -> None:

@@ -15,11 +15,13 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from sink.ledger_damage import one_line
-from sink.torn_ledger import ROW_COUNT, TRANSACTION_COUNT, drop_torn_checkpoint, drop_torn_entry
+from sink.table_commit import commit_rows, create_table, table_uri
+from sink.table_entries import list_entries, read_actions
+from sink.torn_ledger import drop_torn_checkpoint, drop_torn_entry
 from storage_core.errors import LedgerDamagedError
 from storage_core.storage.local import make_directory, storage_errors, sync_directory, sync_files, write_all
 from storage_core.storage.open_regular import check_regular_files, open_to_change, read_file
@@ -84,7 +86,10 @@ class LostRangeTable:
         if not self._entries():
             return []
         try:
-            files = [self._path / uri.rpartition("/")[2] for uri in self._open().file_uris()]
+            table = self._open()
+            for entry in list_entries(self._path / "_delta_log", table.version()):
+                read_actions(entry)  # Delta takes an empty one for one that says nothing
+            files = [self._path / uri.rpartition("/")[2] for uri in table.file_uris()]
             parts = [pq.ParquetFile(file).read(LOST_RANGES_SCHEMA.names, use_threads=False) for file in files]
         except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
             raise LedgerDamagedError(
@@ -131,21 +136,19 @@ class LostRangeTable:
         self._write([each.as_dict() for each in ranges], "overwrite")
 
     def _write(self, rows: list[dict[str, Any]], mode: Literal["append", "overwrite"]) -> None:
-        """Commit rows, durably; the entry says how many, so that one that empties the table is not taken for torn."""
+        """Commit rows, durably."""
         with storage_errors(self._path):
             make_directory(self._path)
-            write_deltalake(
-                self._path.absolute().as_uri(),
-                pa.Table.from_pylist(rows, schema=LOST_RANGES_SCHEMA),
-                mode=mode,
-                commit_properties=CommitProperties(custom_metadata={TRANSACTION_COUNT: "0", ROW_COUNT: str(len(rows))}),
-            )
+            if not self._entries():
+                create_table(self._path, LOST_RANGES_SCHEMA)
+                self._make_durable()
+            commit_rows(self._path, self._open(), pa.Table.from_pylist(rows, schema=LOST_RANGES_SCHEMA), mode, {})
             self._make_durable()
 
     def _open(self) -> DeltaTable:
         with storage_errors(self._path):
             check_regular_files(self._path, self._path / "_delta_log")
-        return DeltaTable(self._path.absolute().as_uri())
+        return DeltaTable(table_uri(self._path))
 
     def drop_torn(self, owner: Owner) -> None:
         """Drop what a power cut tore: nobody was told that it is written down, and what is lost is still to be found.

@@ -28,7 +28,7 @@ from storage_core.storage.local import storage_errors
 from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
 
-__all__ = ["LogDirs", "Remedy", "open_log_dirs"]
+__all__ = ["LogDirs", "Remedy", "noted_offline", "open_log_dirs"]
 
 logger = logging.getLogger(__name__)
 
@@ -209,6 +209,11 @@ def _note(store: Store, offline: Mapping[str, str], remedy: Remedy, owner: Owner
         logger.warning("A log directory is offline log_dir=%s reason=%s", store.log_dir(name), reason)
         notes[name] = "renew" if remedy == "renew" else notes.get(name, remedy)
     _write_notes(store, notes, owner)
+
+
+def noted_offline(store: Store) -> frozenset[str]:
+    """Return the log directories that were offline, and whose logs nobody has looked at since."""
+    return frozenset(_read_notes(store))
 
 
 def _read_notes(store: Store) -> dict[str, Remedy]:

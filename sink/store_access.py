@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sink.clean_end import refuse_surplus
 from sink.finish_cleanings import finish_cleanings
 from sink.finish_truncation import finish_truncations
 from sink.ledger import Ledger
 from sink.lost_ranges import LostRangeTable
 from sink.open_log_dirs import open_log_dirs
+from sink.signed_off_version import sign_off_version
 from sink.store import Store
 from sink.undo import cut_back_torn
 from sink.unflushed import check_unflushed, flush_logs
@@ -64,6 +66,7 @@ class MaintainedStore:
             with refused_again(lock, self.lock):
                 written = _take_over(self.store, lock, follows_crash=lock.follows_crash or self.lock.follows_crash)
             yield written
+            sign_off_version(self.store.ledger_path, lock, written.ledger.version)
             lock.sign_off()
 
 
@@ -96,6 +99,8 @@ def maintaining(root: Path) -> Iterator[MaintainedStore]:
         with refused_again(lock):
             finish_cleanings(store, lock)
         yield maintained
+        version = Ledger.open_beside_writer(store.ledger_path).version  # durable, whoever committed it
+        sign_off_version(store.ledger_path, lock, version)
         lock.sign_off()
 
 
@@ -146,6 +151,7 @@ def writing(root: Path) -> Iterator[WrittenStore]:
             written = _take_over(store, lock, follows_crash=lock.follows_crash or maintenance.follows_crash)
             finish_cleanings(store, maintenance)
         yield written
+        sign_off_version(store.ledger_path, lock, written.ledger.version)
         maintenance.sign_off()
         lock.sign_off()
 
@@ -170,6 +176,8 @@ def keep_maintenance_out(root: Path) -> Iterator[None]:
 
 def _take_over(store: Store, lock: WriterLock, *, follows_crash: bool) -> WrittenStore:
     ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
+    if not follows_crash:
+        refuse_surplus(store, ledger)
     if lock.owes_renewal:
         ledger.fence()  # from here on the writer that lost the store can't commit
     log_dirs = open_log_dirs(store, ledger, lock, "renew" if lock.owes_renewal else "look")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sink.clean_end import refuse_surplus
 from sink.config import SinkConfig
 from sink.derived_files import DerivedFiles
 from sink.end_offsets import EndOffsets, check_end_offsets, with_end_batches
@@ -26,6 +27,7 @@ from sink.metrics import MicroBatchMetrics
 from sink.open_log_dirs import open_log_dirs
 from sink.place import Placement, Placer, StagedBatches
 from sink.quarantine import Quarantine
+from sink.signed_off_version import sign_off_version
 from sink.stage import StagePlan
 from sink.stage_reports import StageReport, check_reports, collect_batches, split_floors
 from sink.store import Store
@@ -150,6 +152,7 @@ class StoreWriter:
                 flush_logs(self._ledger, self._store.log_path, self._lock, self._log_dirs.offline)
                 self._derived.write()
                 self._store.sweep_staging(self._lock)
+                sign_off_version(self._store.ledger_path, self._lock, self._ledger.version)
                 self._lock.sign_off()
             except WriterFencedError as error:
                 logger.warning("%s", error)
@@ -162,6 +165,8 @@ class StoreWriter:
         follows_crash = lock.follows_crash or WriterLock.was_left(config.store / MAINTENANCE_LOCK)
         with refused_again(lock):
             self._ledger = Ledger.open_for_writing(self._store.ledger_path, lock, follows_crash=follows_crash)
+            if not follows_crash:
+                refuse_surplus(self._store, self._ledger)
         if by_force:
             self._ledger.fence()  # from here on the earlier writer can't commit
         self._log_dirs = open_log_dirs(self._store, self._ledger, lock, "renew" if by_force else "look")

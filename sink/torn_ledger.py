@@ -1,7 +1,8 @@
-"""What a power cut tore of the ledger: its newest entry, or its newest checkpoint, dropped before it is opened.
+"""Removes a half-written newest ledger entry or checkpoint after a power cut.
 
-Nobody was told that a torn entry exists, because it counts only once it is durable. A torn checkpoint says nothing that
-the entries before it don't say. Damage of any other kind is left for the opening to refuse.
+An entry counts only once it is durable, and its data file is durable before it: so a power cut leaves an entry whose
+own bytes are torn, and nothing else. A torn checkpoint says nothing that the entries before it don't say. Damage of any
+other kind is left for the opening to refuse.
 """
 
 import errno
@@ -14,67 +15,76 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sink.ledger_crc import ROWS_CRC, rows_crc
+from sink.table_entries import ACTION_COUNT, newest_version
 from storage_core.errors import LedgerDamagedError
 from storage_core.storage.local import storage_errors, sync_directory
 from storage_core.storage.open_regular import read_file
 from storage_core.storage.owned_names import Owner, remove_file
 
-__all__ = ["ROW_COUNT", "TRANSACTION_COUNT", "drop_torn_checkpoint", "drop_torn_entry"]
+__all__ = ["drop_torn_checkpoint", "drop_torn_entry"]
 
 logger = logging.getLogger(__name__)
 
-TRANSACTION_COUNT = "sparklog.transactions"
-"""Key in an entry's first line: how many transactions its last lines name."""
-
-ROW_COUNT = "sparklog.rows"
-"""Key in an entry's first line, where it has no CRC of its rows: how many rows it writes."""
-
-_NO_ROWS_CRC = rows_crc({}, {})
+_MAKING = {"commitInfo", "protocol", "metaData"}
+"""Lines of the entry that makes a table."""
 
 
-def drop_torn_entry(path: Path, owner: Owner) -> None:
-    """Drop the newest entry where it, or the data file it names, is not whole.
+def drop_torn_entry(path: Path, owner: Owner, signed_off: int = -1) -> None:
+    """Drop the newest entry where a power cut tore it: its lines are not all there, and it is nobody else's.
+
+    An entry whose first line is whole and lacks our key is not ours, nor is a file whose name is not a version. These,
+    and a whole entry of which the data file is gone, are left for the opening to refuse.
+
+    Args:
+        path: of the table.
+        owner: of the store.
+        signed_off: newest version that is known to have been durable.
 
     Raises:
-        LedgerDamagedError: it is the only one.
+        LedgerDamagedError: it is the only one, or was durable once; nothing was changed.
         StorageError: the disk does not say what is in it.
     """
     log = path / "_delta_log"
-    entries = sorted(name for name in os.listdir(log) if name.endswith(".json")) if log.is_dir() else []
-    if not entries:
+    newest = newest_version(log) if log.is_dir() else -1
+    entry = log / f"{newest:020}.json"
+    if newest < 0 or not _is_torn(entry, newest):
         return
-    newest = log / entries[-1]
-    if _entry_is_whole(newest, path):
-        return
-    has_predecessor = len(entries) > 1 or any(name.endswith(".checkpoint.parquet") for name in os.listdir(log))
-    if not has_predecessor:
-        raise LedgerDamagedError(f"the only entry of the ledger is damaged, restore it from a copy: path={newest}")
-    with storage_errors(newest):
-        remove_file(owner, newest)
+    if newest <= signed_off:
+        raise LedgerDamagedError(
+            f"the newest entry of the ledger is damaged, and was committed: restore it from a copy: path={entry}"
+        )
+    before = f"{newest - 1:020}"
+    if not any((log / f"{before}{suffix}").exists() for suffix in (".json", ".checkpoint.parquet")):
+        raise LedgerDamagedError(
+            f"the newest entry of the ledger is damaged, and the one before it is not there: restore it from a copy:"
+            f" path={entry}"
+        )
+    with storage_errors(entry):
+        remove_file(owner, entry)
         sync_directory(log)
-    logger.warning("Dropped the newest ledger entry, torn by a power cut before it counted path=%s", newest)
+    logger.warning("Dropped the newest ledger entry, torn by a power cut before it counted path=%s", entry)
 
 
-def _has_all_actions(actions: list[dict[str, Any]]) -> bool:
-    """Whether none of an entry's lines is missing: one that ends at a line's end parses without the rest.
-
-    The first line tells how many transactions there are: the rows without theirs would be written a second time.
-    """
-    kinds = [kind for action in actions for kind in action]
-    if "commitInfo" not in kinds:
-        return False
-    if "metaData" in kinds:  # the version that made the table
+def _is_torn(entry: Path, version: int) -> bool:
+    """Whether an entry of ours lacks a part of its lines."""
+    with storage_errors(entry):
+        lines = read_file(entry).splitlines()
+    actions = [_parse(line) for line in lines]
+    if not actions or actions[0] is None:
         return True
-    info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
-    return _has_rows(kinds, info) and kinds.count("txn") >= int(info.get(TRANSACTION_COUNT, 0))
+    if version == 0:
+        return not {kind for action in actions for kind in action or ()} >= _MAKING
+    count = str(actions[0].get("commitInfo", {}).get(ACTION_COUNT))
+    return count.isdigit() and sum(action is not None for action in actions) <= int(count)
 
 
-def _has_rows(kinds: list[str], info: dict[str, Any]) -> bool:
-    """Whether an entry names a data file, or none because no row is left: it then takes the last file away."""
-    if info.get(ROWS_CRC) != _NO_ROWS_CRC and info.get(ROW_COUNT) != "0":
-        return "add" in kinds
-    return kinds.count("remove") >= int(info.get("operationMetrics", {}).get("num_removed_files", 0))
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """Return a line of an entry; None if it is none."""
+    try:
+        action = json.loads(line)
+    except ValueError:
+        return None
+    return action if isinstance(action, dict) and all(isinstance(each, dict) for each in action.values()) else None
 
 
 def drop_torn_checkpoint(path: Path, owner: Owner) -> None:
@@ -113,24 +123,6 @@ def _is_readable(file: Path) -> bool:
         pq.ParquetFile(file).read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         _raise_if_refused(error, file)
-        return False
-    return True
-
-
-def _entry_is_whole(entry: Path, table: Path) -> bool:
-    """Whether a log entry parses, and the data files it adds are there in full."""
-    try:
-        actions = [json.loads(line) for line in read_file(entry).decode().splitlines()]
-        added = [action["add"] for action in actions if "add" in action]
-        if not _has_all_actions(actions):
-            return False
-        for add in added:
-            file = table / add["path"]
-            if file.stat().st_size != add["size"]:
-                return False
-            pq.ParquetFile(file).read(use_threads=False)
-    except (ValueError, KeyError, TypeError, OSError, pa.ArrowException) as error:
-        _raise_if_refused(error, entry)
         return False
     return True
 

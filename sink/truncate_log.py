@@ -93,7 +93,6 @@ def truncate_to(root: Path, log: TopicPartition, offset: int, clock: Clock) -> b
             _truncate(written, _emptying(state, offset, clock), -1)
         else:
             _truncate(written, _cutting(state, offset, cut, clock), _largest_timestamp(segments[:number], cut))
-        DerivedFiles(written.store, written.ledger, written.lock).write()
     logger.info("Truncated log=%s offset=%d", log, offset)
     return True
 
@@ -106,7 +105,6 @@ def truncate_fully_and_start_at(root: Path, log: TopicPartition, offset: int, cl
     """
     with writing(root) as written:
         _truncate(written, _emptying(_state(written, log, offset), offset, clock), -1)
-        DerivedFiles(written.store, written.ledger, written.lock).write()
     logger.info("Truncated fully log=%s log_start_offset=%d", log, offset)
 
 
@@ -209,4 +207,5 @@ def _truncate(written: WrittenStore, truncation: PendingTruncation, max_timestam
     ledger.correct(np.array([row]), {name: np.array([value], np.int64) for name, value in values.items()})
     reach("truncate.committed")
     carry_out(store, ledger, written.lock, truncation)
+    DerivedFiles(store, ledger, written.lock).write()  # before the note goes: `verify` holds them against the ledger
     write_truncations(store, [each for each in read_truncations(store) if each != truncation], written.lock)

@@ -153,6 +153,11 @@ class WriterLock:
                 raise
         return lock
 
+    @property
+    def name(self) -> str:
+        """File name of the lock."""
+        return self._path.name
+
     def check(self) -> None:
         """Make sure that this writer still owns the store.
 

@@ -36,6 +36,7 @@ FAULT_POINTS = (
     "place.published",
     "place.synced",
     "commit.quarantined",
+    "commit.data",
     "commit.written",
     "commit.synced",
     "clean.derived",

@@ -18,6 +18,7 @@ def choose_logs(view: StoreView, options: ReaderOptions) -> tuple[LogView, ...]:
     Raises:
         UnknownTopicError: a topic or partition that they name is not there, or the folder holds no logs at all.
     """
+    view.require_clean_end()
     if not view.logs and view.ledger_version is None:
         raise UnknownTopicError(f"no store, and no log directory <topic>-<partition>: path={view.root}")
     if options.assign is not None:

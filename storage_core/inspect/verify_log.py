@@ -264,9 +264,10 @@ class _LogCheck:
             return
         name = segment_file_name(expected.active_base_offset, LOG)
         walk.border_gaps[:] = [gap for gap in walk.border_gaps if gap.last_offset != expected.log_end_offset - 1]
-        if walk.next_offset < expected.log_end_offset:
+        first = max(walk.next_offset, expected.log_start_offset)  # what ends below the start is on its way out
+        if first < expected.log_end_offset:
             what = f"log ends at offset {walk.next_offset}, the ledger says {expected.log_end_offset}"
-            self._missing("ledger-end", name, walk.next_offset, expected.log_end_offset - 1, what)
+            self._missing("ledger-end", name, first, expected.log_end_offset - 1, what)
 
     def _missing(self, rule: Rule, file: str, first: int, last: int, what: str) -> None:
         self.report.add_offsets("missing", rule, file, what, (first, last))

@@ -75,20 +75,21 @@ def _forget_epochs(directory: Path, log_start_offset: int, owner: Owner) -> None
 
 
 def _write_epochs(owner: Owner, path: Path, data: bytes) -> None:
-    """Replace the file, on a full disk in its place; one that can't be written at all goes.
+    """Replace the file, or write it in its place where that fails; one that can't be written at all goes.
 
     Epochs that are torn or missing leave it open whether records were deleted, old ones would deny it.
     """
     try:
         replace_file(owner, path, data)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        try:
+            _overwrite(path, data)
+        except OSError:
             with contextlib.suppress(OSError):
-                _overwrite(path, data)
-                return
-        with contextlib.suppress(OSError):
-            remove_file(owner, path)
-        raise
+                remove_file(owner, path)
+            raise error from None
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
 
 
 def _overwrite(path: Path, data: bytes) -> None:

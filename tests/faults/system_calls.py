@@ -17,6 +17,7 @@ from unittest import mock
 
 import sink.ledger
 import sink.lost_ranges
+import sink.table_commit
 from storage_core.storage import write_back
 
 __all__ = ["KINDS", "Call", "Watcher", "watched"]
@@ -86,9 +87,11 @@ def watched(root: Path, watcher: Watcher) -> Iterator[None]:
         patches.enter_context(mock.patch.object(os, "sendfile", calls.sending(os.sendfile)))
         syncfs = SimpleNamespace(syncfs=calls.described("syncfs", write_back._LIBC.syncfs))
         patches.enter_context(mock.patch.object(write_back, "_LIBC", syncfs))
-        for module in (sink.ledger, sink.lost_ranges):
-            write = calls.writing_ledger(module.write_deltalake)
-            patches.enter_context(mock.patch.object(module, "write_deltalake", write))
+        for name in ("create_table", "write_entry"):
+            write = calls.writing_ledger(getattr(sink.table_commit, name))
+            for module in (sink.table_commit, sink.ledger, sink.lost_ranges):
+                if hasattr(module, name):
+                    patches.enter_context(mock.patch.object(module, name, write))
         yield
 
 
@@ -155,8 +158,8 @@ class _Calls:
 
     def writing_ledger(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(table: Any, *args: Any, **options: Any) -> Any:
-            uri = table if isinstance(table, str) else table.table_uri
-            return self._make(Call("ledger", uri.removeprefix("file://")), lambda _: real(table, *args, **options))
+            path = str(table.absolute()) if isinstance(table, Path) else table.table_uri.removeprefix("file://")
+            return self._make(Call("ledger", path), lambda _: real(table, *args, **options))
 
         return call
 

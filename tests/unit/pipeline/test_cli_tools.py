@@ -250,6 +250,7 @@ def test_verify_when_bytes_lie_behind_the_committed_end_then_noted_but_sound(spa
     """What a killed or a running writer leaves behind the ledger's end is no damage."""
     file = sorted((store / "logs" / "t-1").glob("*.log"))[-1]
     file.write_bytes(file.read_bytes() + b"half a batch")
+    (store / "writer.lock").write_text('{"pid": 1}')
     (store / "logs" / "new-0").mkdir()
 
     ran = sparklog("verify", store)

@@ -73,6 +73,7 @@ def test_convert_when_store_given_then_takes_what_is_committed(sparklog: Sparklo
     committed = active.read_bytes()
     with active.open("ab") as file:
         file.write(committed)
+    (store / "writer.lock").write_text('{"pid": 1}')
     before = contents(store)
     ran = sparklog("convert", store, "--to", "v1", "--out", tmp_path / "out")
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
+from sink.table_commit import write_entry
 from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
 from storage_core.storage.owned_names import UNSHARED, Owner
 from storage_core.topic_partition import TopicPartition
@@ -265,15 +266,16 @@ def test_update_when_the_folder_has_an_odd_name_then_works_and_stays_small(
     assert len(list((tmp_path / name / "ledger").glob("*.parquet"))) == 1
 
 
-def test_open_when_newest_data_file_is_torn_then_drops_its_entry(path: Path) -> None:
-    """The entry survived but the rows it names are zeros: it never counted either."""
+def test_open_when_newest_data_file_is_damaged_then_refuses(path: Path) -> None:
+    """It was on the disk before its entry was written: what zeroed it is no crash."""
     ledger = Ledger.open_for_writing(path, UNSHARED)
     before = set(path.glob("*.parquet"))
     _advance(ledger, 0, 9, 1)
     (newest,) = set(path.glob("*.parquet")) - before
     newest.write_bytes(b"\0" * newest.stat().st_size)
 
-    assert Ledger.open_for_writing(path, UNSHARED).column("log_end_offset").tolist() == [0, 0]
+    with pytest.raises(LedgerDamagedError):
+        Ledger.open_for_writing(path, UNSHARED)
 
 
 def test_open_when_newest_entry_is_torn_after_a_clean_end_then_refuses_and_changes_nothing(path: Path) -> None:
@@ -418,20 +420,20 @@ def test_update_when_a_commit_beside_it_takes_long_then_its_data_file_stays(
     """A data file without an entry is no leftover before a commit has come that it can't survive."""
     monkeypatch.setattr("sink.ledger_tidy._DATA_FILE_AGE_S", -1.0)
     beside = Ledger.open_beside_writer(path)
-    write = write_deltalake
+    write = write_entry
 
-    def write_late(*args: object, **options: object) -> None:
+    def write_late(*args: Any) -> None:
         before = set(path.glob("*.parquet"))
-        monkeypatch.setattr("sink.ledger.write_deltalake", write)
-        write(*args, **options)
+        monkeypatch.setattr("sink.table_commit.write_entry", write)
+        write(*args)
         entry = path / "_delta_log" / f"{beside.version + 1:020}.json"
         content = entry.read_bytes()
         entry.unlink()
         Ledger.open_for_writing(path, UNSHARED)
-        assert set(path.glob("*.parquet")) - before
+        assert set(path.glob("*.parquet")) == before
         entry.write_bytes(content)
 
-    monkeypatch.setattr("sink.ledger.write_deltalake", write_late)
+    monkeypatch.setattr("sink.table_commit.write_entry", write_late)
     beside.correct(np.array([0]), {"log_start_offset": np.array([5])})
 
     assert Ledger.open(path).state(0).log_start_offset == 5

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sink.ledger import Ledger
-from sink.ledger_crc import committed_crc, rows_crc
+from sink.ledger_crc import read_committed, rows_crc
 from sink.store import Store
 from storage_core.errors import LedgerDamagedError
 from storage_core.storage.owned_names import UNSHARED
@@ -123,8 +123,11 @@ def test_rows_crc_when_a_value_moves_to_another_row_then_another_one() -> None:
     assert rows_crc(*rows) != rows_crc(*swapped)
 
 
-def test_committed_crc_when_there_is_no_entry_then_none(tmp_path: Path) -> None:
-    """A checkpoint may have replaced the entry; an earlier release wrote none."""
-    (tmp_path / "1.json").write_bytes(b'{"commitInfo":{"operation":"WRITE"}}\n')
+def test_read_committed_when_an_entry_has_no_crc_then_refused(tmp_path: Path) -> None:
+    """Only the version that makes the table has none."""
+    (tmp_path / f"{0:020}.json").write_bytes(b'{"commitInfo":{}}\n{"protocol":{}}\n{"metaData":{}}\n')
+    (tmp_path / f"{1:020}.json").write_bytes(b'{"commitInfo":{"operation":"WRITE"}}\n')
 
-    assert (committed_crc(tmp_path / "0.json"), committed_crc(tmp_path / "1.json")) == (None, None)
+    assert read_committed(tmp_path, 0).transactions == {}
+    with pytest.raises(ValueError, match=f"an entry has no CRC.* file={1:020}.json"):
+        read_committed(tmp_path, 1)
