@@ -22,7 +22,7 @@ from storage_core.inspect.dump_printer import DumpPrinter
 from storage_core.log.log_files import INDEX, LOG, segment_file_name
 from storage_core.log.segment_reader import BatchChunk, SegmentReader, announced_size
 from storage_core.log.segments import SegmentFiles
-from storage_core.record.batch_decode import decode_batches
+from storage_core.record.batch_decode import iter_decoded
 from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2, unpack_header
 from storage_core.record.legacy_header import MIN_ENTRY_BYTES, unpack_legacy_header
 from storage_core.storage.local import storage_errors
@@ -149,11 +149,13 @@ def _compare_time_entry(
         return
     _, chunk, number = found
     try:
-        records = decode_batches(chunk.data, chunk.scan.take(slice(number, number + 1)), include_control=True)
+        pieces = iter_decoded(chunk.data, chunk.scan.take(slice(number, number + 1)), include_control=True)
+        latest = max(
+            (int(piece.column("timestamp").to_numpy().max()) for piece in pieces if piece.num_rows), default=-1
+        )
     except CorruptBatchError as error:
         errors.add_other(f"{error.args[0]}: {path} offset={offset}")
         return
-    latest = max(records.column("timestamp").to_pylist(), default=-1)
     if latest != timestamp:
         errors.timestamp_mismatches.setdefault(name, []).append((timestamp, latest))
         errors.is_damaged = True

@@ -89,7 +89,7 @@ class JsonPrinter:
     def records(self, position: int, found: InspectedRecords, is_valid: _Bools) -> None:
         columns = record_columns(position, found, self._options)
         columns = replace(columns, contents=_contents(columns, found.records, self._prints_contents))
-        batches = self._batch_lines(position, found.scan, is_valid)
+        batches = None if found.is_continued else self._batch_lines(position, found.scan, is_valid)
         for lines in interleaved(batches, found.counts, lambda rows: self._record_lines(columns.rows(rows))):
             lines.write_to(self._out)
 

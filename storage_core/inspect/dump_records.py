@@ -72,6 +72,7 @@ def _dump_records(
     first: int = chosen.start
     try:
         for found in iter_inspected(chunk.data, scan.take(chosen)):
+            first -= found.is_continued
             after = first + len(found.scan)
             out.records(chunk.position, found, is_valid[first:after])
             errors.is_damaged |= not found.is_valid.all()

@@ -131,7 +131,7 @@ class TextPrinter:
         columns = record_columns(position, found, self._options)
         if not self._options.raw:
             columns = replace(columns, contents=columns.contents.visible())
-        batches = _batch_lines(position, found.scan, is_valid)
+        batches = None if found.is_continued else _batch_lines(position, found.scan, is_valid)
         for lines in interleaved(batches, found.counts, lambda rows: self._record_lines(columns.rows(rows))):
             lines.write_to(self._out)
 

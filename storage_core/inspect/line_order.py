@@ -22,15 +22,17 @@ _SLICE_ROWS: Final = 1 << 16
 """Records whose lines are in memory at a time: a small compressed batch may hold millions."""
 
 
-def interleaved(batches: Lines, counts: _Int64s, render: Callable[[slice], Iterable[PlacedLines]]) -> Iterator[Lines]:
+def interleaved(
+    batches: Lines | None, counts: _Int64s, render: Callable[[slice], Iterable[PlacedLines]]
+) -> Iterator[Lines]:
     """Yield the lines of batches, each followed by those of its records.
 
     Args:
-        batches: (b,) a line each.
+        batches: (b,) a line each; None where these are further records of one batch, whose line came before.
         counts: (b,) how many records each has.
         render: from a slice of records to their lines, with their places in the slice.
     """
-    starts = np.cumsum(counts) - counts
+    starts = np.cumsum(counts) - counts if batches is not None else np.empty(0, np.int64)
     rows = int(counts.sum())
     for first in range(0, max(rows, 1), _SLICE_ROWS):
         after = min(first + _SLICE_ROWS, rows)
@@ -38,7 +40,9 @@ def interleaved(batches: Lines, counts: _Int64s, render: Callable[[slice], Itera
         to_batch = int(np.searchsorted(starts, after)) if after < rows else len(starts)
         mine = starts[from_batch:to_batch]
         before = np.searchsorted(mine, np.arange(first, after), side="right")
-        parts = [(batches.some(slice(from_batch, to_batch)), np.arange(len(mine)) + mine - first)]
+        parts = []
+        if batches is not None:
+            parts.append((batches.some(slice(from_batch, to_batch)), np.arange(len(mine)) + mine - first))
         parts += [(lines, places + before[places]) for lines, places in render(slice(first, after))]
         yield merge_lines(parts)
 

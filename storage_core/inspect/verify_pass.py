@@ -169,7 +169,7 @@ def _opened_wrappers(data: bytes, scan: BatchScan) -> tuple[BatchScan, list[Batc
             what = f"its last inner offset is {offsets[-1]}, not its own, {scan.last_offset[number]}"
             faults.append(BatchFault(number, "base-offset", what, due=int(offsets[-1])))
         base_offset[number], last_offset[number], records_count[number] = offsets[0], offsets[-1], len(offsets)
-        faults += _order_faults(scan, number, offsets, times)
+        faults += _order_faults(scan, number, _RecordOrder.of(offsets, times))
     true = replace(scan, base_offset=base_offset, last_offset=last_offset, records_count=records_count)
     return true.take(slice(0, opened)), faults
 
@@ -195,8 +195,8 @@ def _record_faults(data: bytes, scan: BatchScan) -> list[BatchFault]:
     first = 0
     while first < len(chosen):
         try:
-            for number, offsets, times in _records_by_batch(data, scan, chosen[first:]):
-                faults += _order_faults(scan, number, offsets, times)
+            for number, order in _orders_by_batch(data, scan, chosen[first:]):
+                faults += _order_faults(scan, number, order)
             break
         except (CorruptBatchError, UnsupportedFormatError) as error:
             at = getattr(error, "position", int(scan.position[chosen[first]]))
@@ -206,33 +206,62 @@ def _record_faults(data: bytes, scan: BatchScan) -> list[BatchFault]:
     return faults
 
 
-def _records_by_batch(
-    data: bytes, scan: BatchScan, chosen: npt.NDArray[np.int64]
-) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Yield (number, offsets, timestamps) of each batch that holds records."""
+@dataclass(frozen=True, slots=True)
+class _RecordOrder:
+    """What of a batch's records is compared with its header.
+
+    Attributes:
+        is_increasing: whether each offset is above the one before.
+    """
+
+    first_offset: int
+    last_offset: int
+    is_increasing: bool
+    largest_timestamp: int
+
+    @classmethod
+    def of(cls, offsets: npt.NDArray[np.int64], times: npt.NDArray[np.int64]) -> _RecordOrder:
+        """Return it of some records, one at least."""
+        is_increasing = bool((offsets[1:] > offsets[:-1]).all())
+        return cls(int(offsets[0]), int(offsets[-1]), is_increasing, int(times.max()))
+
+    def then(self, following: _RecordOrder) -> _RecordOrder:
+        """Return it of these records and those that follow them."""
+        is_increasing = self.is_increasing and following.is_increasing and self.last_offset < following.first_offset
+        largest = max(self.largest_timestamp, following.largest_timestamp)
+        return _RecordOrder(self.first_offset, following.last_offset, is_increasing, largest)
+
+
+def _orders_by_batch(data: bytes, scan: BatchScan, chosen: npt.NDArray[np.int64]) -> Iterator[tuple[int, _RecordOrder]]:
+    """Yield the number of each batch that holds records, and their order; a large batch's records come in pieces."""
     filled = chosen[scan.records_count[chosen] > 0]
     countable = chosen[scan.records_count[chosen] >= 0]  # another count is a fault of its own
-    at = 0
+    at, begun = 0, None
+    left = int(scan.records_count[filled[0]]) if len(filled) else 0
     for records in iter_decoded(data, scan.take(countable), include_control=True):
         offsets, times = records.column("offset").to_numpy(), records.column("timestamp").to_numpy()
         start = 0
         while start < len(offsets):
-            number = int(filled[at])
-            stop = start + int(scan.records_count[number])
-            yield number, offsets[start:stop], times[start:stop]
-            start, at = stop, at + 1
+            stop = min(start + left, len(offsets))
+            order = _RecordOrder.of(offsets[start:stop], times[start:stop])
+            begun = order if begun is None else begun.then(order)
+            left, start = left - (stop - start), stop
+            if not left:
+                yield int(filled[at]), begun
+                at, begun = at + 1, None
+                left = int(scan.records_count[filled[at]]) if at < len(filled) else 0
 
 
-def _order_faults(
-    scan: BatchScan, number: int, offsets: npt.NDArray[np.int64], times: npt.NDArray[np.int64]
-) -> list[BatchFault]:
+def _order_faults(scan: BatchScan, number: int, order: _RecordOrder) -> list[BatchFault]:
     faults = []
     is_wrapper = scan.magic[number] < MAGIC_V2
-    is_inside = is_wrapper or (scan.base_offset[number] <= offsets[0] and offsets[-1] <= scan.last_offset[number])
-    if not is_inside or (offsets[1:] <= offsets[:-1]).any():
+    is_inside = is_wrapper or (
+        scan.base_offset[number] <= order.first_offset and order.last_offset <= scan.last_offset[number]
+    )
+    if not is_inside or not order.is_increasing:
         faults.append(BatchFault(number, "records", "offsets of its records do not increase inside the batch"))
     is_append_time = scan.attributes[number] & LOG_APPEND_TIME_BIT
-    largest = int(times.max())
+    largest = order.largest_timestamp
     # Below -1 a cleaner writes -1 and an encoder the number itself.
     if not is_append_time and scan.max_timestamp[number] not in (largest, max(largest, -1)):
         what = f"max_timestamp={scan.max_timestamp[number]} is not the largest of its records, {largest}"

@@ -259,7 +259,8 @@ def _first_misplaced(
         return bad, int(np.searchsorted(offsets[:row], in_front, side="right"))
     ends = np.cumsum(scan.records_count, dtype=np.int64) - first_row
     starts = ends - scan.records_count
-    whole = np.flatnonzero((starts >= 0) & (ends <= len(offsets)) & (starts < ends))
+    starts, ends = np.maximum(starts, 0), np.minimum(ends, len(offsets))  # of a large batch only a piece may be there
+    whole = np.flatnonzero(starts < ends)
     is_outside = offsets[starts[whole]] < scan.base_offset[whole]
     is_outside |= offsets[ends[whole] - 1] > scan.last_offset[whole]
     if is_outside.any():

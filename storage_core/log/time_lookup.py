@@ -19,7 +19,7 @@ from storage_core.log.log_walk import SegmentList, first_out_of_order, wrong_bas
 from storage_core.log.segment_reader import CHUNK_BYTES, SEEK_BYTES, BatchChunk, SegmentReader, find_time
 from storage_core.log.segments import SegmentFiles
 from storage_core.log_config import INT64_MAX
-from storage_core.record.batch_decode import decode_batches
+from storage_core.record.batch_decode import iter_decoded
 
 __all__ = ["TimeLookup"]
 
@@ -105,10 +105,10 @@ class TimeLookup:
         first_offset = max(find_time(reader.files, timestamp)[1], self._range[0])
         for chunk, wanted in _batches_from(reader, first_offset, self._end_of(reader)):
             for batch in np.flatnonzero(wanted & (chunk.scan.max_timestamp >= timestamp)).tolist():
-                offsets, timestamps = self._records(reader, chunk, batch)
-                hits = timestamps >= timestamp
-                if hits.any():
-                    return int(offsets[np.argmax(hits)]), int(timestamps[np.argmax(hits)])
+                for offsets, timestamps in self._records(reader, chunk, batch):
+                    hits = timestamps >= timestamp
+                    if hits.any():
+                        return int(offsets[np.argmax(hits)]), int(timestamps[np.argmax(hits)])
         return None
 
     def _latest_in_segment(self, reader: SegmentReader) -> tuple[int, int] | None:
@@ -125,9 +125,9 @@ class TimeLookup:
             headers = np.where(wanted, chunk.scan.max_timestamp, _NONE)
             while headers.max() > (best[1] if best else _NONE):
                 batch = int(np.argmax(headers))
-                offsets, timestamps = self._records(reader, chunk, batch)
-                if len(offsets) and timestamps.max() > (best[1] if best else _NONE):
-                    best = int(offsets[np.argmax(timestamps)]), int(timestamps.max())
+                for offsets, timestamps in self._records(reader, chunk, batch):
+                    if len(offsets) and timestamps.max() > (best[1] if best else _NONE):
+                        best = int(offsets[np.argmax(timestamps)]), int(timestamps.max())
                 headers[batch] = _NONE
         return best
 
@@ -142,14 +142,14 @@ class TimeLookup:
 
     def _records(
         self, reader: SegmentReader, chunk: BatchChunk, batch: int
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return offsets and timestamps of those records of one batch that count."""
+    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        """Yield offsets and timestamps of those records of one batch that count, some at a time."""
         scan = chunk.scan.take(slice(batch, batch + 1))
         reader.check_crcs(chunk, scan)
-        records = decode_batches(chunk.data, scan, include_control=True)
-        offsets, timestamps = (records.column(name).to_numpy() for name in ("offset", "timestamp"))
-        counts = (offsets >= self._range[0]) & (offsets < self._range[1])
-        return offsets[counts], timestamps[counts]
+        for records in iter_decoded(chunk.data, scan, include_control=True):
+            offsets, timestamps = (records.column(name).to_numpy() for name in ("offset", "timestamp"))
+            counts = (offsets >= self._range[0]) & (offsets < self._range[1])
+            yield offsets[counts], timestamps[counts]
 
 
 def _batches_from(

@@ -26,7 +26,13 @@ from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2, ByteSource
 from storage_core.record.batch_scan import BatchScan, scan_batches
 from storage_core.record.compression import MAX_DECOMPRESSED_BYTES, decompress
 from storage_core.record.decode_kernels import SectionColumn
-from storage_core.record.decoded_columns import DamagedSectionError, SectionTable, decode_sections, plain_sections
+from storage_core.record.decoded_columns import (
+    DamagedSectionError,
+    SectionTable,
+    decode_sections,
+    plain_sections,
+    split_sections,
+)
 from storage_core.record.legacy_decode import LEGACY_CODECS, InnerSet, open_wrapper, survey_wrapper
 from storage_core.record.legacy_header import MIN_ENTRY_BYTES
 from storage_core.record.legacy_kernels import compare_crcs, locate_entries
@@ -37,6 +43,8 @@ __all__ = ["DECODE_TARGET_BYTES", "InspectedRecords", "decode_batches", "iter_de
 DECODE_TARGET_BYTES: Final = 4 << 20
 """Record bytes after which `iter_decoded` yields."""
 
+_MOST_RECORDS: Final = 1 << 17
+"""Records of one batch above which it is decoded in pieces; Kafka's producers make batches of some hundred."""
 _MIN_RECORD_BYTES: Final = 7
 _SPAN: Final = slice(SectionColumn.START, SectionColumn.END + 1)
 
@@ -66,7 +74,7 @@ def decode_batches(
         CorruptBatchError: a batch's bytes contradict themselves.
         ValueError: the records are above 2 GiB; `iter_decoded` takes any number.
     """
-    options = _Options(INT32_MAX, max_batch_bytes, include_control)
+    options = _Options(INT32_MAX, max_batch_bytes, include_control, most_records=INT32_MAX)
     decoded = [records for _, records in _decoded(data, scan, options)]
     if len(decoded) > 1:
         raise ValueError("the records are above 2 GiB: decode them with iter_decoded")
@@ -82,6 +90,8 @@ def iter_decoded(
     include_control: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of the batches in order, some batches at a time; batches before a damaged one come first.
+
+    A batch of very many records comes in pieces, so that memory follows its bytes. None of a damaged batch comes.
 
     Args:
         data: bytes of a log.
@@ -109,6 +119,7 @@ class InspectedRecords:
         records: (n,) `RECORD_SCHEMA`.
         scan: (b,) the batches.
         counts: (b,) how many of the records each has.
+        is_continued: whether these are further records of one batch, whose first ones came before.
         crc: (n,) the stored CRC of a record of v0 or v1, 0 for those of v2, which have none.
         is_valid: (n,) whether that CRC is right.
     """
@@ -116,6 +127,7 @@ class InspectedRecords:
     records: pa.RecordBatch
     scan: BatchScan
     counts: _Int64s
+    is_continued: bool
     crc: npt.NDArray[np.uint32]
     is_valid: npt.NDArray[np.bool_]
 
@@ -129,9 +141,12 @@ def iter_inspected(
         CorruptBatchError: a batch's bytes contradict themselves; a wrong CRC inside a wrapper does not count.
     """
     options = _Options(DECODE_TARGET_BYTES, max_batch_bytes, True, survey_wrapper)
+    last_position = -1
     for sections, records in _decoded(data, scan, options):
         crc, is_valid = _entry_crcs(sections)
-        yield InspectedRecords(records, sections.scan, sections.counts, crc, is_valid)
+        is_continued = int(sections.scan.position[0]) == last_position
+        yield InspectedRecords(records, sections.scan, sections.counts, is_continued, crc, is_valid)
+        last_position = int(sections.scan.position[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,20 +155,33 @@ class _Options:
     max_batch_bytes: int
     include_control: bool
     open_wrapper: Callable[[memoryview, int, int, int], InnerSet] = open_wrapper
+    most_records: int = _MOST_RECORDS
 
 
 def _decoded(
     data: ByteSource, scan: BatchScan | None, options: _Options
 ) -> Iterator[tuple[SectionTable, pa.RecordBatch]]:
-    for sections in _chunks(data, scan, options):
+    for chunk in _chunks(data, scan, options):
+        if chunk.counts.max() <= options.most_records:
+            yield from _whole(chunk)
+            continue
         try:
-            records = decode_sections(sections)
+            for sections in split_sections(chunk, options.most_records):
+                yield from _whole(sections)
         except DamagedSectionError as error:
-            good = sections.before(error.place)
-            if len(good.scan):
-                yield good, decode_sections(good)
-            raise CorruptBatchError(str(error.args[0]), int(sections.scan.position[error.place])) from error
-        yield sections, records
+            raise CorruptBatchError(str(error.args[0]), int(chunk.scan.position[error.place])) from error
+
+
+def _whole(sections: SectionTable) -> Iterator[tuple[SectionTable, pa.RecordBatch]]:
+    """Yield the records of sections at once; those before a damaged one come first."""
+    try:
+        records = decode_sections(sections)
+    except DamagedSectionError as error:
+        good = sections.slice(0, error.place)
+        if len(good.scan):
+            yield good, decode_sections(good)
+        raise CorruptBatchError(str(error.args[0]), int(sections.scan.position[error.place])) from error
+    yield sections, records
 
 
 def _chunks(data: ByteSource, scan: BatchScan | None, options: _Options) -> Iterator[SectionTable]:

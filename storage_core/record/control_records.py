@@ -24,10 +24,11 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from storage_core.errors import CorruptBatchError
 from storage_core.record.attributes import CONTROL_BIT
-from storage_core.record.batch_decode import decode_batches
+from storage_core.record.batch_decode import iter_decoded
 from storage_core.record.batch_header import MAGIC_V2, ByteSource
 from storage_core.record.batch_scan import BatchScan
 
@@ -90,11 +91,9 @@ def control_types(data: ByteSource, scan: BatchScan) -> npt.NDArray[np.int16]:
     if not len(places):
         return types
     chosen = scan.take(places)
-    keys = decode_batches(data, chosen, include_control=True).column("key")
+    keys = _of_first_records(data, chosen, "key")
     starts = np.frombuffer(keys.buffers()[1], np.int32, count=len(keys) + 1)
-    counts = chosen.records_count.astype(np.int64)
-    first = np.cumsum(counts) - counts
-    fields = _first_fields(np.frombuffer(keys.buffers()[2] or b"", np.uint8), starts[first], starts[first + 1])
+    fields = _first_fields(np.frombuffer(keys.buffers()[2] or b"", np.uint8), starts[:-1], starts[1:])
     wrong = np.flatnonzero(fields[:, 0] < _VERSION)
     if len(wrong):
         raise CorruptBatchError("control record's key is too short or has no version", int(chosen.position[wrong[0]]))
@@ -118,14 +117,12 @@ def coordinator_epochs(data: ByteSource, scan: BatchScan, types: npt.NDArray[np.
     if not len(places):
         return epochs
     chosen = scan.take(places)
-    values = decode_batches(data, chosen, include_control=True).column("value")
+    values = _of_first_records(data, chosen, "value")
     starts = np.frombuffer(values.buffers()[1], np.int32, count=len(values) + 1)
-    counts = chosen.records_count.astype(np.int64)
-    first = np.cumsum(counts) - counts
     content = np.frombuffer(values.buffers()[2] or b"", np.uint8)
-    is_whole = starts[first + 1] - starts[first] >= _VALUE.size
+    is_whole = starts[1:] - starts[:-1] >= _VALUE.size
     fields = np.full((len(places), _VALUE.size), 0xFF, np.uint8)
-    fields[is_whole] = content[starts[first][is_whole].astype(np.int64)[:, None] + np.arange(_VALUE.size)]
+    fields[is_whole] = content[starts[:-1][is_whole].astype(np.int64)[:, None] + np.arange(_VALUE.size)]
     wrong = np.flatnonzero(fields[:, :2].copy().view(">i2")[:, 0] < _VERSION)
     if len(wrong):
         message = "end-of-transaction marker's value is too short or has no version"
@@ -158,6 +155,17 @@ def unpack_end_transaction_marker(key: bytes, value: bytes) -> EndTransactionMar
 def pack_end_transaction_marker(marker: EndTransactionMarker) -> tuple[bytes, bytes]:
     """Return the key and the value of a marker's record."""
     return _KEY.pack(_VERSION, marker.control_type), _VALUE.pack(_VERSION, marker.coordinator_epoch)
+
+
+def _of_first_records(data: ByteSource, scan: BatchScan, name: str) -> pa.Array:
+    """Return (b,) a column of the first record of each batch; the others, of which there may be many, are let go."""
+    counts = scan.records_count.astype(np.int64)
+    firsts, row, parts = np.cumsum(counts) - counts, 0, []
+    for piece in iter_decoded(data, scan, include_control=True):
+        begin, end = np.searchsorted(firsts, (row, row + piece.num_rows))
+        parts.append(piece.column(name).take(pa.array(firsts[begin:end] - row)))
+        row += piece.num_rows
+    return pa.concat_arrays(parts)
 
 
 def _first_fields(

@@ -1,8 +1,8 @@
 """The compiled half of decoding: one pass that judges every byte of a record section, then copies.
 
-`parse_records` reads untrusted bytes and checks each read against the end of its record; only what it has accepted is
-read again by `locate_headers` and `copy_ranges`. Nothing is allocated here, and nothing outside `source` is read,
-whatever it holds.
+`parse_records` and `cut_records` read untrusted bytes and check each read against what it must not pass; only what the
+first one has accepted is read again by `measure_headers`, `copy_headers` and `copy_ranges`. Nothing is allocated here,
+and nothing outside `source` is read, whatever it holds.
 
 Source: Kafka DefaultRecord, DefaultRecordBatch, ByteUtils.
 """
@@ -20,8 +20,10 @@ __all__ = [
     "FAILURES",
     "SECTION_COLUMNS",
     "SectionColumn",
+    "copy_headers",
     "copy_ranges",
-    "locate_headers",
+    "cut_records",
+    "measure_headers",
     "parse_records",
 ]
 
@@ -173,24 +175,48 @@ def parse_records(
     return 0, 0
 
 
-@kernel(f"void({BYTES}, {_STARTS}, {_STARTS}, {_STARTS})")
-def locate_headers(
+@kernel(f"boolean({BYTES}, int64, int64, int64, int64, int64[::1])")
+def cut_records(source: _Bytes, start: int, end: int, count: int, step: int, cuts: _Int64s) -> bool:
+    """Say where every so many records of a section start, by their lengths alone.
+
+    Args:
+        source: the bytes.
+        start: of the section, and `end` where it ends; within `source`.
+        count: of its records.
+        step: how many records lie between two cuts.
+        cuts: out, (n,) for the n pieces that the records make.
+
+    Returns:
+        whether every length fits; else a record is damaged.
+    """
+    first = address_of(source)
+    address, section_end = first + start, first + end
+    for place in range(count):
+        if place % step == 0:
+            cuts[place // step] = address - first
+        length, address = read_varint(address, section_end)
+        if address < 0 or length < 1 or length > section_end - address:
+            return False
+        address += length
+    return True
+
+
+@kernel(f"void({BYTES}, {_STARTS}, int32[::1], int32[::1], boolean[::1])")
+def measure_headers(
     source: _Bytes,
     header_starts: _Int64s,
     header_offsets: _Int32s,
-    name_starts: _Int64s,
     name_offsets: _Int32s,
-    content_starts: _Int64s,
     content_offsets: _Int32s,
+    is_null: npt.NDArray[np.bool_],
 ) -> None:
-    """Say where each header's key and value lie, in sections that `parse_records` has accepted.
+    """Say how much each header's key and value take, in sections that `parse_records` has accepted.
 
     Args:
         header_starts: (n,) and `header_offsets` (n + 1,) of `parse_records`.
-        name_starts: out, (h,) position of each header key's bytes.
         name_offsets: out, (h + 1,) Arrow offsets of the header keys once they lie back to back.
-        content_starts: out, (h,) the same of the values; -1 = null.
-        content_offsets: out, (h + 1,).
+        content_offsets: out, (h + 1,) the same of the values.
+        is_null: out, (h,) whether a header has no value.
     """
     start, end = address_of(source), address_of(source) + source.size
     name_offsets[0] = content_offsets[0] = 0
@@ -199,13 +225,37 @@ def locate_headers(
         address = start + header_starts[record]
         for header in range(header_offsets[record], header_offsets[record + 1]):
             size, address = read_field(address, end)
-            name_starts[header] = address - start
             name_end += size
             size, address = read_field(address + size, end)
-            content_starts[header] = address - start if size >= 0 else -1
+            is_null[header] = size < 0
             content_end += max(size, 0)
             address += max(size, 0)
             name_offsets[header + 1], content_offsets[header + 1] = name_end, content_end
+
+
+@kernel(f"void({BYTES}, {_STARTS}, uint8[::1], uint8[::1])")
+def copy_headers(
+    source: _Bytes, header_starts: _Int64s, header_offsets: _Int32s, names: _Bytes, contents: _Bytes
+) -> None:
+    """Copy the keys and the values of headers that `measure_headers` has measured, each kind back to back.
+
+    Args:
+        names: out, of as many bytes as all keys have.
+        contents: out, the same of the values.
+    """
+    start, end = address_of(source), address_of(source) + source.size
+    name_at, content_at = address_of(names), address_of(contents)
+    for record in range(header_starts.size):
+        address = start + header_starts[record]
+        for _ in range(header_offsets[record], header_offsets[record + 1]):
+            size, address = read_field(address, end)
+            copy_bytes(name_at, address, size)
+            name_at += size
+            size, address = read_field(address + size, end)
+            if size > 0:
+                copy_bytes(content_at, address, size)
+                content_at += size
+                address += size
 
 
 @kernel(f"void({BYTES}, {INT64S}, int32[::1], uint8[::1])")

@@ -6,6 +6,7 @@ wrapper. Sections of different formats lie in one table in the order of their ba
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,15 +21,17 @@ from storage_core.record.decode_kernels import (
     FAILURES,
     SECTION_COLUMNS,
     SectionColumn,
+    copy_headers,
     copy_ranges,
-    locate_headers,
+    cut_records,
+    measure_headers,
     parse_records,
 )
 from storage_core.record.java_text import java_text
 from storage_core.record.legacy_kernels import LEGACY_FAILURES, parse_entries
 from storage_core.record.schema import HEADERS_TYPE, NO_TIMESTAMP_TYPE, RECORD_SCHEMA
 
-__all__ = ["DamagedSectionError", "SectionTable", "decode_sections", "plain_sections"]
+__all__ = ["DamagedSectionError", "SectionTable", "decode_sections", "plain_sections", "split_sections"]
 
 _TEXT_PIECE: Final = 1 << 16
 
@@ -69,9 +72,49 @@ class SectionTable:
         """(b,) records in each."""
         return self.table[:, SectionColumn.COUNT]
 
-    def before(self, place: int) -> SectionTable:
-        """Return the sections before a place."""
-        return SectionTable(self.source, self.table[:place], self.scan.take(slice(0, place)))
+    def slice(self, first: int, end: int) -> SectionTable:
+        """Return the sections from one place to before another."""
+        return SectionTable(self.source, self.table[first:end], self.scan.take(slice(first, end)))
+
+
+def split_sections(sections: SectionTable, most_records: int) -> Iterator[SectionTable]:
+    """Yield the sections in pieces, none of them with more records of one section than `most_records`.
+
+    The columns of tiny records are many times as large as the records. A section that is divided is parsed as a whole
+    before its first piece comes: of a damaged one there is none.
+
+    Raises:
+        DamagedSectionError: a section that is to be divided contradicts itself; those before it have come.
+    """
+    is_large = (sections.counts > most_records) & (sections.table[:, SectionColumn.MAGIC] == MAGIC_V2)
+    first = 0
+    for place in np.flatnonzero(is_large).tolist():
+        if first < place:
+            yield sections.slice(first, place)
+        pieces = _pieces_of(sections, place, most_records)
+        for piece in pieces:
+            try:
+                _parsed(piece)
+            except DamagedSectionError as error:
+                raise DamagedSectionError(str(error.args[0]), place) from error
+        yield from pieces
+        first = place + 1
+    if first == 0 or first < len(sections.table):
+        yield sections.slice(first, len(sections.table))
+
+
+def _pieces_of(sections: SectionTable, place: int, step: int) -> list[SectionTable]:
+    """Return a large section in pieces of so many records."""
+    row, scan = sections.table[place], sections.scan.take(slice(place, place + 1))
+    start, end, count = (int(row[at]) for at in (SectionColumn.START, SectionColumn.END, SectionColumn.COUNT))
+    cuts = np.empty(-(-count // step), np.int64)
+    if not cut_records(sections.source, start, end, count, step, cuts):
+        raise DamagedSectionError(FAILURES[1], place)
+    table = np.repeat(row[np.newaxis], len(cuts), axis=0)
+    table[:, SectionColumn.START], table[:-1, SectionColumn.END] = cuts, cuts[1:]
+    table[:, SectionColumn.COUNT] = step
+    table[-1, SectionColumn.COUNT] = count - step * (len(cuts) - 1)
+    return [SectionTable(sections.source, table[n : n + 1], scan) for n in range(len(cuts))]
 
 
 def plain_sections(scan: BatchScan) -> npt.NDArray[np.int64]:
@@ -96,10 +139,7 @@ def decode_sections(sections: SectionTable) -> pa.RecordBatch:
         DamagedSectionError: the first section whose bytes contradict themselves.
     """
     table, counts = sections.table, sections.counts
-    count = int(counts.sum())
-    offsets, timestamps = np.empty(count, np.int64), np.empty(count, np.int64)
-    key, value, headers = _ranges(count), _ranges(count), _ranges(count)
-    _parse(sections, offsets, timestamps, (key, value, headers))
+    offsets, timestamps, (key, value, headers) = _parsed(sections)
     kinds = table[:, SectionColumn.FIXED_TIMESTAMP].astype(np.int8)
     kinds[table[:, SectionColumn.MAGIC] == 0] = NO_TIMESTAMP_TYPE
     columns = [
@@ -114,9 +154,18 @@ def decode_sections(sections: SectionTable) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-def _parse(sections: SectionTable, offsets: _Int64s, timestamps: _Int64s, ranges: tuple[_Ranges, ...]) -> None:
-    """Let each run of sections of one family of formats be read by its kernel."""
-    table = sections.table
+def _parsed(sections: SectionTable) -> tuple[_Int64s, _Int64s, tuple[_Ranges, _Ranges, _Ranges]]:
+    """Let each run of sections of one family of formats be read by its kernel.
+
+    Returns:
+        offsets, timestamps, and where keys, values and headers lie.
+
+    Raises:
+        DamagedSectionError: the first section whose bytes contradict themselves.
+    """
+    table, count = sections.table, int(sections.counts.sum())
+    offsets, timestamps = np.empty(count, np.int64), np.empty(count, np.int64)
+    ranges = _ranges(count), _ranges(count), _ranges(count)
     is_legacy = table[:, SectionColumn.MAGIC] < MAGIC_V2
     ends = [*(np.flatnonzero(is_legacy[1:] != is_legacy[:-1]) + 1).tolist(), len(table)]
     first = row = 0
@@ -128,6 +177,7 @@ def _parse(sections: SectionTable, offsets: _Int64s, timestamps: _Int64s, ranges
             raise DamagedSectionError(words[failure], first + place)
         row += int(sections.counts[first:after].sum())
         first = after
+    return offsets, timestamps, ranges
 
 
 _V2: Final = (parse_records, FAILURES)
@@ -143,18 +193,26 @@ def _ranges(count: int) -> _Ranges:
 def _binary(source: _Bytes, starts: _Int64s, offsets: _Int32s) -> pa.Array:
     data = np.empty(int(offsets[-1]), np.uint8)
     copy_ranges(source, starts, offsets, data)
-    is_null = starts < 0
+    return _array(pa.binary(), starts < 0, offsets, data)
+
+
+def _array(kind: pa.DataType, is_null: npt.NDArray[np.bool_], offsets: _Int32s, data: _Bytes) -> pa.Array:
     validity = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null.any() else None
-    return pa.Array.from_buffers(pa.binary(), len(starts), [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pa.Array.from_buffers(kind, len(is_null), [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def _headers(source: _Bytes, starts: _Int64s, offsets: _Int32s) -> pa.Array:
     count = int(offsets[-1])
-    names, contents = _ranges(count), _ranges(count)
+    name_offsets, content_offsets = np.zeros((2, count + 1), np.int32)
+    is_null = np.empty(count, np.bool_)
     if count:
-        locate_headers(source, starts, offsets, *names, *contents)
+        measure_headers(source, starts, offsets, name_offsets, content_offsets, is_null)
+    names, contents = np.empty(int(name_offsets[-1]), np.uint8), np.empty(int(content_offsets[-1]), np.uint8)
+    if count:
+        copy_headers(source, starts, offsets, names, contents)
+    text = _text(_array(pa.binary(), np.zeros(count, np.bool_), name_offsets, names))
     pairs = pa.StructArray.from_arrays(
-        [_text(_binary(source, *names)), _binary(source, *contents)], fields=list(HEADERS_TYPE.value_type)
+        [text, _array(pa.binary(), is_null, content_offsets, contents)], fields=list(HEADERS_TYPE.value_type)
     )
     return pa.Array.from_buffers(HEADERS_TYPE, len(starts), [None, pa.py_buffer(offsets)], children=[pairs])
 

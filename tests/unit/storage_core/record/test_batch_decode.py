@@ -10,11 +10,11 @@ import pytest
 
 from storage_core.errors import CorruptBatchError
 from storage_core.log_config import CODECS
-from storage_core.record.batch_decode import decode_batches, iter_decoded
+from storage_core.record.batch_decode import decode_batches, iter_decoded, iter_inspected
 from storage_core.record.batch_encode import EncodeOptions, RecordColumns, encode_batches
 from storage_core.record.batch_header import HEADER_BYTES, BatchHeader, pack_header, unpack_header
 from storage_core.record.batch_scan import scan_batches
-from storage_core.record.compression import compress
+from storage_core.record.compression import compress, decompress
 from storage_core.record.scalar import Record, decode_records
 from storage_core.record.schema import HEADERS_TYPE, RECORD_SCHEMA
 from storage_core.record.varint import pack_varint
@@ -306,3 +306,58 @@ def test_decode_when_many_header_keys_are_not_utf8_then_each_is_replaced() -> No
     names = decoded.column("headers").values.field("key")
     assert (len(names), names.unique().to_pylist()) == (count, ["�b"])
     assert peak < 80 * count
+
+
+def _large(base_offset: int, count: int = 300_000) -> bytes:
+    """Return a batch of so many records that it is decoded in pieces."""
+    columns = RecordColumns(
+        key=pa.nulls(count, pa.binary()),
+        value=pa.array([b"%d" % (place % 10) for place in range(count)], pa.binary()),
+        timestamp=np.arange(count, dtype=np.int64),
+    )
+    options = EncodeOptions(codec="zstd", batch_size_bytes=1 << 30, max_message_bytes=1 << 30)
+    data = encode_batches(columns, np.arange(count), np.array([0, count]), options).data.tobytes()
+    return base_offset.to_bytes(8, "big") + data[8:]
+
+
+def test_iter_decoded_when_a_batch_has_very_many_records_then_in_pieces_and_complete() -> None:
+    """Its columns are never there all at once; batches around it come as they are."""
+    data = _large(0, 3) + _large(3) + _large(300_003, 2)
+
+    pieces = list(iter_decoded(data))
+
+    whole = decode_batches(data)
+    assert max(each.num_rows for each in pieces) < 200_000
+    assert pa.Table.from_batches(pieces).equals(pa.Table.from_batches([whole]))
+    assert whole.column("offset").to_pylist() == list(range(300_005))
+
+
+def test_iter_inspected_when_a_batch_comes_in_pieces_then_only_the_first_one_begins_it() -> None:
+    """A tool names a batch once."""
+    data = _large(0, 3) + _large(3) + _large(300_003, 2)
+
+    found = list(iter_inspected(data, scan_batches(data)))
+
+    assert [(each.is_continued, len(each.scan), each.records.num_rows) for each in found] == [
+        (False, 1, 3),
+        (False, 1, 131_072),
+        (True, 1, 131_072),
+        (True, 1, 300_000 - 2 * 131_072),
+        (False, 1, 2),
+    ]
+
+
+@pytest.mark.parametrize("change", [(-1, 5), (-3, 0x7E), (-12, 0x7F)], ids=["header count", "value", "length"])
+def test_iter_decoded_when_the_end_of_a_large_batch_is_damaged_then_none_of_it_comes(change: tuple[int, int]) -> None:
+    """Only the batches before it do, as for a small one."""
+    header, section = _large(3)[:61], bytearray(decompress("zstd", _large(3)[61:], 1 << 30, 0))
+    section[change[0]] = change[1]
+    batch = bytearray(header + bytes(section))
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    batch[22] = 0  # not compressed
+    pieces = iter_decoded(_large(0, 3) + bytes(batch))
+
+    assert next(pieces).num_rows == 3
+    with pytest.raises(CorruptBatchError) as error:
+        next(pieces)
+    assert error.value.position == len(_large(0, 3))
