@@ -1,37 +1,44 @@
-"""How much memory a call takes at its peak, in a process of its own that has warmed up before."""
+"""How much memory operations take at their peak, each in a process of its own that has warmed up before."""
 
+import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 __all__ = ["peak_bytes"]
 
 _CHILD = """
-import sys
+import json, os, sys
 from pathlib import Path
 from tests.tiny_records import OPERATIONS
+
+small, large = map(Path, sys.argv[1:3])
 
 def status(name):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name + ":"))
 
-operation, small, large = OPERATIONS[sys.argv[1]], Path(sys.argv[2]), Path(sys.argv[3])
-operation(small)
-Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
-before = status("VmRSS")
-operation(large)
-print(status("VmHWM") - before)
+for name in sys.argv[3:]:
+    if not (child := os.fork()):  # what is imported is shared; what an operation keeps is not
+        OPERATIONS[name](small)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+        before = status("VmRSS")
+        OPERATIONS[name](large)
+        print(json.dumps([name, status("VmHWM") - before]), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
 """
 
 
-def peak_bytes(operation: str, small: Path, large: Path) -> int:
-    """Return by how much one of `tests.tiny_records.OPERATIONS` lets a process grow.
+def peak_bytes(operations: Sequence[str], small: Path, large: Path) -> dict[str, int]:
+    """Return by how much each operation lets a process grow; one that fails is left out.
 
     Args:
-        operation: its name.
-        small: log directory that it warms up with.
-        large: log directory that is measured.
+        operations: names among `tests.tiny_records.OPERATIONS`.
+        small: log directory to warm up with.
+        large: log directory to measure with.
     """
-    command = [sys.executable, "-c", _CHILD, operation, str(small), str(large)]
+    command = [sys.executable, "-c", _CHILD, str(small), str(large), *operations]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    return int(ran.stdout.splitlines()[-1])
+    return dict(json.loads(line) for line in ran.stdout.splitlines())
