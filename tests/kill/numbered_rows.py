@@ -28,13 +28,13 @@ with warnings.catch_warnings():
 __all__ = ["LOGS", "NumberedRows", "commits", "log_ends", "problems_of_rows"]
 
 _SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("key", pa.string()), ("value", pa.string())])
-_ROWS = 40
+_ROWS = 160
 _REFUSED_EVERY = 20
 """Every so manieth row has no topic, and is diverted to quarantine."""
 
 _FIRST_S = 1_600_000_000
 _SMALL: dict[str, object] = {
-    "segment.bytes": 6_000,
+    "segment.bytes": 2_000,
     "batch.size": 600,
     "index.interval.bytes": 500,
     "file.delete.delay.ms": 3_000,
@@ -42,7 +42,7 @@ _SMALL: dict[str, object] = {
 _TOPICS: dict[str, dict[str, object]] = {
     "plain": {**_SMALL, "partitions": 2, "retention.ms": -1},
     "kept": {**_SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01, "compression.type": "gzip"},
-    "short": {**_SMALL, "retention.ms": -1, "retention.bytes": 20_000},
+    "short": {**_SMALL, "retention.ms": -1, "retention.bytes": 6_000},
 }
 """Of `kept` every key is written once, so a cleaning takes no record; of `short` the oldest ones go."""
 
@@ -153,7 +153,7 @@ def _rows_of(number: int) -> list[dict[str, Any]]:
             "topic": None if row % _REFUSED_EVERY == 7 else log.topic,
             "partition": log.partition,
             "key": f"{number}/{row}",
-            "value": f"{number:06}/{row:02}",
+            "value": f"{number:06}/{row:03}",
         }
         for row, log in enumerate(places)
     ]

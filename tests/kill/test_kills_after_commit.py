@@ -58,6 +58,7 @@ class _Episode:
                 time.sleep(self._choose.uniform(0, 1.5))
                 self._deliver(kind)
                 self.done.append(f"{kind} behind micro-batch {before}")
+                print(self.done[-1], flush=True)  # a run takes long: what was delivered is known before its end
                 assert not beside.faults, f"{beside.faults} {self.done}"
                 assert not maintenance.has_ended, f"maintain has ended: {maintenance.said[-3000:]} {self.done}"
             self._wait_for_commit()
@@ -70,7 +71,13 @@ class _Episode:
             if beside is not None:
                 beside.end()
         assert not beside.faults, f"{beside.faults} {self.done}"
-        print(f"{'; '.join(self.done)}; {beside.reads} reads, {beside.verifications} verifications")
+        runs = [line for line in maintenance.said.splitlines() if re.search(r"; run \d+-\w+$", line)]
+        working = [line for line in runs if not line.startswith("nothing")]
+        print(
+            f"{commits(self.rows.store)} micro-batches, {beside.reads} reads, {beside.verifications} verifications,"
+            f" {len(runs)} maintenance runs, {len(working)} of them with something to do"
+        )
+        assert working or not _IS_LONG
         self._take_note(self._stream)
         assert commits(self.rows.store) >= self._acknowledged
         assert problems_of_rows(self.rows.store) == [], self.done
