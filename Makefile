@@ -40,7 +40,7 @@ unit: $(SETUP) ## the tests that need neither Spark nor Kafka
 kafka-test: $(SETUP) ## let Kafka's own tools, broker and clients judge what we wrote
 	$(BIN)/python -m pytest -q tests/kafka
 
-kill-test: $(SETUP) ## kill the job at every named step and at 50 random moments (long form); SPARKLOG_SEED repeats one
+kill-test: $(SETUP) ## kill the job at every named step and at 50 random moments, a stream 68 times beside maintenance and readers (long form); SPARKLOG_SEED repeats one
 	SPARKLOG_SEED=$${SPARKLOG_SEED:-random} SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q -m kill tests/kill
 
 soak: $(SETUP) ## 500 kills of a job that does everything, 100 seeds of kills under maintenance, every fault of a disk (hours); SPARKLOG_SEED repeats one
