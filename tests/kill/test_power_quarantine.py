@@ -33,7 +33,7 @@ def disk(request: pytest.FixtureRequest, memory_path: Path) -> Iterator[LoopDisk
 def test_merger_when_the_power_goes_at_a_step_then_each_row_is_there_once(
     context: ForkServerContext, disk: LoopDisk, step: str
 ) -> None:
-    """No row is twice right behind the cut; the next writer finishes, and what it acknowledged survives the next cut."""
+    """No row is twice right after the cut; the next writer finishes, and what it acknowledged survives the next cut."""
     store = disk.folder / "s"
     cut_at(context, disk, step, divert, store)
     assert max(rows_of(store).values(), default=1) == 1
