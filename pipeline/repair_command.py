@@ -148,7 +148,8 @@ def plan_repairs(root: Path, options: RepairOptions) -> RepairResult:
     if view.ledger_version is None:
         refuse_store(_folders(view))
     planned = _check(view, options)
-    result = RepairResult(cut_folder(view, options.keep_in), planned.steps, planned.left)
+    cuts = [] if view.surplus is None else [RepairStep(root.absolute().name, "logs", "keep and cut off what is above")]
+    result = RepairResult(cut_folder(view, options.keep_in), [*planned.steps, *cuts], planned.left)
     result.is_sound = planned.result.is_sound
     return result
 
