@@ -8,6 +8,7 @@ import os
 import sys
 import time
 
+from pipeline.reader.data_source import register
 from pipeline.session import build_session
 
 
@@ -16,6 +17,7 @@ def main() -> None:
     store, cores, runs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     spark = build_session({"spark.master": f"local[{cores}]", "spark.driver.memory": "2g", "spark.log.level": "ERROR"})
+    register(spark)
     frame = spark.read.format("kafka-log").load(store)
     times = []
     for _ in range(runs + 1):

@@ -68,8 +68,8 @@ def stream(config: str, overrides: tuple[str, ...], available_now: bool, take_lo
 
     trigger = ("trigger={available_now: true}",) if available_now else ()
     settings = load_settings(config, (*overrides, *trigger))
-    from pipeline.spark_errors import silence_spark_loggers
     from pipeline.streaming_job import run_stream
+    from sink.spark_errors import silence_spark_loggers
 
     silence_spark_loggers()
     with settings.places.locating():

@@ -175,7 +175,7 @@ def _bounds(settings: MaintenanceSettings) -> Bounds:
 @contextmanager
 def _failure_told(tell: Callable[[str], None]) -> Iterator[None]:
     """Let a run that ends by an exception be written down, unless it lost the store, which another one tells of."""
-    from pipeline.spark_errors import explain
+    from sink.spark_errors import explain
 
     try:
         yield
@@ -192,7 +192,7 @@ def _failure_told(tell: Callable[[str], None]) -> Iterator[None]:
 @contextmanager
 def _spark_failure_named() -> Iterator[None]:
     """Turn what Spark raises by itself, such as after the death of its JVM, into what ends a run and no loop."""
-    from pipeline.spark_errors import SPARK_ERRORS, explain
+    from sink.spark_errors import SPARK_ERRORS, explain
 
     try:
         yield

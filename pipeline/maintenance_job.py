@@ -31,7 +31,6 @@ from pipeline.control.runs import WorkResult, result_of_cleaning, result_of_rete
 from pipeline.maintenance_plan import MaintenancePlan
 from pipeline.offset_map_job import STOPPED, PartChecks, clean_in_parts
 from pipeline.slots import slots_of
-from pipeline.spark_errors import SPARK_ERRORS, explain
 from pipeline.stop_file import StopFile
 from pipeline.task_progress import task_progress
 from sink.clean_logs import (
@@ -47,6 +46,7 @@ from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.retain_logs import PendingRemoval, RetentionRun, execute_plans, remove_deleted
 from sink.roll_active import roll_where_no_sink_is
+from sink.spark_errors import SPARK_ERRORS, explain
 from sink.stage import freeze_garbage
 from sink.store_access import MaintainedStore
 from storage_core.cleaner.clean_log import UNCLEANABLE, CleanedLog, LogToClean

@@ -16,8 +16,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pipeline.jars import obtain_jars
-from pipeline.session import build_session, is_submitted, names_jars, submitted_conf
-from pipeline.spark_errors import SPARK_ERRORS, explain, silence_spark_loggers
+from pipeline.session import build_session, end_session, is_submitted, names_jars, submitted_conf
+from sink.spark_errors import SPARK_ERRORS, explain, silence_spark_loggers
+from sink.worker_python import is_local
 from storage_core.errors import InvalidConfigError, LogStorageError, SparkLostError
 
 __all__ = ["lazy_session", "maintenance_conf"]
@@ -68,7 +69,7 @@ def maintenance_conf(configured: Mapping[str, str], submitted: Mapping[str, str]
         raise InvalidConfigError(
             f"maintenance can't clean a log twice at a time: {_SPECULATION}=true; submit with false"
         )
-    usual = _LOCAL_CONF if submitted is None and configured.get("spark.master", "local").startswith("local") else {}
+    usual = _LOCAL_CONF if submitted is None and is_local(configured.get("spark.master", "local")) else {}
     return {**usual, **configured, _SPECULATION: "false"}
 
 
@@ -113,6 +114,6 @@ def _stop(spark: SparkSession) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PySpark's own about a JVM that has gone
-            spark.stop()
+            end_session(spark)
     except SPARK_ERRORS as error:
         logger.debug("Spark has gone before it was stopped: %s", error)

@@ -35,8 +35,8 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from pipeline.spark_errors import SPARK_ERRORS
 from pipeline.task_progress import task_progress
+from sink.spark_errors import SPARK_ERRORS
 from storage_core.cleaner.cleaning_part import (
     CleanedPart,
     CleaningPart,

@@ -6,8 +6,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.jars import POM
+from pipeline.reader.data_source import KafkaLogSource, register
 from pipeline.settings import SourceSettings
-from pipeline.spark_errors import explain
+from sink.spark_errors import explain
 from storage_core.errors import InvalidConfigError
 
 __all__ = ["needs_jars", "open_source"]
@@ -34,6 +35,8 @@ def open_source(spark: SparkSession, source: SourceSettings) -> DataFrame:
     Raises:
         InvalidConfigError: Spark refuses the source; the message names `source` and says why.
     """
+    if source.format == KafkaLogSource.name():
+        register(spark)  # not always: Spark then starts a Python that looks for others' sources
     reader = spark.readStream.format(source.format).options(**_options(source))
     try:
         if source.format in _INFERRED_FORMATS:

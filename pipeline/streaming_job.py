@@ -17,16 +17,16 @@ from pipeline.checkpoint_sync import CheckpointSync, drop_torn
 from pipeline.control.leases import refuse_leased
 from pipeline.jars import obtain_jars
 from pipeline.progress import ProgressLines
-from pipeline.session import build_session, names_jars, submitted_conf
+from pipeline.session import build_session, end_session, names_jars, submitted_conf
 from pipeline.settings import Settings, TriggerSettings
 from pipeline.source_ends import SourceEnds, find_source_ends
 from pipeline.sources import needs_jars, open_source
-from pipeline.spark_errors import SPARK_ERRORS, explain
 from pipeline.stop_request import StopRequest
 from pipeline.transforms import select_records
 from sink.ledger import Ledger
 from sink.log_sink import LogSink
 from sink.pending_truncations import read_truncations
+from sink.spark_errors import SPARK_ERRORS, explain
 from sink.store import Store
 from sink.writer_lock import WriterLock
 from storage_core.errors import InvalidConfigError, LogStorageError
@@ -136,7 +136,7 @@ def _spark_session(settings: Settings) -> Iterator[SparkSession]:
 
 def _end(spark: SparkSession) -> None:
     try:
-        spark.stop()
+        end_session(spark)
     except SPARK_ERRORS as error:
         logger.debug("Spark has gone before it was stopped: %s", error)
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pipeline.spark_errors import SPARK_ERRORS
+from sink.spark_errors import SPARK_ERRORS
 
 __all__ = ["task_progress"]
 

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipeline.settings import RecordSettings
-from pipeline.spark_errors import explain
 from sink.frame_schema import FRAME_COLUMNS
+from sink.spark_errors import explain
 from storage_core.errors import InvalidConfigError
 
 __all__ = ["select_records"]

@@ -15,6 +15,7 @@ from sink.metrics import MicroBatchMetrics
 from sink.stage import REPORT_DDL, StagePlan, stage
 from sink.stage_reports import StageReport
 from sink.store_writer import StoreWriter
+from sink.worker_python import prepare_workers
 from storage_core.clock import SystemClock
 from storage_core.errors import InvalidConfigError
 
@@ -127,6 +128,7 @@ class LogSink:
 
     def _stage(self, frame: DataFrame, plan: StagePlan) -> list[StageReport]:
         """Run the staging tasks; return their reports in the order of their numbers."""
+        prepare_workers(frame.sparkSession.sparkContext)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return stage(plan, TaskContext.get().partitionId(), batches)

@@ -25,6 +25,7 @@ settings.load_profile("sparklog")
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """One small local Spark for the whole run, quick to start and quiet."""
+    from pipeline.reader.data_source import register
     from pipeline.session import build_session
 
     folder = tmp_path_factory.mktemp("spark")
@@ -38,6 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
             "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
         }
     )
+    register(session)
     yield session
     session.stop()
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pipeline.jars import obtain_jars
 from pipeline.maintenance_session import lazy_session
 from pipeline.session import build_session
-from pipeline.spark_errors import SPARK_ERRORS
+from sink.spark_errors import SPARK_ERRORS
 from storage_core.errors import SparkLostError
 from tests.maintained_spark import SPARK
 

@@ -22,7 +22,7 @@ from pipeline.control.read_tables import check_table, has_table, read_columns, r
 from pipeline.control.runs import oldest_kept_ms
 from pipeline.control.schemas import CONTROL_TABLES, RUNS, SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
 from pipeline.control.update_rows import update_rows
-from pipeline.spark_errors import SPARK_ERRORS, explain
+from sink.spark_errors import SPARK_ERRORS, explain
 from storage_core.errors import LogStorageError
 from storage_core.storage.local import make_directory, storage_errors
 from storage_core.storage.write_back import sync_filesystems

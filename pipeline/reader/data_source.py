@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
@@ -20,6 +21,7 @@ from pipeline.reader.plan import ReadTask, plan_tasks
 from pipeline.reader.read_task import read_task
 from pipeline.reader.selection import choose_logs
 from pipeline.store_view import open_logs
+from sink.worker_python import prepare_workers
 from storage_core.errors import InvalidConfigError
 
 __all__ = ["KafkaLogSource", "register"]
@@ -28,8 +30,14 @@ __all__ = ["KafkaLogSource", "register"]
 def register(spark: SparkSession) -> None:
     """Make `format("kafka-log")` known to a session.
 
-    The executors' Python must be able to import this package.
+    The executors' Python must be able to import this package: one task looks, where that is another Python than this.
+
+    Raises:
+        InvalidConfigError: it can't.
     """
+    context = SparkContext._active_spark_context
+    if context is not None:  # Spark Connect has none
+        prepare_workers(context)
     spark.dataSource.register(KafkaLogSource)
 
 

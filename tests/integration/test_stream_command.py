@@ -25,6 +25,9 @@ _JVM = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
+_JVM_LINE = "WARNING: Using incubator modules: jdk.incubator.vector"
+"""What the JVM says by itself of an option that Spark gives it."""
+
 
 def _settings(folder: Path, **changes: object) -> Path:
     settings: dict[str, object] = {
@@ -134,6 +137,20 @@ class _RunningStream:
         self._process.wait()
         if self._process.stderr is not None:
             self._process.stderr.close()
+
+
+def test_stream_when_it_ends_well_then_stderr_has_its_lines_and_no_others(folder: Path) -> None:
+    """The end of a run, where Spark lets its workers go, leaves no trace there."""
+    config = _settings(folder)
+    done = _sparklog(folder, "stream", "--config", str(config))
+
+    assert done.returncode == 0, done.stderr[-4000:]
+    lines = [line for line in done.stderr.splitlines() if line != _JVM_LINE]
+    assert [re.sub(r" in .*", "", line) for line in lines] == [
+        "batch 0: 3 records",
+        "batch 1: 3 records",
+        "done: 6 records",
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.jars import obtain_jars
+from pipeline.reader.data_source import register
 from pipeline.session import build_session
 from sparklog import LogSink
 
@@ -34,6 +35,7 @@ def _main(told: Mapping[str, Any]) -> None:
             "spark.jars": ",".join(map(str, jars)),
         }
     )
+    register(spark)
     topics = {"subscribe": ",".join(told["topics"]), "includeHeaders": "true"}
     kafka = {**topics, "kafka.bootstrap.servers": told["bootstrap"]}
     found: dict[str, Any] = {}

@@ -9,6 +9,7 @@ import traceback
 from pathlib import Path
 
 from pipeline.jars import obtain_jars
+from pipeline.reader.data_source import register
 from pipeline.session import build_session
 
 
@@ -24,6 +25,7 @@ def _stream(folder: Path, *, is_last: bool) -> None:
         },
         jars=obtain_jars(),
     )
+    register(spark)
     (folder / "ready").touch()
     frame = (
         spark.readStream.format("kafka-log")

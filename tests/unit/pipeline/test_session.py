@@ -1,4 +1,7 @@
+import tempfile
 from pathlib import Path
+
+import pytest
 
 from pipeline.session import names_jars, session_conf
 
@@ -26,6 +29,31 @@ def test_session_conf_when_submitted_then_its_settings_win_over_the_file_and_our
     assert "spark.driver.bindAddress" not in conf
     assert "spark.python.daemon.module" not in conf
     assert "spark.driver.extraJavaOptions" not in conf
+
+
+@pytest.mark.parametrize("master", ["yarn", "local-cluster[2,1,1024]", "spark://node:7077", "k8s://host"])
+def test_session_conf_when_workers_are_elsewhere_then_no_unix_socket_is_asked_for(master: str) -> None:
+    """The path of a container's folder may be longer than a socket's may be: on a cluster Spark's default stays."""
+    conf = session_conf({}, {"spark.master": master})
+
+    assert [name for name in conf if "unix.domain" in name] == []
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2, 3]"])
+def test_session_conf_when_master_is_local_then_sockets_lie_where_their_path_is_short(
+    master: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder for temporary files is taken, or `/tmp` where that one is too deep."""
+    monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")
+    assert session_conf({"spark.master": master})["spark.python.unix.domain.socket.dir"] == "/var/tmp"
+
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    conf = session_conf({"spark.master": master})
+
+    assert conf["spark.python.unix.domain.socket.dir"] == "/tmp"
+    assert conf["spark.python.unix.domain.socket.enabled"] == "true"
 
 
 def test_session_conf_when_file_has_jvm_options_then_ours_come_first() -> None:

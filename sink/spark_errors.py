@@ -2,6 +2,7 @@
 
 import logging
 import re
+import textwrap
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -17,6 +18,9 @@ _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _TRACE = "Traceback (most recent call last):"
 _CALL = re.compile(r"^An error occurred while calling \S+\.\s*:\s*")
 """What py4j puts in front of what a call raised, on a line of its own."""
+
+_WORKER_SAID = re.compile(r"^Error from python worker:\n(.*?)^PYTHONPATH was:$", re.DOTALL | re.MULTILINE)
+"""What Python workers that could not start have printed, indented by Spark."""
 
 _WRAPPINGS = tuple(
     re.compile(pattern)
@@ -38,9 +42,14 @@ def silence_spark_loggers() -> None:
 def explain(error: BaseException) -> str:
     """Return in one line what went wrong, without a stack trace, a query plan, or Spark's own wrapping."""
     text = _CALL.sub("", str(error))
+    said = _WORKER_SAID.search(text)
+    if said:
+        text = textwrap.dedent(said[1])
     _, trace, raised = text.rpartition(_TRACE)
     candidates = [line for line in raised.splitlines()[1:] if line and not line[0].isspace()] if trace else []
     lines = candidates or [line.strip() for line in text.splitlines() if line.strip()]
+    if said and not candidates:
+        lines = lines[-1:]  # what comes before are warnings
     if not lines:
         return type(error).__name__
     line = lines[0]
