@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import SparkSession
 
 from pipeline.settings import RecordSettings, Settings
-from pipeline.spark_errors import SPARK_ERRORS, explain
+from sink.spark_errors import SPARK_ERRORS, explain
 from storage_core.errors import StorageError
 
 __all__ = ["SourceEnds", "find_source_ends", "parse_ends"]
