@@ -64,7 +64,11 @@ class Ledger:
         """Create an empty ledger."""
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            create_table(path, LEDGER_SCHEMA, _CONFIGURATION)
+            try:
+                create_table(path, LEDGER_SCHEMA, _CONFIGURATION)
+            except DeltaError as error:
+                owner.check()  # one that took the store meanwhile has made its own
+                raise StorageError(f"the ledger can't be made: path={path} ({one_line(error)})") from error
             ledger = cls(path, _open_table(path))
             ledger._make_durable()
             sync_directory(path.parent)

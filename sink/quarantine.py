@@ -37,7 +37,7 @@ from sink.writer_lock import WriterLock
 from storage_core.errors import CorruptFileError, StorageError
 from storage_core.fault_points import reach
 from storage_core.storage.local import make_directory, storage_errors, sync_directory, sync_files
-from storage_core.storage.owned_names import remove_unique, rename
+from storage_core.storage.owned_names import remove_tree, remove_unique, rename
 
 __all__ = ["MERGED_COUNT", "DivertedRows", "Quarantine", "list_diverted", "plan_merge", "store_part"]
 
@@ -196,7 +196,9 @@ class Quarantine:
                     if name.startswith(_MERGED) and _numbers(name.removeprefix(_MERGED)) is not None:
                         self._show(query, name.removeprefix(_MERGED))
                 for name in os.listdir(query):
-                    if name.startswith((_BUILDING, _GONE)):
+                    if name.startswith(_BUILDING):
+                        remove_tree(self._lock, query / name)  # not unseen: it may be a successor's by now
+                    elif name.startswith(_GONE):
                         remove_unique(query / name)
 
     def _query(self, query_id: str) -> Path:

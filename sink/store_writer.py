@@ -383,6 +383,8 @@ class StoreWriter:
     def _clear_staging(self, directory: Path) -> None:
         """Remove this writer's staging files of a micro-batch, and the folders above where nobody else has any."""
         with contextlib.suppress(OSError, WriterFencedError):
+            if not directory.exists():
+                return
             remove_unique(directory)
             remove_empty_folder(self._placer.owner, directory.parent)
             remove_empty_folder(self._placer.owner, directory.parent.parent)
