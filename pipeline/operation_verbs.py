@@ -134,6 +134,35 @@ def delete_topic(store: Path, topic: str, execute: bool, as_json: bool) -> None:
         say(*delete_topic_command.lines(done), delete_topic_command.verdict(done, is_executed=execute))
 
 
+@click.command()
+@click.argument("store", type=PLACE)
+@click.argument("log_dirs", metavar="[LOG_DIR]...", nargs=-1)
+@EXECUTE
+@JSON
+def adopt(store: Path, log_dirs: tuple[str, ...], execute: bool, as_json: bool) -> None:
+    """Take log directories over from another copy of STORE, which is refused from then on.
+
+    LOG_DIR names further ones, in which the store has no logs yet.
+    """
+    from pipeline import tools
+    from sink.adopt_roots import adopt_roots, plan_adoption
+
+    claimed = (adopt_roots if execute else plan_adoption)(store, log_dirs)
+    if as_json:
+        say(tools.to_json([{"log_dir": str(each.log_dir), "other": str(each.other)} for each in claimed]))
+        return
+    say(*(f"{each.log_dir}: named {each.other}" for each in claimed))
+    if not claimed:
+        say("no other copy has a log directory of this store")
+    elif execute:
+        say(f"adopted by {store}: {len(claimed):,} log directories")
+    else:
+        say(
+            f"{len(claimed):,} log directories; --execute takes them over: the other copy can't be opened any more, and"
+            f" what only that one has committed is cut off when {store} is opened"
+        )
+
+
 @click.command("move-log")
 @click.argument("store", type=PLACE)
 @click.argument("name", metavar="TOPIC:PARTITION")
@@ -180,5 +209,12 @@ def _retain(store: Path, plan: "Callable[[Store], list[LogRetention]]", execute:
     return FAILED if retain_command.has_failures(logs) else DONE
 
 
-OPERATION_VERBS: Final[tuple[click.Command, ...]] = (recover, retain, delete_records, delete_topic, move_log)
+OPERATION_VERBS: Final[tuple[click.Command, ...]] = (
+    recover,
+    retain,
+    delete_records,
+    delete_topic,
+    move_log,
+    adopt,
+)
 """What the command gets from here."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.broker_lock import broker_locked_out, no_broker_runs
 from pipeline.refuse_store import refuse_store
+from sink.broker_lock import broker_locked_out, no_broker_runs
 from storage_core.clock import Clock
 from storage_core.errors import InvalidConfigError
 from storage_core.log.load_log import LoadedLog

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.broker_lock import broker_locked_out
 from pipeline.control.leases import refuse_leased
 from pipeline.lost_view import cut_folder, lost_store, lost_table
 from pipeline.refuse_store import refuse_store
 from pipeline.store_view import LogView, StoreView, open_logs
 from pipeline.verify_command import VerifyResult, verify
+from sink.broker_lock import broker_locked_out
 from sink.clean_end import surplus_files
 from sink.derived_files import DerivedFiles
 from sink.finish_pending import finish_pending
@@ -31,7 +31,7 @@ from sink.finish_truncation import finish_truncations
 from sink.ledger import Ledger
 from sink.log_dirs import find_unreadable
 from sink.lost_ranges import LostRange
-from sink.open_log_dirs import LogDirs
+from sink.open_log_dirs import LogDirs, take_roots
 from sink.set_aside import remove_deleted
 from sink.signed_off_version import sign_off_version
 from sink.store import Store
@@ -198,6 +198,9 @@ def _execute_in_store(
             ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
         if lock.owes_renewal:
             ledger.fence()
+        states = ledger.states().values()
+        offline = dict(find_unreadable(store, states))
+        take_roots(store, states, lock, "renew" if lock.owes_renewal else "look", offline)
         lost_table(root).drop_torn(lock)
         remove_deleted(finish_pending(store, ledger, lock))
         result = RepairResult(cut_folder(open_logs(root)))

@@ -126,6 +126,7 @@ def move_log(written: WrittenStore, log: TopicPartition, target: str) -> list[Pa
     store, ledger, lock = written.store, written.ledger, written.lock
     plan = plan_move(store, ledger, log, target)
     store.prepare_log_dirs((plan.target,), lock)
+    lock.roots.take(store.log_dir(plan.target), lock, by_force=False)
     move = LogMove(
         topic=log.topic,
         partition=log.partition,

@@ -28,7 +28,7 @@ from storage_core.storage.local import storage_errors
 from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
 
-__all__ = ["LogDirs", "Remedy", "noted_offline", "open_log_dirs"]
+__all__ = ["LogDirs", "Remedy", "noted_offline", "open_log_dirs", "take_roots"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,13 +50,13 @@ class LogDirs:
 
     Attributes:
         store: theirs.
-        owner: of the store.
+        owner: the writer lock of the store.
         offline: why, by name, of those that can't be used.
         returned: those that were offline before, and what their logs need.
     """
 
     store: Store
-    owner: Owner
+    owner: WriterLock
     offline: dict[str, str]
     returned: Mapping[str, Remedy]
 
@@ -91,6 +91,7 @@ class LogDirs:
         for name in (each for each in names if each not in self.offline):
             try:
                 self.store.prepare_log_dirs((name,), self.owner)
+                self.owner.roots.take(self.store.log_dir(name), self.owner, by_force=self.owner.owes_renewal)
                 problem = check_root(self.store, name)
             except StorageError as error:
                 if not states:
@@ -130,10 +131,13 @@ def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, remedy: Remedy
 
     Raises:
         LogDirOfflineError: none is left.
-        InvalidConfigError: a log has two directories, or a folder is no log's; nothing was changed.
+        InvalidConfigError: a log has two directories, a folder is no log's, or another copy of the store has a log
+            directory; nothing was changed.
+        StoreLockedError: a broker has one, or another store.
     """
     states = ledger.states()
     offline = check_log_dirs(store, states.values())
+    take_roots(store, states.values(), lock, remedy, offline)
     if offline and not states_online(states, offline):
         require_online(store, states.values(), offline)
     finish_pending(store, ledger, lock)
@@ -149,6 +153,33 @@ def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, remedy: Remedy
     _note(store, offline, remedy, lock)
     returned = {name: each for name, each in _read_notes(store).items() if name not in offline}
     return LogDirs(store, lock, offline, returned)
+
+
+def take_roots(
+    store: Store, states: Collection[LogState], lock: WriterLock, remedy: Remedy, offline: dict[str, str]
+) -> None:
+    """Take the locks of all log directories that a store has, until the writer lock is given back.
+
+    Args:
+        store: theirs.
+        states: of its logs.
+        lock: the writer lock.
+        remedy: as `open_log_dirs` has it; "renew" takes them from a writer that can't be stopped.
+        offline: directories to leave alone; gets those whose locks can't be had because of their disks.
+
+    Raises:
+        InvalidConfigError: another copy of the store has one; nothing was changed.
+        StoreLockedError: a broker has one, or another store.
+    """
+    pending = {name for name in read_pending(store).log_dirs if check_root(store, name) is None}  # disks may be away
+    names = sorted(({state.log_dir for state in states} | pending) - set(offline))
+    store.refuse_claimed(names)
+    notes = _read_notes(store)
+    for name in names:
+        try:
+            lock.roots.take(store.log_dir(name), lock, by_force="renew" in (remedy, notes.get(name)))
+        except StorageError as error:
+            offline[name] = str(error)
 
 
 def _tidy(store: Store, ledger: Ledger, roots: Set[Path], lock: WriterLock) -> None:

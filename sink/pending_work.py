@@ -87,6 +87,12 @@ class PendingWork:
     moves: tuple[LogMove, ...] = ()
     roots: tuple[str, ...] = ()
 
+    @property
+    def log_dirs(self) -> set[str]:
+        """Every log directory that it is about."""
+        of_deletions = {log_dir for deletion in self.deletions for _, log_dir in deletion.logs}
+        return of_deletions | {name for move in self.moves for name in (move.source, move.target)} | set(self.roots)
+
 
 def read_pending(store: Store) -> PendingWork:
     """Return what is under way.

@@ -15,12 +15,13 @@ import contextlib
 import logging
 import os
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.takeover_lock import TAKEOVER_LOCK
-from storage_core.checkpoint.meta_properties import parse_meta_properties, render_meta_properties, with_store
+from storage_core.checkpoint.meta_properties import parse_meta_properties, render_meta_properties, store_of, with_store
 from storage_core.errors import InvalidConfigError, LedgerDamagedError, StorageError, UnsupportedFormatError
 from storage_core.fault_points import reach
 from storage_core.storage.local import make_directory, storage_errors
@@ -133,26 +134,62 @@ class Store:
             with storage_errors(root):
                 if (root / "meta.properties").exists():
                     self._check_is_ours(root / "meta.properties")
+                    self.refuse_claimed((name,))
                     self.sign_root(root, owner)
                     continue
                 make_directory(root)
                 data = render_meta_properties(self.store_id, _NODE_ID, random_id())
                 replace_file(owner, root / "meta.properties", with_store(data, self._path_as_text()))
 
-    def sign_root(self, root: Path, owner: Owner) -> None:
-        """Let a root's `meta.properties` name this store by its path, so that no other command takes it for a broker's.
+    def claimant(self, name: str) -> Path | None:
+        """Return another folder with this store's id that has a log directory, None if this one may have it.
 
-        One that is not there stays so. What fails keeps nobody from working: the next opening tries again.
+        One that was moved, is gone, or has a log directory of its own under this name, claims nothing.
         """
-        path = root / "meta.properties"
+        root = self.log_dir(name)
+        with storage_errors(root):
+            named = store_of(read_if_there(root / "meta.properties") or b"")
+            other = Path(named) if named else self.root
+            if not (other / "store.properties").exists() or other.samefile(self.root):
+                return None
+            if not (other / name).exists() or not (other / name).samefile(root):
+                return None
+        return other if Store.find(other).store_id == self.store_id else None
+
+    def refuse_claimed(self, names: Iterable[str]) -> None:
+        """Refuse to change log directories that another copy of this store has.
+
+        Raises:
+            InvalidConfigError: one is; the message names both folders.
+        """
+        for name in sorted(set(names)):
+            other = self.claimant(name)
+            if other is not None:
+                raise InvalidConfigError(
+                    f"a log directory belongs to another copy of this store: log_dir={self.log_dir(name)}"
+                    f" store={self.root} other={other}; two copies on one log destroy each other's records. Copy the"
+                    f" log directories, too (docs/operations.md), or, if {other} is given up for good, take them from"
+                    f" it: sparklog adopt {self.root} --execute"
+                )
+
+    def sign_root(self, root: Path, owner: Owner) -> None:
+        """As `name_store`, but what fails keeps nobody from working: the next opening tries again."""
         try:
-            with storage_errors(path):
-                data = read_if_there(path) or b""
-                signed = with_store(data, self._path_as_text())
-                if data and data != signed:
-                    replace_file(owner, path, signed)
+            self.name_store(root, owner)
         except StorageError as error:
             logger.warning("A log directory does not name its store: %s", error)
+
+    def name_store(self, root: Path, owner: Owner) -> None:
+        """Let a root's `meta.properties` name this store by its path, so that no other command takes it for a broker's.
+
+        One that is not there stays so.
+        """
+        path = root / "meta.properties"
+        with storage_errors(path):
+            data = read_if_there(path) or b""
+            signed = with_store(data, self._path_as_text())
+            if data and data != signed:
+                replace_file(owner, path, signed)
 
     def _path_as_text(self) -> str:
         return str(self.root.resolve()).encode(errors="backslashreplace").decode()

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sink.broker_lock import refuse_brokers
 from sink.clean_end import refuse_surplus
 from sink.finish_cleanings import finish_cleanings
 from sink.finish_truncation import finish_truncations
 from sink.ledger import Ledger
+from sink.log_dirs import find_unreadable
 from sink.lost_ranges import LostRangeTable
 from sink.open_log_dirs import open_log_dirs
 from sink.signed_off_version import sign_off_version
@@ -88,7 +90,8 @@ def maintaining(root: Path) -> Iterator[MaintainedStore]:
 
     Raises:
         InvalidConfigError: no store is there.
-        StoreLockedError: another maintenance runs; the message says who.
+        InvalidConfigError: another copy of the store has a log directory.
+        StoreLockedError: another maintenance runs, the message says who; or a broker has a log directory.
         LedgerDamagedError: the ledger can't be trusted.
     """
     store = Store.find(root)
@@ -97,11 +100,20 @@ def maintaining(root: Path) -> Iterator[MaintainedStore]:
         if lock.follows_crash or WriterLock.was_left(root / WRITER_LOCK):
             _look_closely(maintained)
         with refused_again(lock):
+            _refuse_others_roots(store)
             finish_cleanings(store, lock)
         yield maintained
         version = Ledger.open_beside_writer(store.ledger_path).version  # durable, whoever committed it
         sign_off_version(store.ledger_path, lock, version)
         lock.sign_off()
+
+
+def _refuse_others_roots(store: Store) -> None:
+    """Keep a maintenance from log directories that another copy of the store has, or a broker."""
+    states = Ledger.open(store.ledger_path).states().values()
+    names = {state.log_dir for state in states} - set(find_unreadable(store, states))
+    store.refuse_claimed(names)
+    refuse_brokers(store.log_dir(name) for name in names)
 
 
 def _look_closely(maintained: MaintainedStore) -> None:
@@ -112,7 +124,7 @@ def _look_closely(maintained: MaintainedStore) -> None:
     try:
         with maintained.try_writer():
             pass
-    except (WriterFencedError, LedgerDamagedError):
+    except (WriterFencedError, LedgerDamagedError, StoreLockedError):
         raise
     except LogStorageError as error:
         logger.warning("What a dead owner left can't be finished yet: %s", error)

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from sink.broker_lock import RootLocks
 from sink.takeover_lock import TakeoverLock
 from storage_core.errors import LedgerDamagedError, StoreLockedError, WriterFencedError
 from storage_core.storage.local import storage_errors, sync_directory, write_all
@@ -44,6 +45,7 @@ class WriterLock:
         follows_crash: whether the owner before did not end well.
         owes_renewal: whether the store was taken by force, by this owner or one before, and not all logs have got new
             inodes since: somebody who can't be stopped may still write into the files they have.
+        roots: the locks of the store's log directories, which go with this one.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class WriterLock:
         self._signature = b""
         self.follows_crash = follows_crash
         self.owes_renewal = owes_renewal
+        self.roots = RootLocks()
 
     @classmethod
     def acquire(cls, path: Path, holder: str = _WRITER) -> "WriterLock":
@@ -209,6 +212,7 @@ class WriterLock:
 
     def release(self) -> None:
         """Give the lock back."""
+        self.roots.close()
         self._descriptor.close()
         if self._takeover:
             self._takeover.close()

@@ -167,7 +167,7 @@ def test_recover_when_another_command_is_at_it_then_refuses(
     """Also where no broker ever made a lock file."""
     folder = root if place == "root" else root / "t-1"
     program = (
-        "import sys; from pathlib import Path; from pipeline.broker_lock import broker_locked_out\n"
+        "import sys; from pathlib import Path; from sink.broker_lock import broker_locked_out\n"
         "with broker_locked_out([Path(sys.argv[1])]): print(flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
