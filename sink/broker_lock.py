@@ -199,5 +199,5 @@ def _whole_file() -> bytes:
 
 def _refusal(path: Path) -> StoreLockedError:
     return StoreLockedError(
-        f"a broker runs on this folder, another store has it, or a command changes it: lock={path}; stop it first"
+        f"a broker runs on this folder, another store has it, or another command changes it: lock={path}; stop it first"
     )
