@@ -159,7 +159,7 @@ def adopt(store: Path, log_dirs: tuple[str, ...], execute: bool, as_json: bool) 
     else:
         say(
             f"{len(claimed):,} log directories; --execute takes them over: the other copy can't be opened any more, and"
-            f" what only that one has committed is cut off when {store} is opened"
+            f" what only that one has committed is no part of {store}"
         )
 
 

@@ -34,11 +34,14 @@ def refuse_surplus(store: Store, ledger: Ledger) -> None:
 
     Raises:
         LedgerDamagedError: it has; nothing was changed.
+        InvalidConfigError: another copy of the store has a log directory.
     """
     if not is_signed_off(store.ledger_path):
         return
     states = ledger.states()
-    found = _find(store, states, check_log_dirs(store, states.values()))
+    offline = check_log_dirs(store, states.values())
+    store.refuse_claimed({state.log_dir for state in states.values()} - set(offline))  # another copy's are no surplus
+    found = _find(store, states, offline)
     if found is not None:
         raise LedgerDamagedError(found)
 

@@ -122,12 +122,13 @@ def test_copy_when_it_is_changed_without_a_sink_then_refused(place: _Place, chan
 
 
 def test_copy_when_it_adopts_the_logs_then_opens_and_the_original_is_refused(place: _Place) -> None:
-    """A plan changes nothing; what only the original had committed is cut off when the copy opens."""
+    """A plan changes nothing; a repair cuts off what only the original had committed."""
     before = place.logs()
 
     planned = plan_adoption(place.copy)
     assert place.logs() == before
     assert adopt_roots(place.copy) == planned
+    _repair(place.copy)
     place.write(place.copy, 50, 60)
 
     assert [(each.log_dir.resolve(), each.other) for each in planned] == [(place.root, place.store)]
