@@ -128,7 +128,7 @@ class Quarantine:
         self._root = store_part(folder, store)
         self._numbers = itertools.count()
         self._waiting: dict[str, int] = {}
-        self._is_kept = False
+        self._is_kept = self._is_unfinished = False
 
     def holds(self, query_id: str, batch_id: int) -> bool:
         """Whether rows of a micro-batch are there, which came to nothing if it is not committed."""
@@ -151,12 +151,19 @@ class Quarantine:
             self._is_kept = True
         with storage_errors(query):
             make_directory(query)  # durably: the ledger is about to say that these rows are dealt with
-            building = self._build(query, files) if files else None
-            gone = self._hidden(query, _GONE, name)
-            with contextlib.suppress(FileNotFoundError):
-                rename(self._lock, query / name, gone)
-            if building is not None:
-                rename(self._lock, building, query / name)
+            building, gone = self._hidden(query, _BUILDING), self._hidden(query, _GONE, name)
+            try:
+                if files:
+                    _build(building, files)
+                with contextlib.suppress(FileNotFoundError):
+                    rename(self._lock, query / name, gone)
+                if files:
+                    rename(self._lock, building, query / name)
+            except BaseException:
+                # Also where another writer took over, and its opening has swept the files: leave nothing behind.
+                with contextlib.suppress(OSError):
+                    remove_unique(building)
+                raise
             sync_directory(query)
             remove_unique(gone)
         reach("commit.quarantined")
@@ -173,6 +180,9 @@ class Quarantine:
         """
         query = self._query(query_id)
         try:
+            if self._is_unfinished:
+                self.finish()
+                self._is_unfinished = False
             if query_id not in self._waiting:
                 self._waiting[query_id] = sum(not each.is_merged for each in list_diverted(query))
             else:
@@ -181,6 +191,7 @@ class Quarantine:
                 self._waiting[query_id] = 0  # also if it fails: not with each micro-batch again
                 self._merge(query, plan_merge(list_diverted(query), committed))
         except (StorageError, CorruptFileError) as error:
+            self._is_unfinished = True  # a merger that could not be shown hides its rows
             logger.warning("Quarantine files were not merged, later ones will be: %s", error)
 
     def finish(self) -> None:
@@ -238,19 +249,6 @@ class Quarantine:
             remove_unique(path)
         reach("quarantine.removed")
 
-    def _build(self, query: Path, files: list[Path]) -> Path:
-        building = self._hidden(query, _BUILDING)
-        building.mkdir()
-        try:
-            for number, file in enumerate(files):
-                shutil.move(file, building / f"part-{number:05}.parquet")
-            _sync(building)
-        except OSError:
-            # The files are gone where another writer took over since the owner was checked: leave nothing behind.
-            remove_unique(building)
-            raise
-        return building
-
     def _hidden(self, query: Path, prefix: str, *name: str) -> Path:
         return query / f"{prefix}{'-'.join((*name, str(next(self._numbers))))}.{self._lock.token}"
 
@@ -261,6 +259,13 @@ def _numbers(name: str) -> tuple[int, int] | None:
     if not first.isdecimal() or (dash and not last.isdecimal()) or not name.isascii():
         return None
     return int(first), int(last or first)
+
+
+def _build(folder: Path, files: list[Path]) -> None:
+    folder.mkdir()
+    for number, file in enumerate(files):
+        shutil.move(file, folder / f"part-{number:05}.parquet")
+    _sync(folder)
 
 
 def _write_merged(folder: Path, chosen: list[DivertedRows]) -> None:

@@ -15,6 +15,7 @@ from sink.stage import StagePlan
 from sink.stage_reports import StageReport
 from sink.store import Store
 from storage_core.errors import StorageError
+from storage_core.storage.owned_names import Owner, rename
 from tests.sink_store import contents, in_process, open_events, rows, stored_numbers
 
 _GOOD, _BAD = rows(value=["1"], timestamp=[5]), rows(value=["2", "3"], timestamp=[-9, None])
@@ -111,6 +112,28 @@ def test_append_when_many_micro_batches_divert_rows_then_their_files_become_few(
     assert [row["batch_id"] for row in found] == [number for number in range(count) for _ in range(2)]
     assert [each.path.name for each in list_diverted(_below(memory_path) / "query-other")] == ["0"]
     assert not list(memory_path.rglob("_*-*"))
+
+
+def test_append_when_a_merger_could_not_be_shown_then_the_next_micro_batch_shows_it(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are not hidden until the sink is opened again."""
+
+    def refuse(owner: Owner, source: Path, target: Path) -> None:
+        if source.name.startswith("_merged-"):
+            raise OSError(5, "Input/output error")
+        rename(owner, source, target)
+
+    with closing(open_events(memory_path, on_invalid="quarantine")) as writer:
+        with monkeypatch.context() as patch:
+            patch.setattr("sink.quarantine.rename", refuse)
+            for number in range(MERGED_COUNT):
+                writer.append("query", number, in_process(_BAD))
+        assert [each.path.name for each in list_diverted(_below(memory_path) / "query-query")] == []
+        writer.append("query", MERGED_COUNT, in_process(_BAD))
+    found = list_diverted(_below(memory_path) / "query-query")
+
+    assert [each.path.name for each in found] == [f"0-{MERGED_COUNT - 1}", str(MERGED_COUNT)]
 
 
 def test_append_when_a_file_is_damaged_then_nothing_is_merged_and_nothing_fails(memory_path: Path) -> None:
