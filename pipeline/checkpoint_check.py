@@ -8,6 +8,7 @@ over a newer store would skip rows as if they had been committed.
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.checkpoint_sync import local_checkpoint
@@ -15,7 +16,30 @@ from storage_core.errors import InvalidConfigError
 from storage_core.storage.local import storage_errors
 from storage_core.storage.open_regular import read_if_there
 
-__all__ = ["check_checkpoint"]
+__all__ = ["CheckpointState", "check_checkpoint", "read_checkpoint"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointState:
+    """How far a query has come.
+
+    Attributes:
+        committed: its newest micro-batch that Spark knows to be done, -1 if there is none.
+        planned: its newest one.
+    """
+
+    query_id: str
+    committed: int
+    planned: int
+
+
+def read_checkpoint(checkpoint: str) -> CheckpointState | None:
+    """Return what a checkpoint says; None where it has no query yet, or is not a local folder."""
+    root = local_checkpoint(checkpoint)
+    query_id = None if root is None else _query_id(root)
+    if root is None or query_id is None:
+        return None
+    return CheckpointState(query_id=query_id, committed=_newest(root / "commits"), planned=_newest(root / "offsets"))
 
 
 def check_checkpoint(checkpoint: str, store: str, transaction_version: Callable[[str], int | None]) -> None:
@@ -29,14 +53,11 @@ def check_checkpoint(checkpoint: str, store: str, transaction_version: Callable[
     Raises:
         InvalidConfigError: they do not belong together.
     """
-    root = local_checkpoint(checkpoint)
-    if root is None:
+    found = read_checkpoint(checkpoint)
+    if found is None:
         return
-    query_id = _query_id(root)
-    if query_id is None:
-        return
-    committed, planned = _newest(root / "commits"), _newest(root / "offsets")
-    held = transaction_version(query_id)
+    committed, planned = found.committed, found.planned
+    held = transaction_version(found.query_id)
     held = -1 if held is None else held
     facts = (
         f"checkpoint={checkpoint} store={store} committed_batch={committed} planned_batch={planned} held_batch={held}"

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["cli", "main"]
 
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_CONFIG = click.option("--config", required=True, metavar="FILE", help="Settings file (YAML).")
+_SET = click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Override one setting; may be repeated.")
 _KEEP_IN = click.option(
     "--keep-cut-in",
     "keep_in",
@@ -55,11 +58,18 @@ def cli() -> None:
 
 
 @cli.command()
-@click.option("--config", required=True, metavar="FILE", help="Settings file (YAML).")
-@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Override one setting; may be repeated.")
+@_CONFIG
+@_SET
 @click.option("--available-now", is_flag=True, help="Take what is there, then stop, whatever the file's trigger.")
 @click.option("--take-lock-by-force", is_flag=True, help="Take the store from a writer that can't be stopped.")
-def stream(config: str, overrides: tuple[str, ...], available_now: bool, take_lock_by_force: bool) -> None:
+@click.option("--metrics-file", type=_FILE, metavar="FILE", help="Figures of the stream, for Prometheus.")
+def stream(
+    config: str,
+    overrides: tuple[str, ...],
+    available_now: bool,
+    take_lock_by_force: bool,
+    metrics_file: Path | None,
+) -> None:
     """Stream a source into the Kafka logs of a store, exactly once.
 
     SIGINT or SIGTERM stops after the running micro-batch; a second one stops at once.
@@ -68,12 +78,35 @@ def stream(config: str, overrides: tuple[str, ...], available_now: bool, take_lo
 
     trigger = ("trigger={available_now: true}",) if available_now else ()
     settings = load_settings(config, (*overrides, *trigger))
+    from pipeline.stream_start import starting_line
+
+    _report(starting_line(settings))
+    from pipeline.stream_metrics import figures_of
     from pipeline.streaming_job import run_stream
     from sink.spark_errors import silence_spark_loggers
 
     silence_spark_loggers()
+    with settings.places.locating(), figures_of(metrics_file) as figures:
+        run_stream(settings, _report, take_lock_by_force=take_lock_by_force, figures=figures)
+
+
+@cli.command()
+@_CONFIG
+@_SET
+def check(config: str, overrides: tuple[str, ...]) -> None:
+    """Say what `stream` would do with a settings file, or what is wrong with it; writes nothing.
+
+    Spark looks at the source's columns and at every expression, and starts no query.
+    """
+    from pipeline.settings import load_settings
+
+    settings = load_settings(config, overrides)
+    from pipeline.check_command import check_stream
+    from sink.spark_errors import silence_spark_loggers
+
+    silence_spark_loggers()
     with settings.places.locating():
-        run_stream(settings, _report, take_lock_by_force=take_lock_by_force)
+        say(*check_stream(settings))
 
 
 @cli.command()
@@ -301,6 +334,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     log = logging.StreamHandler(sys.stderr)
     log.setFormatter(LogLines("%(levelname)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[log])
+    logging.getLogger("storage_core.kernels").setLevel(logging.INFO)  # what else would look like a hang
     try:
         code = cli.main(args=arguments, prog_name="sparklog", standalone_mode=False)
     except click.ClickException as error:

@@ -219,6 +219,7 @@ def _carry_out(
     survey, requests = surveyed
     started_ms, began_ms = clock.now_ms(), clock.monotonic_ms()
     run_id = f"{started_ms}-{uuid.uuid4().hex[:8]}"
+    spark.sparkContext.setJobDescription(f"sparklog: maintenance run {run_id}")
     tables = ControlTables(spark, maintained.store.root)
     leases = acquire_leases(tables, {each.log for each in survey.plan.due}, run_id, clock)
     if leases.refused and not leases.epochs:

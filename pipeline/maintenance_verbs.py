@@ -123,7 +123,7 @@ def _find_place(
 
 def _metrics_problems(place: "MaintainedPlace") -> list[str]:
     """Return that the metrics file could not be written behind the run, if so."""
-    from pipeline.metrics_file import make_metrics_folder
+    from pipeline.prometheus import make_metrics_folder
     from storage_core.errors import StorageError
 
     if place.settings.metrics_file is None:
@@ -150,7 +150,7 @@ def _maintain(place: "MaintainedPlace", as_json: bool, with_kept: bool) -> int:
         os.write(2, f"{line.replace('micro-batch', 'logs')}\n".encode())
 
     stop_file.clear()
-    with StopRequest(asked) as stop, lazy_session(place.spark) as start_spark:
+    with StopRequest(asked) as stop, lazy_session(_named(place)) as start_spark:
 
         def spark() -> "SparkSession":
             session = start_spark()
@@ -170,6 +170,11 @@ def _maintain(place: "MaintainedPlace", as_json: bool, with_kept: bool) -> int:
         finally:
             if stop.requested:
                 stop_file.clear()
+
+
+def _named(place: "MaintainedPlace") -> Mapping[str, str]:
+    """Return Spark's settings with a name for the application in its pages."""
+    return {"spark.app.name": f"sparklog maintain {place.root.name}", **place.spark}
 
 
 def _maintain_once(
@@ -215,7 +220,7 @@ def _rebuild_control(place: "MaintainedPlace", execute: bool) -> int:
     replaced, said = tables_to_replace(place.root), "would be set aside"
     last = "planned: checkpoints of all logs from their starts; --execute does it"
     if execute:
-        with lazy_session(place.spark) as spark:
+        with lazy_session(_named(place)) as spark:
             count = rebuild_control(place.root, spark, SystemClock())
         said, last = "set aside", f"done: checkpoints of {count:,} logs, each from its start"
     for name, problem in replaced.items():

@@ -1,52 +1,29 @@
 """The figures of a maintenance run as a Prometheus text file, replaced as a whole by each run.
 
-Prometheus' node exporter reads such files (`--collector.textfile.directory`); `sparklog_maintenance_success` and the
-time of the run are what to alert on.
+`sparklog_maintenance_success` and the time of the run are what to alert on.
 """
 
 from __future__ import annotations
 
-import errno
-import logging
-import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from pipeline.maintain_command import MaintenanceRun
+from pipeline.prometheus import Samples, figure_lines, try_replace
 from storage_core.clock import Clock
-from storage_core.errors import LogStorageError, StoreLockedError
-from storage_core.storage.local import make_directory, replace_file, storage_errors
+from storage_core.errors import StoreLockedError
 
-__all__ = ["make_metrics_folder", "metrics_text", "telling_failure", "write_metrics"]
-
-logger = logging.getLogger(__name__)
+__all__ = ["metrics_text", "telling_failure", "write_metrics"]
 
 _PREFIX: Final = "sparklog_maintenance"
-
-Samples = Iterable[tuple[Mapping[str, str], float]]
-
-
-def make_metrics_folder(path: Path) -> None:
-    """Make the folder of the file, so that a run that can't leave its figures is refused before it begins.
-
-    Raises:
-        StorageError: it can't be made or written, or the path is a folder.
-    """
-    folder = path.absolute().parent
-    with storage_errors(path):
-        make_directory(folder)
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def write_metrics(path: Path, run: MaintenanceRun, ended_ms: int, duration_ms: int) -> bool:
     """Replace the file, atomically and durably; return whether that was done: what the run did, it did without it."""
-    return _try_replace(path, metrics_text(run, ended_ms, duration_ms))
+    return try_replace(path, metrics_text(run, ended_ms, duration_ms))
 
 
 @contextmanager
@@ -64,7 +41,7 @@ def telling_failure(path: Path | None, clock: Clock) -> Iterator[None]:
         raise
     except Exception:
         if path is not None:
-            _try_replace(path, "".join(_outcome(0.0, clock.now_ms(), clock.monotonic_ms() - began_ms)))
+            try_replace(path, "".join(_outcome(0.0, clock.now_ms(), clock.monotonic_ms() - began_ms)))
         raise
 
 
@@ -101,17 +78,6 @@ def _outcome(success: float, ended_ms: int, duration_ms: int) -> Iterator[str]:
     yield from _gauge("run_duration_seconds", "how long it took", [({}, duration_ms / 1000)])
 
 
-def _try_replace(path: Path, text: str) -> bool:
-    try:
-        with storage_errors(path):
-            make_directory(path.absolute().parent)
-            replace_file(path, text.encode())
-    except LogStorageError as error:
-        logger.warning("The metrics file can't be written: %s", error)
-        return False
-    return True
-
-
 def _dirty_ratio(cleaning: object) -> float:
     plan = getattr(cleaning, "plan", None)
     return 0.0 if plan is None else float(plan.dirty_ratio)
@@ -122,7 +88,4 @@ def _pairs(counts: Counter[tuple[str, str]], name: str) -> Samples:
 
 
 def _gauge(name: str, words: str, samples: Samples) -> Iterator[str]:
-    yield f"# HELP {_PREFIX}_{name} {words}\n# TYPE {_PREFIX}_{name} gauge\n"
-    for labels, value in samples:
-        inside = ",".join(f'{key}="{text}"' for key, text in labels.items())
-        yield f"{_PREFIX}_{name}{'{' + inside + '}' if inside else ''} {value:.15g}\n"
+    return figure_lines(f"{_PREFIX}_{name}", words, samples)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pipeline.stream_metrics import StreamMetrics
 from sink.metrics import MicroBatchMetrics
 
 __all__ = ["ProgressLines", "format_line", "source_lag"]
@@ -19,14 +20,16 @@ class ProgressLines:
 
     Args:
         report: gets the lines.
+        figures: get the same as numbers.
 
     Attributes:
         records: of all micro-batches so far.
         batches: how many there were.
     """
 
-    def __init__(self, report: Callable[[str], None]) -> None:
+    def __init__(self, report: Callable[[str], None], figures: StreamMetrics | None = None) -> None:
         self._report = report
+        self._figures = figures
         self._waiting: deque[tuple[float, MicroBatchMetrics]] = deque()
         self.records = 0
         self.batches = 0
@@ -34,6 +37,8 @@ class ProgressLines:
     def add(self, metrics: MicroBatchMetrics) -> None:
         """Take the metrics of one micro-batch; called by the thread that runs it."""
         self._waiting.append((time.monotonic(), metrics))
+        if self._figures is not None:
+            self._figures.commit(metrics)
 
     @property
     def are_waiting(self) -> bool:
@@ -59,6 +64,13 @@ class ProgressLines:
             lag = source_lag([(each.endOffset, each.latestOffset) for each in progress.sources]) if progress else None
             duration_ms = progress.durationMs.get("triggerExecution") if progress else None
             self._report(format_line(metrics, duration_ms, lag))
+            if self._figures is not None:
+                self._figures.progress(lag, _source_figures(progress) if progress else {})
+
+
+def _source_figures(progress: Any) -> dict[str, str]:
+    """Return what the sources of a micro-batch say of themselves."""
+    return {str(name): str(value) for each in progress.sources for name, value in (each.metrics or {}).items()}
 
 
 def format_line(metrics: MicroBatchMetrics, duration_ms: int | None = None, lag: int | None = None) -> str:

@@ -22,6 +22,7 @@ from pipeline.settings import Settings, TriggerSettings
 from pipeline.source_ends import SourceEnds, find_source_ends
 from pipeline.sources import needs_jars, open_source
 from pipeline.stop_request import StopRequest
+from pipeline.stream_metrics import StreamMetrics
 from pipeline.transforms import select_records
 from sink.ledger import Ledger
 from sink.log_sink import LogSink
@@ -31,7 +32,7 @@ from sink.store import Store
 from sink.writer_lock import WriterLock
 from storage_core.errors import InvalidConfigError, LogStorageError
 
-__all__ = ["run_stream"]
+__all__ = ["run_stream", "spark_session"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,22 +40,29 @@ _POLL_S = 0.2
 _COMMIT_WAIT_S = 10.0
 
 
-def run_stream(settings: Settings, report: Callable[[str], None], *, take_lock_by_force: bool = False) -> None:
+def run_stream(
+    settings: Settings,
+    report: Callable[[str], None],
+    *,
+    take_lock_by_force: bool = False,
+    figures: StreamMetrics | None = None,
+) -> None:
     """Stream the source into the store until the trigger is done, a signal asks to stop, or something fails.
 
     Args:
         settings: the checked settings file.
         report: gets one line per micro-batch and one at the end.
         take_lock_by_force: takes the store from a writer that can't be stopped.
+        figures: of the stream, told what it does.
 
     Raises:
         LogStorageError: it failed; nothing of the failed micro-batch is visible.
     """
     _look_at_store(settings, take_lock_by_force)
-    with StopRequest(report) as stop, _spark_session(settings) as spark:
+    with StopRequest(report) as stop, spark_session(settings) as spark:
         stop.install()
         frame = select_records(open_source(spark, settings.source), settings.records)
-        lines = ProgressLines(report)
+        lines = ProgressLines(report, figures)
         with _open_sink(settings, lines, take_lock_by_force) as sink:
             gate = _Gate(sink, CheckpointSync(settings.checkpoint), find_source_ends(settings))
             if not stop.requested:
@@ -83,6 +91,7 @@ class _Gate:
             if self._is_closed:
                 raise _StoppedError  # returning would tell Spark that the rows are written
             self._checkpoint.sync()
+            frame.sparkSession.sparkContext.setJobDescription(f"sparklog: micro-batch {batch_id}")
             self._sink(frame, batch_id, end_offsets=self._source_ends(frame.sparkSession, batch_id))
             self.last_batch_id = batch_id
 
@@ -119,12 +128,14 @@ def _look_at_store(settings: Settings, take_lock_by_force: bool) -> None:
 
 
 @contextmanager
-def _spark_session(settings: Settings) -> Iterator[SparkSession]:
+def spark_session(settings: Settings) -> Iterator[SparkSession]:
+    """Start Spark with what a settings file says, and stop it at the end; or join the session of the platform."""
     submitted = submitted_conf()
     wants_jars = needs_jars(settings.source) and submitted is None and not names_jars(settings.spark)
     is_ours = SparkContext._active_spark_context is None
     try:
-        spark = build_session(settings.spark, submitted, obtain_jars() if wants_jars else ())
+        configured = {"spark.app.name": _name(settings), **settings.spark}
+        spark = build_session(configured, submitted, obtain_jars() if wants_jars else ())
     except SPARK_ERRORS as error:
         raise LogStorageError(f"Spark can't start: {explain(error)}") from error
     try:
@@ -168,10 +179,16 @@ def _open_sink(settings: Settings, lines: ProgressLines, take_lock_by_force: boo
 
 def _start(frame: DataFrame, gate: _Gate, settings: Settings) -> StreamingQuery:
     writer = frame.writeStream.foreachBatch(gate).option("checkpointLocation", settings.checkpoint)
+    writer = writer.queryName(_name(settings))
     try:
         return writer.trigger(**_trigger(settings.trigger)).start()
     except SPARK_ERRORS as error:
         raise InvalidConfigError(f"Spark refuses the query: {explain(error)}") from error
+
+
+def _name(settings: Settings) -> str:
+    """Return what the application and its query are called in Spark's pages."""
+    return f"sparklog stream {Path(settings.store).absolute().name}"
 
 
 def _trigger(trigger: TriggerSettings) -> dict[str, bool | str]:

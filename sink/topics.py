@@ -21,7 +21,7 @@ from storage_core.storage.open_regular import open_to_change
 from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition, topic_names_collide
 
-__all__ = ["create_topics"]
+__all__ = ["create_topics", "topic_problems"]
 
 logger = logging.getLogger(__name__)
 
@@ -52,8 +52,7 @@ def create_topics(
             holds a log that the ledger does not know.
     """
     existing = Counter(ledger.topics)
-    problems = [problem for topic in config.topics.values() if (problem := _problem(topic, existing))]
-    if problems:
+    if problems := topic_problems(config, ledger.topics):
         raise InvalidConfigError(*problems)
     load = Counter(dict.fromkeys(log_dirs, 0))
     load.update(state.log_dir for state in ledger.states().values() if state.log_dir in load)
@@ -77,6 +76,17 @@ def create_topics(
     reach("open.directories")
     ledger.add(added, owner)
     logger.info("Created logs count=%d topics=%s", len(added), ",".join(sorted({state.topic for state in added})))
+
+
+def topic_problems(config: SinkConfig, existing: Sequence[str]) -> list[str]:
+    """Return why the topics of the settings can't be those of a store.
+
+    Args:
+        config: names topics.
+        existing: those of the store, one for each log.
+    """
+    counts = Counter(existing)
+    return [problem for topic in config.topics.values() if (problem := _problem(topic, counts))]
 
 
 def _problem(topic: TopicConfig, existing: Counter[str]) -> str | None:

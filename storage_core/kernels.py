@@ -10,11 +10,13 @@ the name it is given has a digest of those files: after a change to one of them 
 import functools
 import hashlib
 import inspect
+import logging
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import event
 
 __all__ = ["READONLY_BYTES", "READONLY_INT32", "READONLY_INT64", "kernel"]
 
@@ -23,6 +25,8 @@ READONLY_BYTES: Any = numba.types.Array(numba.types.uint8, 1, "C", readonly=True
 
 READONLY_INT32: Any = numba.types.Array(numba.types.int32, 1, "C", readonly=True)
 READONLY_INT64: Any = numba.types.Array(numba.types.int64, 1, "C", readonly=True)
+
+logger = logging.getLogger(__name__)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -44,6 +48,25 @@ def kernel(signature: Any) -> Callable[[_Function], _Function]:
             function.__qualname__ = name
 
     return compile_function
+
+
+class _CompilationNotice(event.Listener):
+    """Says once that kernels are compiled, when the first one is: those in the cache are loaded without a word."""
+
+    def on_start(self, _event: event.Event) -> None:
+        """Note that numba begins to compile."""
+        _say_compiling()
+
+    def on_end(self, _event: event.Event) -> None:
+        """Note nothing."""
+
+
+@functools.cache
+def _say_compiling() -> None:
+    logger.info("compiling kernels, once for this installation; it takes about a minute")
+
+
+event.register("numba:compile", _CompilationNotice())
 
 
 @functools.cache

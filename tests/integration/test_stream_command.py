@@ -175,7 +175,7 @@ def test_stream_when_asked_to_stop_then_finishes_its_micro_batch(
 
 
 def test_stream_when_store_is_locked_then_refused_at_once(tmp_path: Path) -> None:
-    """A second writer ends with one line, before it starts Spark."""
+    """A second writer ends with one line behind the first one, before it starts Spark."""
     _settings(tmp_path)
     (tmp_path / "store").mkdir()
     lock = WriterLock.acquire(tmp_path / "store" / "writer.lock")
@@ -185,7 +185,7 @@ def test_stream_when_store_is_locked_then_refused_at_once(tmp_path: Path) -> Non
         lock.release()
 
     assert done.returncode == 1
-    assert re.fullmatch(rf"error: another writer holds the store: .*{os.getpid()}.*\n", done.stderr)
+    assert re.fullmatch(rf"starting: .*\nerror: another writer holds the store: .*{os.getpid()}.*\n", done.stderr)
 
 
 def test_stream_when_lock_is_taken_by_force_then_the_first_one_stops(running: _RunningStream) -> None:

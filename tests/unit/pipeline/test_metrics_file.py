@@ -9,7 +9,8 @@ import pytest
 from pipeline.control.runs import WorkResult
 from pipeline.maintain_command import MaintenanceRun
 from pipeline.maintenance_report import run_verdict
-from pipeline.metrics_file import make_metrics_folder, metrics_text, telling_failure, write_metrics
+from pipeline.metrics_file import metrics_text, telling_failure, write_metrics
+from pipeline.prometheus import make_metrics_folder
 from sink.forget_keys import RequestState
 from sink.forgotten_keys import make_request
 from sink.search_keys import FoundRecords
