@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.demo_flights import prepare_flights
-from tests.documented_samples import Sample, printed, samples
+from tests.documented_samples import Sample, code_blocks, printed, samples
 
 pytestmark = pytest.mark.spark
 
@@ -57,9 +57,7 @@ def test_tools_page_when_a_byte_is_changed_then_damage_and_repair_read_as_shown(
 
 def test_readme_when_it_shows_the_demos_output_then_its_lines_are_among_it(demo: Path) -> None:
     """The first lines of the table, the sum below it, and what `verify` says."""
-    block = next(
-        each for each in re.findall(r"```\n(.*?)```", (_ROOT / "README.md").read_text(), re.DOTALL) if "..." in each
-    )
+    (block,) = (each for each in code_blocks(_ROOT / "README.md") if "\n...\n" in each)
     there = [line for verb in ("describe", "verify") for line in printed(f"sparklog {verb} store", demo)]
 
     assert [line for line in block.splitlines() if line != "..." and line.rstrip() not in there] == []
