@@ -1,7 +1,8 @@
 """Rows that are told apart, file by file as a stream takes them, and what of them a store must hold.
 
-File n is micro-batch n of the stream, and the ledger says how many micro-batches are committed: so it says which rows
-must be there. They are counted by kafka-python's parser in the bytes of the segments up to the ledger's end offsets,
+The ledger says how many micro-batches are committed, and Spark's checkpoint which files those are, so both say which
+rows must be there: nearly always file n is micro-batch n, but behind a kill between its two logs Spark takes two files
+into one. They are counted by kafka-python's parser in the bytes of the segments up to the ledger's end offsets,
 not by a reader of ours.
 """
 
@@ -114,6 +115,27 @@ def commits(store: Path) -> int:
     return 0 if version is None else version + 1
 
 
+def _acknowledged(store: Path) -> list[int]:
+    """Return the numbers of the files whose micro-batches are committed, from the logs of Spark's checkpoint.
+
+    Raises:
+        AssertionError: one is there twice, or Spark left one out.
+    """
+    count, checkpoint = commits(store), store.parent / "checkpoint"
+    if not count:
+        return []
+    last = json.loads((checkpoint / "offsets" / str(count - 1)).read_text().splitlines()[2])["logOffset"]
+    batches: dict[int, int] = {}
+    for path in (checkpoint / "sources" / "0").glob("[0-9]*"):
+        for line in path.read_text().splitlines()[1:]:
+            entry = json.loads(line)
+            number = int(Path(entry["path"]).name.removesuffix(".parquet"))
+            assert batches.setdefault(number, entry["batchId"]) == entry["batchId"], f"Spark takes {number} twice"
+    found = sorted(number for number, batch in batches.items() if batch <= last)
+    assert found == list(range(len(found))), f"Spark left a file out: {found}"
+    return found
+
+
 def log_ends(store: Path) -> dict[TopicPartition, int]:
     """Return how far each log is committed."""
     return {log: state.log_end_offset for log, state in Ledger.open(Store.find(store).ledger_path).states().items()}
@@ -121,7 +143,7 @@ def log_ends(store: Path) -> dict[TopicPartition, int]:
 
 def problems_of_rows(store: Path) -> list[str]:
     """Return which acknowledged rows are missing, or there more than once, in the logs or in quarantine."""
-    wanted = [row for number in range(commits(store)) for row in _rows_of(number)]
+    wanted = [row for number in _acknowledged(store) for row in _rows_of(number)]
     found: Counter[str] = Counter()
     problems, root = [], Store.find(store)
     for log, state in Ledger.open(root.ledger_path).states().items():
