@@ -137,16 +137,17 @@ def build_session(
 
 
 def end_session(spark: SparkSession) -> None:
-    """Stop Spark; its Python processes end first.
+    """Stop Spark; a local one's Python processes end first.
 
     Spark closes their sockets before it ends them. A worker of PySpark's own parent, as data sources have it, takes
     that for an error and prints a trace; the parent's end by SIGTERM ends its workers without a word.
     """
+    jvm = spark.sparkContext._jvm
     try:
-        jvm = spark.sparkContext._jvm
-        for process in jvm.java.lang.ProcessHandle.current().children().toList() if jvm is not None else ():
-            if process.pid() != os.getpid():  # under `spark-submit` this one is a child, too
-                process.destroy()
+        if jvm is not None and is_local(spark.sparkContext.master):  # else executors may be children, too
+            for process in jvm.java.lang.ProcessHandle.current().children().toList():
+                if process.pid() != os.getpid():  # under `spark-submit` this one is a child, too
+                    process.destroy()
     except SPARK_ERRORS as error:
         logger.debug("Spark has gone before its workers: %s", error)
     spark.stop()
