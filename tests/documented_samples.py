@@ -51,7 +51,9 @@ def printed(command: str, folder: Path) -> list[str]:
         timeout=600,
         check=False,
     )
-    return _comparable([line for line in done.stdout.splitlines() if line != _JVM_LINE])
+    return _comparable(
+        [line for line in done.stdout.splitlines() if line != _JVM_LINE and "compiling kernels" not in line]
+    )
 
 
 def _comparable(lines: list[str]) -> list[str]:
