@@ -50,6 +50,6 @@ def test_run_plan_when_all_of_a_quiet_log_is_too_old_then_it_is_deleted_and_noth
         plan = survey_store(maintained.store, Bounds(), clock).plan
         results, _ = run_plan(spark, maintained, plan, BUDGET, clock, OwnerCheck.of(store))
 
-    assert [(each.action, each.outcome) for each in results] == [("delete", "done"), ("compact", "done")]
+    assert [(each.action, each.outcome) for each in results] == [("delete", "done")]
     assert offsets(store) == []
     assert state_of(store, LOG).log_start_offset == 200
