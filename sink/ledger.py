@@ -11,6 +11,7 @@ missing, empty, or not ours would let the ledger end lower, and committed record
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, Sto
 from storage_core.fault_points import reach
 from storage_core.storage.local import storage_errors, sync_directory, sync_files
 from storage_core.storage.open_regular import check_regular_files
-from storage_core.storage.owned_names import Owner
+from storage_core.storage.owned_names import Owner, change_names
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["Ledger"]
@@ -64,13 +65,13 @@ class Ledger:
         """Create an empty ledger."""
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            change_names(owner, partial(create_table, path, LEDGER_SCHEMA, _CONFIGURATION))
             try:
-                create_table(path, LEDGER_SCHEMA, _CONFIGURATION)
-            except DeltaError as error:
-                owner.check()  # one that took the store meanwhile has made its own
-                raise StorageError(f"the ledger can't be made: path={path} ({one_line(error)})") from error
-            ledger = cls(path, _open_table(path))
-            ledger._make_durable()
+                ledger = cls(path, _open_table(path))
+                ledger._make_durable()
+            except (DeltaError, OSError):
+                owner.check()  # one that took the store since has removed this ledger
+                raise
             sync_directory(path.parent)
             ledger._tidy = LedgerTidy(path, ledger._data_files(), owner)
         return ledger

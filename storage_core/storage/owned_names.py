@@ -142,7 +142,7 @@ def replace_file(owner: Owner, path: Path, data: bytes) -> None:
 
 
 def change_names(owner: Owner, change: Callable[[], object]) -> None:
-    """Let a library remove or replace files that only it knows; it must not take long."""
+    """Let a library make, remove or replace files that only it knows; it must not take long."""
     with _held(owner):
         change()
 
