@@ -161,3 +161,25 @@ def test_acquire_when_the_folder_is_gone_then_storage_error(tmp_path: Path) -> N
         WriterLock.acquire(tmp_path / "gone" / "lock")
     with pytest.raises(StorageError, match=r"No such file or directory: path=.*/gone/lock"):
         WriterLock.take_by_force(tmp_path / "gone" / "lock")
+
+
+def test_take_by_force_when_the_holder_removes_a_file_then_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused after a while, and names the process to end; once the file is gone it succeeds at once."""
+    monkeypatch.setattr("sink.takeover_lock._WAIT_S", 0.02)
+    holder = WriterLock.acquire(tmp_path / "lock")
+
+    with holder.holding():
+        with holder.holding():
+            pass
+        with pytest.raises(StoreLockedError, match=rf"in the middle of removing .* \(kill -9 {os.getpid()} on "):
+            WriterLock.take_by_force(tmp_path / "lock")
+        assert sorted(os.listdir(tmp_path)) == ["lock", "takeover.lock"]
+        holder.check()
+    taker = WriterLock.take_by_force(tmp_path / "lock")
+
+    with taker.holding(), pytest.raises(WriterFencedError, match="took the store by force"), holder.holding():
+        pytest.fail("it does not own the store any more")
+    holder.release()
+    taker.release()

@@ -1,0 +1,168 @@
+"""What brings a writer to each of its removals and renames by path: how a store is left, and what is done with it then.
+
+In every scenario the micro-batches of `fenced_job` are written in the end. Each function is called in a process of its
+own, which may be killed at a step.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+import sink.ledger_tidy
+import sink.quarantine
+from pipeline.delete_topic_command import execute_deletion
+from pipeline.move_log_command import execute_move
+from sink.forgotten_keys import make_request, put_request
+from sink.ledger import Ledger
+from sink.store import Store
+from sink.truncate_log import truncate_fully_and_start_at, truncate_to
+from storage_core.checkpoint.offset_checkpoint import render_offset_checkpoint
+from storage_core.clock import SystemClock
+from storage_core.storage.owned_names import UNSHARED
+from storage_core.topic_partition import TopicPartition
+from tests.kill.fenced_job import TOPICS, open_job, write_batches
+from tests.sink_store import in_process, numbers
+
+__all__ = ["SCENARIOS", "Scenario"]
+
+_EXTRA = TopicPartition("extra", 0)
+_TWO_TOPICS = {**TOPICS, "extra": {"segment.bytes": 600, "batch.size": 200, "file.delete.delay.ms": 0}}
+
+
+def _write(store: Path) -> None:
+    sink.ledger_tidy._DATA_FILE_AGE_S = 0.0
+    sink.quarantine.MERGED_COUNT = 2
+    with closing(open_job(store)) as writer:
+        write_batches(writer)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A way to some of the removals.
+
+    Attributes:
+        left_by: leaves the store, each in its own process, killed at the step if one is named.
+        work: of the writer that is stopped.
+        options: with which its successor opens the store.
+        diverts: whether the micro-batches have rows that are diverted.
+    """
+
+    left_by: tuple[tuple[Callable[[Path], None], str], ...] = ()
+    work: Callable[[Path], None] = _write
+    options: dict[str, object] = field(default_factory=dict)
+    diverts: bool = True
+
+
+def _write_by_force(store: Path) -> None:
+    with closing(open_job(store, by_force=True)) as writer:
+        write_batches(writer)
+
+
+def _write_sound_rows(store: Path) -> None:
+    with closing(open_job(store)) as writer:
+        write_batches(writer, diverts=False)
+
+
+def _write_both(store: Path) -> None:
+    with closing(open_job(store, topics=_TWO_TOPICS)) as writer:
+        write_batches(writer)
+
+
+def _write_extra(store: Path) -> None:
+    with closing(open_job(store, topics=_TWO_TOPICS, topic="extra")) as writer:
+        writer.append("extra", 0, in_process(numbers(0, 60)))
+
+
+def _write_idle(store: Path) -> None:
+    """Up to the version before the ledger's checkpoint."""
+    with closing(open_job(store)) as writer:
+        for number in range(98 - writer._ledger.version):
+            writer.append("idle", number, in_process())
+
+
+def _write_idle_on(store: Path) -> None:
+    with closing(open_job(store)) as writer:
+        for number in range(98, 103):
+            writer.append("idle", number, in_process())
+
+
+def _leave_token_folder(store: Path) -> None:
+    (query,) = (store / "quarantine").glob("store-*/query-job")
+    left = query / "_building-0.0badcafe"
+    left.mkdir()
+    (left / "part-00000.parquet").write_bytes(b"half")
+
+
+def _tear_entry(store: Path) -> None:
+    newest = max((store / "ledger" / "_delta_log").glob("*.json"))
+    os.truncate(newest, newest.stat().st_size // 2)
+
+
+def _tear_checkpoint(store: Path) -> None:
+    newest = max((store / "ledger" / "_delta_log").glob("*.checkpoint.parquet"))
+    os.truncate(newest, newest.stat().st_size // 2)
+
+
+def _begin_lost_ranges(store: Path) -> None:
+    (store / "control" / "lost_ranges" / "_delta_log").mkdir(parents=True)
+
+
+def _tear_lost_ranges(store: Path) -> None:
+    _begin_lost_ranges(store)
+    (store / "control" / "lost_ranges" / "_delta_log" / f"{0:020}.json").write_text('{"commitInfo":')
+
+
+def _name_no_store(store: Path) -> None:
+    path = store / "logs" / "meta.properties"
+    path.write_text("".join(line for line in path.open() if not line.startswith("sparklog.store")))
+
+
+def _move(store: Path) -> None:
+    execute_move(store, _EXTRA, "moved")
+
+
+def _delete(store: Path) -> None:
+    execute_deletion(store, "extra", SystemClock(), lambda _directories, _until_ms: None, lambda _seconds: None)
+
+
+def _truncate(store: Path) -> None:
+    truncate_to(store, _EXTRA, 30, SystemClock())
+
+
+def _truncate_fully(store: Path) -> None:
+    truncate_fully_and_start_at(store, _EXTRA, 20, SystemClock())
+
+
+def _note_clean(store: Path) -> None:
+    """As a broker and a request to forget keys leave it."""
+    (store / "logs" / "cleaner-offset-checkpoint").write_bytes(render_offset_checkpoint({_EXTRA: 50}))
+    found = Store.find(store)
+    states = Ledger.open(found.ledger_path).states()
+    put_request(found, make_request("extra", pa.array([b"key-1"]), states, 1), UNSHARED)
+
+
+_BOTH = ((_write_both, ""), (_write_extra, ""))
+SCENARIOS = {
+    "a new store": Scenario(),
+    "unfinished segments": Scenario(((_write, "place.published:3"),)),
+    "unfinished topics": Scenario(((_write, "open.directories"),)),
+    "by force": Scenario(((_write, "place.published:3"),), _write_by_force),
+    "diverted twice": Scenario(((_write, "commit.quarantined:2"), (_leave_token_folder, ""))),
+    "not diverted": Scenario(((_write, "commit.quarantined:1"),), _write_sound_rows, diverts=False),
+    "a torn ledger entry": Scenario(((_write, "commit.written:3"), (_tear_entry, ""))),
+    "a ledger to tidy": Scenario(((_write_idle, ""),)),
+    "a torn ledger checkpoint": Scenario(
+        ((_write_idle, ""), (_write_idle_on, "tidy.checkpointed"), (_tear_checkpoint, ""))
+    ),
+    "lost ranges begun": Scenario(((_write, "place.copied:2"), (_begin_lost_ranges, ""))),
+    "lost ranges torn": Scenario(((_write, "place.copied:2"), (_tear_lost_ranges, ""))),
+    "a root that names no store": Scenario(((_write, "place.copied:2"), (_name_no_store, ""))),
+    "a moved log": Scenario((*_BOTH, (_move, "move.committed")), _write_both, {"topics": _TWO_TOPICS}),
+    "a deleted topic": Scenario((*_BOTH, (_delete, "delete-topic.committed"))),
+    "a truncation": Scenario((*_BOTH, (_note_clean, "")), _truncate, {"topics": _TWO_TOPICS}),
+    "an emptied log": Scenario((*_BOTH, (_truncate_fully, "truncate.committed")), _write_both, {"topics": _TWO_TOPICS}),
+}
