@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+import sink.place
 from sink.config import SinkConfig
 from sink.store_writer import StoreWriter
 from storage_core.clock import SystemClock
@@ -26,6 +27,8 @@ def run_direct(folder: Path, environment: dict[str, str], take_lock_by_force: bo
     """Run the job in this process, a fresh one."""
     os.environ.update(environment)
     os.environ["SPARKLOG_FAULT_PID"] = str(os.getpid())
+    if environment.get("SPARKLOG_FAULT_SIGNAL") == "STOP":
+        sink.place._THREADS = 1  # another one could be stopped within a rename, where force waits for it
     _run_and_exit(folder, lambda: _direct(folder, take_lock_by_force))
 
 

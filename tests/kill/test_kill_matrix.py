@@ -35,6 +35,7 @@ _STEPS = [
     for points in (
         fault_points.FAULT_POINTS,
         fault_points.CHECKPOINT_FAULT_POINTS,
+        fault_points.OWNED_NAMES_FAULT_POINTS,
         operation_fault_points.DIRECTORY_FAULT_POINTS,
         fault_points.FLUSH_FAULT_POINTS,
         operation_fault_points.RETENTION_FAULT_POINTS,
