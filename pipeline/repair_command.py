@@ -196,11 +196,11 @@ def _execute_in_store(
         follows_crash = lock.follows_crash or maintenance.follows_crash
         with refused_again(lock, maintenance):
             ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
+            states = ledger.states().values()
+            offline = dict(find_unreadable(store, states))
+            take_roots(store, states, lock, "renew" if lock.owes_renewal else "look", offline)
         if lock.owes_renewal:
             ledger.fence()
-        states = ledger.states().values()
-        offline = dict(find_unreadable(store, states))
-        take_roots(store, states, lock, "renew" if lock.owes_renewal else "look", offline)
         lost_table(root).drop_torn(lock)
         remove_deleted(finish_pending(store, ledger, lock))
         result = RepairResult(cut_folder(open_logs(root)))
@@ -216,7 +216,7 @@ def _execute_in_store(
             _repair_roots(store, ledger, now, lock)
             _note(now.steps, result, report)
         untouched = {each.log for each in result.left if each.kind == "missing" or each.rule == "unreadable"}
-        if not follows_crash:
+        if not lock.follows_crash:
             _keep_surplus(store, ledger, result.kept_in)
         for step in _cut_back(store, ledger, lock, untouched):
             result.steps.append(step)

@@ -12,6 +12,7 @@ from sink.ledger import Ledger
 from sink.pending_work import read_pending
 from sink.store import Store
 from sink.store_access import both_locks
+from sink.writer_lock import refused_again
 
 __all__ = ["ClaimedRoot", "adopt_roots", "plan_adoption"]
 
@@ -55,9 +56,10 @@ def adopt_roots(root: Path, more: Iterable[str] = ()) -> list[ClaimedRoot]:
         StorageError: the disk refused; the next call goes on.
     """
     with both_locks(root) as (lock, maintenance):
-        store, claimed = Store.find(root), plan_adoption(root, more)
-        for each in claimed:
-            lock.roots.take(each.log_dir, lock, by_force=False)
+        with refused_again(lock, maintenance):
+            store, claimed = Store.find(root), plan_adoption(root, more)
+            for each in claimed:
+                lock.roots.take(each.log_dir, lock, by_force=False)
         for each in claimed:
             store.name_store(each.log_dir, lock)
         for held in (maintenance, lock):

@@ -29,19 +29,20 @@ __all__ = ["find_surplus", "refuse_surplus", "surplus_files"]
 _LOCK = "writer.lock"
 
 
-def refuse_surplus(store: Store, ledger: Ledger) -> None:
+def refuse_surplus(store: Store, ledger: Ledger, offline: Collection[str]) -> None:
     """Refuse a store that is opened after a clean end and has bytes above a log's committed end.
+
+    Args:
+        store: whose log directories the caller has; another copy's bytes are no surplus.
+        ledger: its own.
+        offline: log directories to leave alone.
 
     Raises:
         LedgerDamagedError: it has; nothing was changed.
-        InvalidConfigError: another copy of the store has a log directory.
     """
     if not is_signed_off(store.ledger_path):
         return
-    states = ledger.states()
-    offline = check_log_dirs(store, states.values())
-    store.refuse_claimed({state.log_dir for state in states.values()} - set(offline))  # another copy's are no surplus
-    found = _find(store, states, offline)
+    found = _find(store, ledger.states(), offline)
     if found is not None:
         raise LedgerDamagedError(found)
 

@@ -28,7 +28,7 @@ from storage_core.storage.local import storage_errors
 from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
 
-__all__ = ["LogDirs", "Remedy", "noted_offline", "open_log_dirs", "take_roots"]
+__all__ = ["LogDirs", "Remedy", "noted_offline", "open_log_dirs", "take_log_dirs", "take_roots"]
 
 logger = logging.getLogger(__name__)
 
@@ -120,26 +120,36 @@ class LogDirs:
             _write_notes(self.store, kept, self.owner)
 
 
-def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, remedy: Remedy) -> LogDirs:
-    """Find out what is offline, and finish what deletions and moves left in the others.
-
-    Args:
-        store: to open.
-        ledger: open for writing.
-        lock: the writer lock.
-        remedy: what the logs of an offline directory will need because of this opening.
+def take_log_dirs(store: Store, ledger: Ledger, lock: WriterLock) -> dict[str, str]:
+    """Take the locks of the log directories that can be used; return why the others can't, by name.
 
     Raises:
         LogDirOfflineError: none is left.
-        InvalidConfigError: a log has two directories, a folder is no log's, or another copy of the store has a log
-            directory; nothing was changed.
+        InvalidConfigError: another copy of the store has one; nothing was changed.
         StoreLockedError: a broker has one, or another store.
     """
     states = ledger.states()
     offline = check_log_dirs(store, states.values())
-    take_roots(store, states.values(), lock, remedy, offline)
+    take_roots(store, states.values(), lock, "renew" if lock.owes_renewal else "look", offline)
     if offline and not states_online(states, offline):
         require_online(store, states.values(), offline)
+    return offline
+
+
+def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, offline: dict[str, str]) -> LogDirs:
+    """Finish what deletions and moves left in log directories that can be used.
+
+    Args:
+        store: to open.
+        ledger: open for writing.
+        lock: the writer lock; its logs in an offline directory will need new inodes where it owes them.
+        offline: what `take_log_dirs` has returned.
+
+    Raises:
+        InvalidConfigError: a log has two directories, or a folder is no log's.
+    """
+    states = ledger.states()
+    remedy: Remedy = "renew" if lock.owes_renewal else "look"
     finish_pending(store, ledger, lock)
     roots = {
         name: Path(os.path.realpath(store.log_dir(name)))  # one folder may have several names

@@ -18,7 +18,7 @@ from sink.finish_truncation import finish_truncations
 from sink.ledger import Ledger
 from sink.log_dirs import find_unreadable
 from sink.lost_ranges import LostRangeTable
-from sink.open_log_dirs import open_log_dirs
+from sink.open_log_dirs import open_log_dirs, take_log_dirs
 from sink.signed_off_version import sign_off_version
 from sink.store import Store
 from sink.undo import cut_back_torn
@@ -65,7 +65,7 @@ class MaintainedStore:
             yield None
             return
         with _released(lock):
-            with refused_again(lock, self.lock):
+            with refused_again(self.lock, refusal=LedgerDamagedError):  # behind others it may go on without the writer
                 written = _take_over(self.store, lock, follows_crash=lock.follows_crash or self.lock.follows_crash)
             yield written
             sign_off_version(self.store.ledger_path, lock, written.ledger.version)
@@ -101,7 +101,7 @@ def maintaining(root: Path) -> Iterator[MaintainedStore]:
             _look_closely(maintained)
         with refused_again(lock):
             _refuse_others_roots(store)
-            finish_cleanings(store, lock)
+        finish_cleanings(store, lock)
         yield maintained
         version = Ledger.open_beside_writer(store.ledger_path).version  # durable, whoever committed it
         sign_off_version(store.ledger_path, lock, version)
@@ -137,12 +137,12 @@ def both_locks(root: Path) -> Iterator[tuple[WriterLock, WriterLock]]:
     Raises:
         StoreLockedError: a sink or a maintenance runs; the message says who.
     """
-    with (
-        _released(WriterLock.acquire(root / WRITER_LOCK)) as lock,
-        _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)) as maintenance,
-    ):
-        lock.check()  # from here on nobody takes it by force
-        yield lock, maintenance
+    with _released(WriterLock.acquire(root / WRITER_LOCK)) as lock:
+        with refused_again(lock):
+            taken = WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)
+        with _released(taken) as maintenance:
+            lock.check()  # from here on nobody takes it by force
+            yield lock, maintenance
 
 
 @contextlib.contextmanager
@@ -159,9 +159,9 @@ def writing(root: Path) -> Iterator[WrittenStore]:
     """
     store = Store.find(root)
     with both_locks(root) as (lock, maintenance):
-        with refused_again(lock, maintenance):
-            written = _take_over(store, lock, follows_crash=lock.follows_crash or maintenance.follows_crash)
-            finish_cleanings(store, maintenance)
+        follows_crash = lock.follows_crash or maintenance.follows_crash
+        written = _take_over(store, lock, maintenance, follows_crash=follows_crash)
+        finish_cleanings(store, maintenance)
         yield written
         sign_off_version(store.ledger_path, lock, written.ledger.version)
         maintenance.sign_off()
@@ -186,13 +186,23 @@ def keep_maintenance_out(root: Path) -> Iterator[None]:
             lock.sign_off()
 
 
-def _take_over(store: Store, lock: WriterLock, *, follows_crash: bool) -> WrittenStore:
-    ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
-    if not follows_crash:
-        refuse_surplus(store, ledger)
+def _take_over(store: Store, lock: WriterLock, *beside: WriterLock, follows_crash: bool) -> WrittenStore:
+    """Open a store for writing.
+
+    Args:
+        store: to open.
+        lock: the writer lock.
+        beside: other locks that were taken for this alone.
+        follows_crash: whether the ledger's last entry may be torn; a maintenance may have left it so.
+    """
+    with refused_again(lock, *beside):
+        ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
+        offline = take_log_dirs(store, ledger, lock)
+        if not lock.follows_crash:
+            refuse_surplus(store, ledger, offline)
     if lock.owes_renewal:
         ledger.fence()  # from here on the writer that lost the store can't commit
-    log_dirs = open_log_dirs(store, ledger, lock, "renew" if lock.owes_renewal else "look")
+    log_dirs = open_log_dirs(store, ledger, lock, offline)
     check_unflushed(ledger, store.log_path, log_dirs.offline)
     cut_back_torn(log_dirs, ledger, lock)
     if follows_crash:

@@ -24,7 +24,7 @@ from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.lost_ranges import LostRangeTable
 from sink.metrics import MicroBatchMetrics
-from sink.open_log_dirs import open_log_dirs
+from sink.open_log_dirs import open_log_dirs, take_log_dirs
 from sink.place import Placement, Placer, StagedBatches
 from sink.quarantine import Quarantine
 from sink.signed_off_version import sign_off_version
@@ -165,11 +165,12 @@ class StoreWriter:
         follows_crash = lock.follows_crash or WriterLock.was_left(config.store / MAINTENANCE_LOCK)
         with refused_again(lock):
             self._ledger = Ledger.open_for_writing(self._store.ledger_path, lock, follows_crash=follows_crash)
-            if not follows_crash:
-                refuse_surplus(self._store, self._ledger)
+            offline = take_log_dirs(self._store, self._ledger, lock)
+            if not lock.follows_crash:  # a maintenance that died leaves nothing above a committed end
+                refuse_surplus(self._store, self._ledger, offline)
         if by_force:
             self._ledger.fence()  # from here on the earlier writer can't commit
-        self._log_dirs = open_log_dirs(self._store, self._ledger, lock, "renew" if by_force else "look")
+        self._log_dirs = open_log_dirs(self._store, self._ledger, lock, offline)
         check_unflushed(self._ledger, self._store.log_path, self._log_dirs.offline)
         states = self._ledger.states()
         torn = find_torn_online(self._log_dirs, states, follows_crash=lock.follows_crash)

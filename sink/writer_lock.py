@@ -25,7 +25,7 @@ from pathlib import Path
 
 from sink.broker_lock import RootLocks
 from sink.takeover_lock import TakeoverLock
-from storage_core.errors import LedgerDamagedError, StoreLockedError, WriterFencedError
+from storage_core.errors import LogStorageError, StoreLockedError, WriterFencedError
 from storage_core.storage.local import storage_errors, sync_directory, write_all
 from storage_core.storage.open_regular import open_to_change, read_if_there
 from storage_core.storage.own_descriptor import OwnDescriptor
@@ -280,18 +280,20 @@ def _describe_busy_owner(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def refused_again(*locks: WriterLock) -> Iterator[None]:
-    """Let a ledger that is refused behind a good end be refused by the next opening, too.
+def refused_again(*locks: WriterLock, refusal: type[LogStorageError] = LogStorageError) -> Iterator[None]:
+    """Let a store that is refused behind a good end, before anything was changed, be refused by the next opening, too.
 
-    A signature that stays would say that its last entry may be torn, and a committed one would be dropped.
+    A signature that stays would say that the ledger's last entry may be torn, and that bytes above a committed end are
+    an unfinished micro-batch's: both would be dropped, though they may have been committed.
 
     Args:
-        locks: of whoever opens it.
+        locks: of whoever opens it; those that follow a crash keep their signature.
+        refusal: errors that are one.
     """
     try:
         yield
-    except LedgerDamagedError:
-        if not any(lock.follows_crash for lock in locks):
-            for lock in locks:
+    except refusal:
+        for lock in locks:
+            if not lock.follows_crash:
                 lock.sign_off()
         raise

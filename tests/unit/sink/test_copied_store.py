@@ -15,8 +15,9 @@ from sink.delete_topic import delete_topic
 from sink.move_log import move_log
 from sink.store_access import maintaining, writing
 from sink.store_writer import StoreWriter
+from sink.writer_lock import WriterLock
 from storage_core.clock import ManualClock
-from storage_core.errors import InvalidConfigError, StoreLockedError
+from storage_core.errors import InvalidConfigError, LedgerDamagedError, LogStorageError, StoreLockedError
 from storage_core.topic_partition import TopicPartition
 from tests.own_process import ROOT
 from tests.sink_store import contents, in_process, numbers, open_events, stored_numbers
@@ -89,6 +90,15 @@ def test_copy_when_a_sink_of_the_original_runs_then_refused(place: _Place) -> No
         sink.append("q", 100, in_process(numbers(100, 150)))
 
     assert stored_numbers(place.store) == list(range(150))
+
+
+def _sink(copy: Path) -> None:
+    log_dirs = ("logs",) if (copy / "logs").is_symlink() else (str(copy.parent / "elsewhere"),)
+    open_events(copy, log_dirs=log_dirs)
+
+
+def _adopt_too_early(copy: Path) -> None:
+    adopt_roots(copy)
 
 
 def _maintain(copy: Path) -> None:
@@ -168,6 +178,68 @@ def test_copy_when_it_has_logs_of_its_own_then_both_go_on(memory_path: Path) -> 
         other.append("q", 1, in_process(numbers(50, 70)))
 
     assert (stored_numbers(store), stored_numbers(copy)) == (list(range(60)), list(range(70)))
+
+
+@pytest.mark.parametrize("change", [_sink, _maintain, _delete, _repair, _adopt_too_early])
+def test_copy_when_it_was_refused_then_what_it_has_not_committed_is_still_no_leftover(
+    place: _Place, change: Callable[[Path], None]
+) -> None:
+    """Who was refused before he changed anything has not crashed: the next opening must not cut off the rest."""
+    with closing(place.open(place.store)), pytest.raises(LogStorageError):
+        change(place.copy)
+    adopt_roots(place.copy)
+    before = place.logs()
+
+    with pytest.raises(LedgerDamagedError, match="bytes lie above a log's committed end"):
+        place.open(place.copy)
+
+    assert place.logs() == before
+
+
+def test_store_when_another_broke_off_for_a_maintenance_then_it_has_not_crashed(place: _Place) -> None:
+    """It had the writer lock by then."""
+    with maintaining(place.store), pytest.raises(StoreLockedError):
+        _repair(place.store)
+
+    assert not WriterLock.was_left(place.store / "writer.lock")
+
+
+@pytest.mark.parametrize("change", [_sink, _delete])
+def test_store_when_a_maintenance_died_then_bytes_above_a_committed_end_are_still_no_leftovers(
+    place: _Place, change: Callable[[Path], None]
+) -> None:
+    """Its writer ended well, and a maintenance leaves none."""
+    adopt_roots(place.copy)
+    (place.copy / "maintenance.lock").write_text('{"pid": 1}\n')
+    before = place.logs()
+
+    with pytest.raises(LedgerDamagedError, match="bytes lie above a log's committed end"):
+        change(place.copy)
+
+    assert place.logs() == before
+
+
+def test_root_when_a_broker_wrote_it_beside_a_refused_sink_then_its_records_are_no_leftovers(memory_path: Path) -> None:
+    """The sink that tried changed nothing."""
+    store, twin = memory_path / "a", memory_path / "b"
+    with closing(open_events(store)) as sink:
+        sink.append("q", 0, in_process(numbers(0, 50)))
+    shutil.copytree(store, twin)
+    with closing(open_events(twin)) as sink:
+        sink.append("q", 1, in_process(numbers(50, 100)))
+    with _broker(store / "logs") as said:
+        assert said == "held"
+        with pytest.raises(StoreLockedError):
+            open_events(store)
+        for log in (store / "logs").glob("events-*"):
+            shutil.rmtree(log)
+            shutil.copytree(twin / "logs" / log.name, log)
+    before = contents(store / "logs")
+
+    with pytest.raises(LedgerDamagedError, match="bytes lie above a log's committed end"):
+        open_events(store)
+
+    assert contents(store / "logs") == before
 
 
 @contextmanager
