@@ -17,7 +17,9 @@ from sink.quarantine import list_diverted, store_part
 from sink.quarantine_folders import quarantine_folders
 from sink.store import Store
 from storage_core.errors import CorruptFileError
+from storage_core.quantity_text import size_text
 from storage_core.storage.local import storage_errors
+from storage_core.storage.open_regular import open_reader
 
 __all__ = ["describe_quarantine", "quarantine_lines"]
 
@@ -56,7 +58,7 @@ def quarantine_lines(described: Mapping[str, Any]) -> list[str]:
         return [f"quarantine: {described['quarantine_problem']}"]
     if (found := described.get("quarantine")) is None:
         return []
-    head = f"quarantine: {found['rows']:,} rows in {found['files']:,} files, {found['size_bytes']:,} bytes"
+    head = f"quarantine: {found['rows']:,} rows in {found['files']:,} files, {size_text(found['size_bytes'])}"
     return [head, *(f"  {count:,} x {reason}" for reason, count in found["reasons"].items())]
 
 
@@ -91,8 +93,11 @@ def _count_reasons(files: Iterable[Path]) -> Counter[str]:
     found: Counter[str] = Counter()
     for path in files:
         try:
-            column = pq.read_table(path, columns=["reason"]).column("reason")
-        except pa.ArrowException as error:
+            with open_reader(path) as file:
+                column = pq.read_table(file, columns=["reason"]).column("reason")
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError) as error:
             raise CorruptFileError(f"a file can't be read: path={path} ({error})") from error
         for value in column.value_counts().to_pylist():
             found[value["values"] or ""] += value["counts"]

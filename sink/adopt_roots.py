@@ -4,7 +4,7 @@ A log directory names its store. Where another folder with the same store id is 
 an opening refuses it: which of the two goes on is for people to decide. From the adoption on the other one is refused.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from sink.pending_work import read_pending
 from sink.store import Store
 from sink.store_access import both_locks
 from sink.writer_lock import refused_again
+from storage_core.errors import InvalidConfigError
 
 __all__ = ["ClaimedRoot", "adopt_roots", "plan_adoption"]
 
@@ -30,7 +31,7 @@ class ClaimedRoot:
     other: Path
 
 
-def plan_adoption(root: Path, more: Iterable[str] = ()) -> list[ClaimedRoot]:
+def plan_adoption(root: Path, more: Collection[str] = ()) -> list[ClaimedRoot]:
     """Return what would be taken over; changes nothing.
 
     Args:
@@ -38,17 +39,20 @@ def plan_adoption(root: Path, more: Iterable[str] = ()) -> list[ClaimedRoot]:
         more: log directories in which the ledger has no logs yet.
 
     Raises:
-        InvalidConfigError: no store is there.
+        InvalidConfigError: no store is there, or not one of `more`.
         LedgerDamagedError: its ledger can't be read.
     """
     store = Store.find(root)
+    for name in more:
+        if not store.log_dir(name).is_dir():
+            raise InvalidConfigError(f"no such log directory: log_dir={store.log_dir(name)}")
     states = Ledger.open(store.ledger_path).states().values()
     names = {state.log_dir for state in states} | read_pending(store).log_dirs | set(more)
     others = {name: store.claimant(name) for name in sorted(names) if store.log_dir(name).is_dir()}
     return [ClaimedRoot(store.log_dir(name), other) for name, other in others.items() if other is not None]
 
 
-def adopt_roots(root: Path, more: Iterable[str] = ()) -> list[ClaimedRoot]:
+def adopt_roots(root: Path, more: Collection[str] = ()) -> list[ClaimedRoot]:
     """Take log directories over from another copy; args and result are those of `plan_adoption`.
 
     Raises:

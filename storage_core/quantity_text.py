@@ -1,5 +1,7 @@
 """Times, durations and sizes for people: `2026-11-20T10:00:00.000Z`, `4.8 days`, `3.1 MB`. JSON has the numbers."""
 
+import itertools
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -22,20 +24,21 @@ def iso_time(timestamp_ms: int) -> str:
 
 def duration_text(duration_ms: int) -> str:
     """Return a duration in the largest unit that it has one of, with one digit behind the point."""
-    for unit_ms, name in _DURATIONS:
-        if duration_ms >= unit_ms:
-            number = _one_digit(duration_ms / unit_ms)
-            return f"{number} {name}" if number == "1" else f"{number} {name}s"
-    return f"{duration_ms} ms"
+    if (found := _in_unit(duration_ms, _DURATIONS)) is None:
+        return f"{duration_ms} ms"
+    number, name = found
+    return f"{number} {name}" if number == "1" else f"{number} {name}s"
 
 
 def size_text(size_bytes: int) -> str:
     """Return a size in the largest unit of a thousand that it has one of, with one digit behind the point."""
-    for unit_bytes, name in _SIZES:
-        if size_bytes >= unit_bytes:
-            return f"{_one_digit(size_bytes / unit_bytes)} {name}"
-    return f"{size_bytes} bytes"
+    found = _in_unit(size_bytes, _SIZES)
+    return f"{size_bytes} bytes" if found is None else " ".join(found)
 
 
-def _one_digit(number: float) -> str:
-    return f"{number:,.1f}".removesuffix(".0")
+def _in_unit(quantity: int, units: Sequence[tuple[int, str]]) -> tuple[str, str] | None:
+    """Return a number and its unit: the largest that the quantity, rounded in the unit below, has one of."""
+    for (unit, name), (below, _) in itertools.pairwise((*units, (1, ""))):
+        if round(quantity / below, 1) * below >= unit:
+            return f"{quantity / unit:,.1f}".removesuffix(".0"), name
+    return None

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -21,8 +22,9 @@ _COPY_CLOSED, _COPY_LIVE, _MOVE, _ = _BLOCKS
 
 def _run(block: str, store: Path, copy: Path) -> None:
     bin_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "STORE": str(store), "COPY": str(copy), "PATH": bin_path}
-    done = subprocess.run(["sh", "-euc", block], env=environment, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PATH": bin_path}
+    script = f"STORE={shlex.quote(str(store))}\nCOPY={shlex.quote(str(copy))}\n{block}"
+    done = subprocess.run(["sh", "-euc", script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -21,7 +21,8 @@ def folder(tmp_path: Path) -> Path:
     for name in _LOGS:
         _fill(tmp_path / "store" / "logs" / name, {"00.log": "ours", "00.index": "ours", "partition.metadata": "ours"})
         _fill(tmp_path / "broker" / name, {"00.log": "theirs", "99.log": "theirs", "partition.metadata": "theirs"})
-    configs = {_TOPIC: {"cleanup.policy": "compact", "segment.bytes": 1 << 20}, "orders-eu": {"retention.ms": 9}}
+    settings = {"cleanup.policy": "compact", "segment.bytes": 1 << 20, "batch.size": 900}
+    configs = {_TOPIC: settings, "orders-eu": {"retention.ms": 9}}
     _fill(tmp_path / "store" / "control", {"topic-configs.json": json.dumps({"version": 0, "topics": configs})})
     _fill(tmp_path / "broker", {".kafka_cleanshutdown": ""})
     (tmp_path / ".venv").symlink_to(sys.prefix)
@@ -34,13 +35,13 @@ def _fill(folder: Path, files: dict[str, str]) -> None:
         (folder / name).write_text(text)
 
 
-def _run(folder: Path, word: str) -> "subprocess.CompletedProcess[str]":
+def _run(folder: Path, word: str, topic: str = _TOPIC) -> "subprocess.CompletedProcess[str]":
     """Run the block that has this word."""
     (block,) = [each for each in code_blocks(_README) if word in each]
     return subprocess.run(
         ["bash", "-c", block],
         cwd=folder,
-        env={**os.environ, "TOPIC": _TOPIC, "BROKER_LOGS": str(folder / "broker")},
+        env={**os.environ, "TOPIC": topic, "BROKER_LOGS": str(folder / "broker")},
         capture_output=True,
         text=True,
         timeout=60,
@@ -78,8 +79,19 @@ def test_readme_when_the_broker_has_no_such_log_then_nothing_is_deleted(folder: 
     assert (folder / "broker" / ".kafka_cleanshutdown").exists()
 
 
-def test_readme_when_its_lines_print_options_then_every_setting_of_the_topic_is_there(folder: Path) -> None:
-    """A broker would compact, or keep, by its own defaults what the store was told otherwise."""
+@pytest.mark.parametrize("topic", ["order", "orders-0", ""])
+def test_readme_when_the_store_has_no_such_topic_then_nothing_is_deleted(folder: Path, topic: str) -> None:
+    """A mistyped name does not make the broker scan what it has."""
+    before = _broker(folder)
+    done = _run(folder, "-delete", topic)
+
+    assert (done.returncode, done.stdout) == (1, f"store/logs has no log of {topic}\n")
+    assert _broker(folder) == before
+    assert (folder / "broker" / ".kafka_cleanshutdown").exists()
+
+
+def test_readme_when_its_lines_print_options_then_every_setting_of_a_brokers_topic_is_there(folder: Path) -> None:
+    """Without them a broker would compact or keep by its own defaults; `batch.size` it refuses to make a topic with."""
     done = _run(folder, "topic-configs.json")
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -11,7 +11,7 @@ import pytest
 
 from sink.store_writer import StoreWriter
 from storage_core.errors import LogStorageError
-from tests.sink_store import EVENTS, in_process, numbers, open_store
+from tests.sink_store import EVENTS, in_process, numbers, open_store, rows
 from tests.sparklog_command import Sparklog
 
 _PATIENCE_S = 2.0
@@ -60,22 +60,23 @@ _STORE_FILES = (
     "ledger/_delta_log/newest",
     "ledger/_delta_log/_last_checkpoint",
     "ledger/data",
+    "quarantine/data",
 )
 _IN_STORE = (*_LOG_FILES, *_ROOT_FILES, *_STORE_FILES)
 _IN_FOLDER = (*_LOG_FILES, *_ROOT_FILES)
 
 
-def _open(store: Path) -> StoreWriter:
+def _open(store: Path, **options: object) -> StoreWriter:
     """Open a store whose deleted files wait for nobody."""
-    return open_store(store, {"events": {**EVENTS["events"], "file.delete.delay.ms": 0}}, topic="events")
+    return open_store(store, {"events": {**EVENTS["events"], "file.delete.delay.ms": 0}}, topic="events", **options)
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with some closed segments, whose sink ended well."""
     store = tmp_path_factory.mktemp("irregular") / "store"
-    sink = _open(store)
-    sink.append("q", 0, in_process(numbers(0, 100)))
+    sink = _open(store, on_invalid="quarantine")
+    sink.append("q", 0, in_process(numbers(0, 100), rows(value=["diverted"], timestamp=[-9])))
     sink.close()
     return store
 
@@ -89,6 +90,8 @@ def _place(store: Path, name: str) -> Path:
         return max(place.parent.glob("0*.json"))
     if name == "ledger/data":
         return max(place.parent.glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    if name == "quarantine/data":
+        return next(place.parent.rglob("*.parquet"))
     return place
 
 

@@ -1,6 +1,7 @@
 """What `describe` says of diverted rows."""
 
 import json
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from sink.quarantine import store_part
 from sink.store import Store
+from storage_core.quantity_text import size_text
 from tests.sink_store import in_process, open_events, rows
 from tests.sparklog_command import Sparklog
 
@@ -36,7 +38,7 @@ def test_describe_when_rows_were_diverted_then_counts_them_by_reason(
     assert (found["rows"], found["files"], found["reasons"]) == (3, 1, reasons)
     assert found["size_bytes"] > 0
     lines = sparklog("describe", store).out.splitlines()
-    assert f"quarantine: 3 rows in 1 files, {found['size_bytes']:,} bytes" in lines
+    assert f"quarantine: 3 rows in 1 files, {size_text(found['size_bytes'])}" in lines
     assert "  2 x timestamp is out of range" in lines
 
 
@@ -60,16 +62,31 @@ def test_describe_when_rows_are_of_an_earlier_release_then_are_counted_too(
     assert json.loads(sparklog("describe", store, "--json").out)["quarantine"]["rows"] == 3
 
 
+@pytest.mark.parametrize("damage", ["whole", "footer"])
 def test_describe_when_a_file_is_damaged_then_names_it_and_shows_the_logs(
-    sparklog: Sparklog, memory_path: Path
+    sparklog: Sparklog, memory_path: Path, damage: str
 ) -> None:
     """The table of logs does not depend on it."""
     store = memory_path / "store"
     _divert(store)
     (path,) = (store / "quarantine").rglob("*.parquet")
-    path.write_bytes(b"damaged")
+    data = path.read_bytes()
+    path.write_bytes(b"damaged" if damage == "whole" else data[:-40] + b"\xff" * 32 + data[-8:])
     ran = sparklog("describe", store)
 
     assert ran.code == 0
     assert f"quarantine: a file can't be read: path={path}" in ran.out
     assert "events-0" in ran.out
+
+
+def test_describe_when_a_fifo_lies_among_the_files_then_names_it(sparklog: Sparklog, memory_path: Path) -> None:
+    """It is not taken for a file that a merger has replaced."""
+    store = memory_path / "store"
+    _divert(store)
+    (path,) = (store / "quarantine").rglob("*.parquet")
+    path.unlink()
+    os.mkfifo(path)
+    ran = sparklog("describe", store)
+
+    assert ran.code == 0
+    assert f"quarantine: a file can't be read: path={path} ([Errno 22] is a FIFO" in ran.out

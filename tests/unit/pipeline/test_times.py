@@ -41,6 +41,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("-20000s", 48),
         ("-500w", 0),
         ("1000", 0),
+        ("20261199", 0),
     ],
 )
 def test_verbs_when_time_has_any_form_then_the_first_record_that_late(
@@ -63,6 +64,11 @@ def test_verbs_when_time_has_any_form_then_the_first_record_that_late(
         ("yesterday", "'yesterday' is no time: "),
         ("2023-13-01", "'2023-13-01' is no time: "),
         ("1h", "'1h' is no time: "),
+        ("-1M", "'-1M' is no time: wanted is 2026-11-20T10:00Z, 2026-11-20, -1h before now (ms, s, m, h, d, w), or ms"),
+        ("20261120", "20261120 is 1970-01-01T05:37:41.120Z in ms, 2026-11-20T00:00:00.000Z as a date: "),
+        ("1795125600000000", "beyond the year 9999 in ms, 2026-11-19T22:00:00.000Z in microseconds: "),
+        ("1795125600000000000", "in ms, 2026-11-19T22:00:00.000Z in nanoseconds: "),
+        ("99999999999999999999999", "99999999999999999999999 is beyond the year 9999 in ms: "),
         ("1960-01-01", "'1960-01-01' is before 1970"),
     ],
 )

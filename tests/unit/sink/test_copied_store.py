@@ -147,6 +147,19 @@ def test_copy_when_it_adopts_the_logs_then_opens_and_the_original_is_refused(pla
         place.open(place.store)
 
 
+@pytest.mark.parametrize("adoption", [plan_adoption, adopt_roots])
+def test_adoption_when_it_names_a_folder_that_is_not_there_then_refused(
+    place: _Place, adoption: Callable[[Path, list[str]], object]
+) -> None:
+    """A mistyped name is no log directory that no other copy has."""
+    before = place.logs()
+
+    with pytest.raises(InvalidConfigError, match=f"log_dir={place.copy / 'nowhere'}"):
+        adoption(place.copy, ["nowhere"])
+
+    assert place.logs() == before
+
+
 def test_adoption_when_a_sink_of_the_original_runs_then_refused(place: _Place) -> None:
     """Its lock of the log directory says so."""
     with closing(place.open(place.store)), pytest.raises(StoreLockedError, match=r"another store has it.*\.lock"):
