@@ -1,6 +1,6 @@
 """The figures of a stream as a Prometheus text file, replaced after each micro-batch.
 
-What to alert on: `sparklog_stream_running`, and the age of the last commit. A lag is told where the source knows it:
+What to alert on: `sparklog_stream_running`, and the age of the last commit. A lag is shown where the source knows it:
 Kafka's in records; what other sources say of themselves, such as Delta's `numBytesOutstanding`, under its own name.
 """
 

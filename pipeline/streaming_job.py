@@ -53,7 +53,7 @@ def run_stream(
         settings: the checked settings file.
         report: gets one line per micro-batch and one at the end.
         take_lock_by_force: takes the store from a writer that can't be stopped.
-        figures: of the stream, told what it does.
+        figures: of the stream; gets what it does.
 
     Raises:
         LogStorageError: it failed; nothing of the failed micro-batch is visible.

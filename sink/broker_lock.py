@@ -99,7 +99,7 @@ def broker_locked_out(roots: Iterable[Path]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_broker_runs(roots: Iterable[Path]) -> Iterator[None]:
-    """Hold the locks of roots while they are only read: where there is no lock file nobody is kept out.
+    """Hold the locks of roots while they are only read: where there is no lock file no process is kept out.
 
     Raises:
         StoreLockedError: a broker runs, or another command.
@@ -150,7 +150,7 @@ def _lock(descriptor: OwnDescriptor, path: Path) -> None:
     """Take one lock.
 
     Raises:
-        StoreLockedError: somebody else has it.
+        StoreLockedError: another process has it.
         StorageError: the disk has no locks.
     """
     with storage_errors(path):
@@ -186,7 +186,7 @@ def _replaced(path: Path, taken: OwnDescriptor, owner: Owner) -> OwnDescriptor:
 
 
 def _holder(descriptor: OwnDescriptor, path: Path) -> int | None:
-    """Return the process that has a lock, `_OF_OPEN_FILE` for one of Sparklog's, None if nobody has it."""
+    """Return the process that has a lock, `_OF_OPEN_FILE` for one of Sparklog's, None if none has it."""
     with storage_errors(path):
         found = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _whole_file()))
     return None if found[0] == fcntl.F_UNLCK else int(found[4])

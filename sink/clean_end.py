@@ -48,7 +48,7 @@ def refuse_surplus(store: Store, ledger: Ledger, offline: Collection[str]) -> No
 
 
 def find_surplus(store: Store, states: Mapping[TopicPartition, LogState], version: int) -> str | None:
-    """Return what lies above a committed end in a store that nobody writes and that was closed well; None if nothing.
+    """Return what lies above a committed end in a store that has no writer and that was closed well; None if nothing.
 
     Args:
         store: only read; a writer may take it at any time.

@@ -304,7 +304,7 @@ class Ledger:
             }
             commit_rows(self._path, self._table, rows.to_table(), "overwrite", metadata, transactions)
             self._table.update_incremental()
-            if self._table.version() != known + 1:  # somebody has committed behind it since
+            if self._table.version() != known + 1:  # another one has committed behind it since
                 self._table.load_as_version(known + 1)
         except CommitFailedError as error:
             raise WriterFencedError(

@@ -253,7 +253,7 @@ def _note(store: Store, offline: Mapping[str, str], remedy: Remedy, owner: Owner
 
 
 def noted_offline(store: Store) -> frozenset[str]:
-    """Return the log directories that were offline, and whose logs nobody has looked at since."""
+    """Return the log directories that were offline, and whose logs were not looked at since."""
     return frozenset(_read_notes(store))
 
 

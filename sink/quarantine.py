@@ -195,7 +195,7 @@ class Quarantine:
             logger.warning("Quarantine files were not merged, later ones will be: %s", error)
 
     def finish(self) -> None:
-        """Finish mergers that stopped half way, and remove what nobody needs; the store was opened by this writer.
+        """Finish mergers that stopped half way, and remove what is not needed; the store was opened by this writer.
 
         Raises:
             WriterFencedError: another writer owns the store.

@@ -55,7 +55,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _LONGEST_SLEEP_MS = 1000
-"""So that a machine which was suspended meanwhile does not keep anybody waiting."""
+"""So that a machine which was suspended meanwhile does not keep a caller waiting."""
 
 Decide = Callable[[LogFacts, LogConfig], RetentionPlan]
 """Makes a log's plan."""

@@ -24,7 +24,7 @@ _KEY: Final = "ledger_version"
 
 
 def signed_off_version(ledger: Path) -> int:
-    """Return the least version that a ledger has; -1 where nobody has written any down.
+    """Return the least version that a ledger has; -1 where none is written down.
 
     Raises:
         CorruptFileError: a file that says it is damaged; the message names it.

@@ -173,7 +173,7 @@ class Store:
                 )
 
     def sign_root(self, root: Path, owner: Owner) -> None:
-        """As `name_store`, but what fails keeps nobody from working: the next opening tries again."""
+        """As `name_store`, but a failure stops no writer: the next opening tries again."""
         try:
             self.name_store(root, owner)
         except StorageError as error:

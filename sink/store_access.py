@@ -103,7 +103,7 @@ def maintaining(root: Path) -> Iterator[MaintainedStore]:
             _refuse_others_roots(store)
         finish_cleanings(store, lock)
         yield maintained
-        version = Ledger.open_beside_writer(store.ledger_path).version  # durable, whoever committed it
+        version = Ledger.open_beside_writer(store.ledger_path).version  # durable, whichever writer committed it
         sign_off_version(store.ledger_path, lock, version)
         lock.sign_off()
 
@@ -141,7 +141,7 @@ def both_locks(root: Path) -> Iterator[tuple[WriterLock, WriterLock]]:
         with refused_again(lock):
             taken = WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)
         with _released(taken) as maintenance:
-            lock.check()  # from here on nobody takes it by force
+            lock.check()  # from here on no process takes it by force
             yield lock, maintenance
 
 

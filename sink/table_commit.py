@@ -51,7 +51,7 @@ def commit_rows(
     """Add the next version to a table; its entry is not synced yet, and `table` stays at the version before.
 
     Raises:
-        CommitFailedError: somebody else has added that version.
+        CommitFailedError: another writer has added that version.
     """
     replaced = len(table.file_uris()) if mode == "overwrite" else 0
     added = [_write_data_file(path, rows)] if len(rows) else []

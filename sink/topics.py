@@ -44,7 +44,7 @@ def create_topics(
         config: names topics.
         log_dirs: those of the settings that can be used: no new log goes to one that is offline.
         now_ms: for the ledger.
-        owner: its check raises once the store is somebody else's.
+        owner: its check raises once the store is another writer's.
 
     Raises:
         LogDirOfflineError: there are logs to add, and nowhere to put them.

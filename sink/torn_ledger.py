@@ -30,7 +30,7 @@ _MAKING = {"commitInfo", "protocol", "metaData"}
 
 
 def drop_torn_entry(path: Path, owner: Owner, signed_off: int = -1) -> None:
-    """Drop the newest entry where a power cut tore it: its lines are not all there, and it is nobody else's.
+    """Drop the newest entry where a power cut tore it: its lines are not all there, and it is no other program's.
 
     An entry whose first line is whole and lacks our key is not ours, nor is a file whose name is not a version. These,
     and a whole entry of which the data file is gone, are left for the opening to refuse.

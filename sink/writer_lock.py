@@ -134,7 +134,7 @@ class WriterLock:
 
     @classmethod
     def take_by_force(cls, path: Path) -> "WriterLock":
-        """Take the lock from whoever holds it: the file is replaced by one that this process has locked.
+        """Take the lock from the process that holds it: the file is replaced by one that this process has locked.
 
         Raises:
             StoreLockedError: the owner is in the middle of a removal or a rename, and was after seconds of waiting;
@@ -177,7 +177,7 @@ class WriterLock:
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """Check, and let nobody take the store by force before the context ends: for one removal or rename by path.
+        """Check, and let no process take the store by force before the context ends: for one removal or rename by path.
 
         Who holds the maintenance lock keeps it from being taken for as long as he holds it: there the check is all.
 
@@ -287,7 +287,7 @@ def refused_again(*locks: WriterLock, refusal: type[LogStorageError] = LogStorag
     an unfinished micro-batch's: both would be dropped, though they may have been committed.
 
     Args:
-        locks: of whoever opens it; those that follow a crash keep their signature.
+        locks: of the process that opens it; those that follow a crash keep their signature.
         refusal: errors that are one.
     """
     try:

@@ -1,7 +1,7 @@
 """Where time comes from: a wall clock for timestamps, a monotonic one for durations.
 
 The wall clock can be set, also back. So it tells when something happened, for records, files and other processes. How
-long something took, or has to wait inside one process, is told by the monotonic one.
+long something took, or has to wait inside one process, is measured by the monotonic one.
 """
 
 import time

@@ -50,7 +50,7 @@ class OwnerCheck:
             return cls(path=str(path), device=found.st_dev, inode=found.st_ino, signature=file.read())
 
     def holding(self) -> contextlib.AbstractContextManager[None]:
-        """Check: nobody takes the store by force while its driver holds the maintenance lock."""
+        """Check: no process takes the store by force while its driver holds the maintenance lock."""
         self.check()
         return contextlib.nullcontext()
 

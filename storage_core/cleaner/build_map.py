@@ -68,7 +68,7 @@ def build_map(dirty: DirtyRange, offset_map: OffsetMap, check_owner: Callable[[]
     Args:
         dirty: see there.
         offset_map: filled; its `latest_offset` is set.
-        check_owner: raises once somebody else owns the log; called every few MiB.
+        check_owner: raises once another one owns the log; called every few MiB.
 
     Raises:
         CorruptBatchError: a batch is damaged; names file and position.

@@ -44,7 +44,7 @@ def clean_log(log: LogToClean, owner: Owner) -> CleanedLog:
 
     Args:
         log: what to clean, and how.
-        owner: its check raises once somebody else owns the log; asked before each step that can't be undone.
+        owner: its check raises once another one owns the log; asked before each step that can't be undone.
 
     Raises:
         CorruptBatchError, CorruptFileError: the log is damaged; names file and position.
@@ -73,7 +73,7 @@ def _clean(log: LogToClean, owner: Owner) -> CleanedLog:
     shared = CleanedTransactions(round_.surveyed.aborted), round_.request()
     written: list[tuple[Sequence[ListedSegment], CleanedSegment]] = []
     for group in round_.groups(last):
-        owner.check()  # whoever took the log may have replaced these, and a file that is gone would say less
+        owner.check()  # one that took the log may have replaced these, and a file that is gone would say less
         if problem := lacks_room(log.directory, group):
             return result_of_round(written, first_dirty, built, problem)
         written.append((group, round_.clean(group, offset_map, shared, owner)))

@@ -135,7 +135,7 @@ def clean_segments(
         later: what is known of later records: the map of the round, or what somebody knows of this group alone.
         transactions: of the round; groups come in order.
         request: of the round.
-        owner: its check raises once somebody else owns the log; called every few MiB.
+        owner: its check raises once another one owns the log; called every few MiB.
 
     Raises:
         CorruptBatchError: a batch is damaged, or the group ends inside one; names file and position.

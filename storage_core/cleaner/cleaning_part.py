@@ -99,7 +99,7 @@ def part_keys(shared: CleaningRound, part: CleaningPart, check_owner: Callable[[
     Args:
         shared: by all parts.
         part: to read.
-        check_owner: raises once somebody else owns the log; called every few MiB.
+        check_owner: raises once another one owns the log; called every few MiB.
 
     Raises:
         CorruptBatchError: a batch is damaged; names file and position.
@@ -128,7 +128,7 @@ def write_part(
         shared: by all parts.
         part: to clean, once.
         superseded: offsets of its records that have a later one of their key, rising; taken as they are needed.
-        owner: its check raises once somebody else owns the log; called every few MiB.
+        owner: its check raises once another one owns the log; called every few MiB.
 
     Raises:
         CorruptBatchError: a batch is damaged.
@@ -153,7 +153,7 @@ def swap_in_parts(shared: CleaningRound, written: Iterable[CleanedPart], owner: 
     Args:
         shared: by all parts.
         written: in any order; nobody else is at work on the log any more.
-        owner: its check raises once somebody else owns the log; asked before each step that can't be undone.
+        owner: its check raises once another one owns the log; asked before each step that can't be undone.
 
     Raises:
         StoreLockedError: a task is still at work on the log.

@@ -206,7 +206,7 @@ class CleaningRound:
             group: of the round.
             later: what is known of later records, as far as it is about those of the group.
             shared: by all groups that one process cleans, in their order.
-            owner: its check raises once somebody else owns the log; asked before each step that can't be undone.
+            owner: its check raises once another one owns the log; asked before each step that can't be undone.
 
         Raises:
             CorruptBatchError: a batch is damaged.

@@ -28,7 +28,7 @@ def iter_dirty_keys(one: DirtyRange, hash_key: bytes, check_owner: Callable[[], 
     Args:
         one: a range of one segment; batches of its clean part are read, too.
         hash_key: of the round.
-        check_owner: raises once somebody else owns the log.
+        check_owner: raises once another one owns the log.
 
     Raises:
         CorruptBatchError: a batch is damaged; names file and position.

@@ -28,7 +28,7 @@ def checked_chunks(
         reader: of a closed segment.
         start_offset: wanted first.
         next_base_offset: where the next segment starts: no batch reaches it.
-        check_owner: raises once somebody else owns the log; called before each chunk.
+        check_owner: raises once another one owns the log; called before each chunk.
 
     Raises:
         CorruptBatchError: a batch is damaged, out of order, or cut off by the segment's end; names file and position.

@@ -51,7 +51,7 @@ def swap_in(cleaned: CleanedSegment, base_offsets: Sequence[int], owner: Owner) 
     Args:
         cleaned: written and synced.
         base_offsets: of the segments that it stands for, rising; the first is its own.
-        owner: its check raises once somebody else owns the log; asked before each file that is renamed.
+        owner: its check raises once another one owns the log; asked before each file that is renamed.
 
     Raises:
         StorageError: the disk refused; loading the log, or the next cleaning, finishes or undoes it.

@@ -43,7 +43,7 @@ class RepairPlace:
         index_interval_bytes: Kafka's `index.interval.bytes`, for the indexes that are built.
         leader_epoch: of an empty batch at the end.
         committed: (base offset, bytes) of the active segment that count; None where all bytes do.
-        owner: its check raises once somebody else owns the log.
+        owner: its check raises once another one owns the log.
     """
 
     directory: Path

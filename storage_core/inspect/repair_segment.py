@@ -46,7 +46,7 @@ class SegmentRepairer:
         directory: of the log.
         index_interval_bytes: Kafka's `index.interval.bytes`, for the indexes that are built.
         leader_epoch: of an empty batch.
-        owner: its check raises once somebody else owns the log.
+        owner: its check raises once another one owns the log.
     """
 
     directory: Path

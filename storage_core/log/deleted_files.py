@@ -66,7 +66,7 @@ def mark_deleted(directory: Path, is_gone: Callable[[int], bool], owner: Owner) 
     Args:
         directory: of the log.
         is_gone: whether the segment with a base offset goes.
-        owner: its check raises once somebody else owns the log; asked before each file.
+        owner: its check raises once another one owns the log; asked before each file.
 
     Raises:
         StorageError: the disk refused; what is renamed is renamed, and the next call goes on.
@@ -90,7 +90,7 @@ def mark_replaced(directory: Path, base_offsets: Sequence[int], owner: Owner) ->
     Args:
         directory: of the log.
         base_offsets: of the segments, rising.
-        owner: its check raises once somebody else owns the log; asked before each file: a cleaner that wakes up
+        owner: its check raises once another one owns the log; asked before each file: a cleaner that wakes up
             late must not rename what has taken that name meanwhile.
 
     Raises:

@@ -39,7 +39,7 @@ def finish_leftovers(
 
     Args:
         directory: of a log.
-        owner: its check raises once somebody else owns the log.
+        owner: its check raises once another one owns the log.
         below: leave `.cleaned` and `.swap` files at this base offset or above alone. A sink's own unpublished segments
             start at its active one or behind it, and are undone by it.
         reached: told the fault point behind each step.

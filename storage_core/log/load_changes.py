@@ -97,7 +97,7 @@ class DiskChanges:
 
     Args:
         directory: of the log.
-        owner: its check raises once somebody else owns it.
+        owner: its check raises once another one owns it.
     """
 
     def __init__(self, directory: Path, owner: Owner = UNSHARED) -> None:

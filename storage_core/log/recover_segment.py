@@ -164,7 +164,7 @@ def recover_segment(recovery: SegmentRecovery, owner: Owner) -> None:
 
     Args:
         recovery: of `scan_segment`, of the file as it still is.
-        owner: its check raises once somebody else owns the log.
+        owner: its check raises once another one owns the log.
 
     Raises:
         CorruptFileError: the segment must be split, or its `.log` is no longer as it was scanned.

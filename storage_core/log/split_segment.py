@@ -92,7 +92,7 @@ def split_segment(files: SegmentFiles, parts: Sequence[SplitPart], owner: Owner)
     Args:
         files: of the segment.
         parts: of `plan_split`.
-        owner: its check raises once somebody else owns the log.
+        owner: its check raises once another one owns the log.
 
     Raises:
         StorageError: the disk refused; the next load finishes or undoes what was done.

@@ -47,7 +47,7 @@ def delete_segments(directory: Path, first_offset: int, log_start_offset: int, o
         directory: of the log.
         first_offset: base offset of the first segment that stays.
         log_start_offset: that the ledger says by now.
-        owner: its check raises once somebody else owns the log.
+        owner: its check raises once another one owns the log.
 
     Raises:
         StorageError: the disk refused; the next call goes on. On a full one the names change all the same.

@@ -57,7 +57,7 @@ def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file that nobody reads yet, making it if it is not there; nothing is durable."""
+    """Write a file that has no reader yet, making it if it is not there; nothing is durable."""
     descriptor = open_to_change(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         write_all(descriptor, data, 0)

@@ -1,6 +1,6 @@
 """Files of stores and logs are opened here, and only regular files are.
 
-A FIFO, a device or a socket in the place of a file would keep whoever opens it waiting, or do something else than a
+A FIFO, a device or a socket in the place of a file would keep the opening process waiting, or do something else than a
 file. So nothing is waited for (`O_NONBLOCK`), and what was opened is looked at before it is used. Links:
 
 - what is only read may be a link, wherever it leads, as a broker reads it;
@@ -104,7 +104,7 @@ def _open(path: Path, flags: int) -> int:
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        if error.errno in (errno.ENXIO, errno.ELOOP):  # a socket, a FIFO that nobody reads; a link that is not followed
+        if error.errno in (errno.ENXIO, errno.ELOOP):  # a socket, a FIFO without a reader; a link that is not followed
             _check((os.lstat if error.errno == errno.ELOOP else os.stat)(path).st_mode, path)
         raise
     try:

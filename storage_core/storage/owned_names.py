@@ -39,11 +39,11 @@ __all__ = [
 
 _SET_ASIDE: Final = "-delete"
 _UNIQUE: Final = re.compile(r"(^|\.)[0-9a-f]{8}(\.|$)|[.-][0-9a-f]{32}(\.|$)|-delete$|\.deleted$|\.cleaned$")
-"""What is in a name that nobody commits to: an owner's token, a UUID, or that its file comes or goes."""
+"""What is in a name that no writer commits to: an owner's token, a UUID, or that its file comes or goes."""
 
 
 class Owner(Protocol):
-    """Who may change some files, until somebody else takes them over."""
+    """Who may change some files, until another one takes them over."""
 
     def check(self) -> None:
         """Raise `WriterFencedError` once another one owns the files.
@@ -52,7 +52,7 @@ class Owner(Protocol):
         """
 
     def holding(self) -> AbstractContextManager[None]:
-        """Check, and let nobody take the files over before the context ends; it must end soon.
+        """Check, and let no other owner take the files over before the context ends; it must end soon.
 
         Raises:
             WriterFencedError: another one owns the files.
@@ -60,10 +60,10 @@ class Owner(Protocol):
 
 
 class _Unshared:
-    """An owner whom nobody can take the files from: a broker's folder under the broker's lock, a new folder."""
+    """An owner whose files no other one can take: a broker's folder under the broker's lock, a new folder."""
 
     def check(self) -> None:
-        """Return: nobody else owns them."""
+        """Return: no other one owns them."""
 
     def holding(self) -> AbstractContextManager[None]:
         """Hold nothing."""
@@ -148,7 +148,7 @@ def change_names(owner: Owner, change: Callable[[], object]) -> None:
 
 
 def _raise_unless_gone(_function: object, _path: str, raised: tuple[object, BaseException, object]) -> None:
-    """Go on where somebody else removes the same tree."""
+    """Go on where another process removes the same tree."""
     if not isinstance(raised[1], FileNotFoundError):
         raise raised[1]
 
