@@ -1,8 +1,9 @@
 """Removes a half-written newest ledger entry or checkpoint after a power cut.
 
 An entry counts only once it is durable, and its data file is durable before it: so a power cut leaves an entry whose
-own bytes are torn, and nothing else. A torn checkpoint says nothing that the entries before it don't say. Damage of any
-other kind is left for the opening to refuse.
+own bytes are torn, and nothing else: whole lines, then a line that ends too early, or zeros, or nothing. The release
+before said in no entry how many lines it has, and made the data file durable after it. A torn checkpoint says nothing
+that the entries before it don't say. Damage of any other kind is left for the opening to refuse.
 """
 
 import errno
@@ -15,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sink.ledger_crc import ROWS_CRC, rows_crc
 from sink.table_entries import ACTION_COUNT, newest_version
 from storage_core.errors import LedgerDamagedError
 from storage_core.storage.local import storage_errors, sync_directory
@@ -27,13 +29,17 @@ logger = logging.getLogger(__name__)
 
 _MAKING = {"commitInfo", "protocol", "metaData"}
 """Lines of the entry that makes a table."""
+_TRANSACTION_COUNT = "sparklog.transactions"
+"""Key of the release before in an entry's first line: how many micro-batches its last lines name."""
+_NO_ROWS_CRC = rows_crc({}, {})
+_LITERALS = ("true", "false", "null")
 
 
 def drop_torn_entry(path: Path, owner: Owner, signed_off: int = -1) -> None:
     """Drop the newest entry where a power cut tore it: its lines are not all there, and it is no other program's.
 
-    An entry whose first line is whole and lacks our key is not ours, nor is a file whose name is not a version. These,
-    and a whole entry of which the data file is gone, are left for the opening to refuse.
+    An entry whose first line is whole and lacks our keys is not ours, nor is a file whose name is not a version. These,
+    an entry with changed bytes, and a whole one of which the data file is gone, are left for the opening to refuse.
 
     Args:
         path: of the table.
@@ -68,14 +74,45 @@ def drop_torn_entry(path: Path, owner: Owner, signed_off: int = -1) -> None:
 def _is_torn(entry: Path, version: int) -> bool:
     """Whether an entry of ours lacks a part of its lines."""
     with storage_errors(entry):
-        lines = read_file(entry).splitlines()
-    actions = [_parse(line) for line in lines]
-    if not actions or actions[0] is None:
+        *lines, last = read_file(entry).rstrip(b"\0").split(b"\n")
+    is_cut = _is_cut(last)
+    actions = []
+    for line in lines if is_cut or not last else [*lines, last]:
+        if (action := _parse(line)) is None:
+            return False  # no power cut changes a line before the end
+        actions.append(action)
+    if not actions:
         return True
     if version == 0:
-        return not {kind for action in actions for kind in action or ()} >= _MAKING
-    count = str(actions[0].get("commitInfo", {}).get(ACTION_COUNT))
-    return count.isdigit() and sum(action is not None for action in actions) <= int(count)
+        return not {kind for action in actions for kind in action} >= _MAKING
+    info = actions[0].get("commitInfo", {})
+    if ACTION_COUNT in info:
+        count = str(info[ACTION_COUNT])
+        return count.isdigit() and len(actions) <= int(count)
+    return ROWS_CRC in info and (is_cut or not _is_whole_without_count(entry.parent.parent, info, actions))
+
+
+def _is_cut(line: bytes) -> bool:
+    """Whether a last line is the beginning of a JSON object, and not the whole."""
+    text = line.decode(errors="replace")
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        rest = text[error.pos :]
+        is_early = rest in ("", ",") or any(each.startswith(rest) for each in _LITERALS)
+        return bool(text) and text.startswith("{") and (is_early or error.msg.startswith("Unterminated string"))
+    return False
+
+
+def _is_whole_without_count(table: Path, info: dict[str, Any], actions: list[dict[str, Any]]) -> bool:
+    """Whether an entry of the release before has all of its lines, and its data file."""
+    kinds = [kind for action in actions for kind in action]
+    if kinds.count("txn") < int(info.get(_TRANSACTION_COUNT, 0)):
+        return False
+    if info[ROWS_CRC] == _NO_ROWS_CRC:
+        return kinds.count("remove") >= int(info.get("operationMetrics", {}).get("num_removed_files", 0))
+    added = [action["add"] for action in actions if "add" in action]
+    return bool(added) and all(_is_readable(table / str(each.get("path"))) for each in added)
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
