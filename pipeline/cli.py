@@ -348,7 +348,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except LogStorageError as error:
         code = WRONG_USE if isinstance(error, InvalidConfigError) else FAILED
         for problem in error.problems if isinstance(error, InvalidConfigError) else (str(error),):
-            _report(f"error: {problem.partition(chr(10))[0]}")  # a library's own words may go on for lines
+            _report(f"error: {problem}")
     sys.exit(code if isinstance(code, int) else DONE)
 
 

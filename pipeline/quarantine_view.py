@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.store_view import StoreView
+from sink.ledger_damage import one_line
 from sink.quarantine import list_diverted, store_part
 from sink.quarantine_folders import quarantine_folders
 from sink.store import Store
@@ -98,7 +99,7 @@ def _count_reasons(files: Iterable[Path]) -> Counter[str]:
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
-            raise CorruptFileError(f"a file can't be read: path={path} ({error})") from error
+            raise CorruptFileError(f"a file can't be read: path={path} ({one_line(error)})") from error
         for value in column.value_counts().to_pylist():
             found[value["values"] or ""] += value["counts"]
     return found

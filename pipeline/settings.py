@@ -6,7 +6,7 @@ filesystem). A relative entry of `log_dirs` counts from the store.
 """
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -14,7 +14,7 @@ import yaml
 
 from pipeline.maintenance_settings import MaintenanceSettings, parse_maintenance
 from pipeline.overrides import apply_override, split_key
-from pipeline.settings_places import SettingsPlaces
+from pipeline.settings_places import SettingsPlaces, repeated_keys
 from pipeline.settings_section import SettingsSection
 from sink.config import SinkConfig
 from storage_core.errors import InvalidConfigError
@@ -131,62 +131,44 @@ def load_settings(path: str | Path, overrides: Sequence[str] = ()) -> Settings:
     Raises:
         InvalidConfigError: the file can't be read, or holds problems; all of them are named.
     """
-    problems: list[str] = []
     wrong: list[str] = []
-    tree, places = _read_yaml(Path(path), problems)
+    tree, places, problems = _read_yaml(Path(path))
     for override in overrides:
         key, equals, text = override.partition("=")
-        problem = apply_override(tree, key.strip(), _override_value(text)) if equals else "is not of the form key=value"
+        key = key.strip()
+        problem = apply_override(tree, key, _override_value(text)) if equals else "is not of the form key=value"
         if problem:
-            wrong.append(f"--set {override}: {problem}")
+            wrong.append(f"--set {key.partition(':')[0]}: {problem}")  # never the value: it may be a password
         else:
-            places.override(".".join(split_key(key.strip())), override)
+            places.override(".".join(split_key(key)))
     settings = _parse(SettingsSection(tree, "", problems), problems, places)
     if problems or wrong or settings is None:
         raise InvalidConfigError(*wrong, *map(places.located, problems))
     return settings
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML's safe types; notes keys that stand twice in one mapping instead of keeping the last."""
-
-    problems: list[str]
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                self.problems.append(f"{key.value}: stands twice, again at line {key.start_mark.line + 1}")
-            if isinstance(key.value, str):
-                seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)
-
-
-def _load_yaml(text: str, problems: list[str]) -> tuple[object, yaml.Node | None]:
-    """Return what a text holds, and the nodes that it was made from."""
-    loader = _Loader(text)
-    loader.problems = problems
+def _read_yaml(path: Path) -> tuple[dict[object, object], SettingsPlaces, list[str]]:
+    """Return what a file holds, where each key stands, and which ones stand twice."""
+    loader = None
     try:
+        loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
         root = loader.get_single_node()
-        return (None if root is None else loader.construct_document(root)), root
-    finally:
-        loader.dispose()
-
-
-def _read_yaml(path: Path, problems: list[str]) -> tuple[dict[object, object], SettingsPlaces]:
-    try:
-        tree, root = _load_yaml(path.read_text(encoding="utf-8"), problems)
+        problems = list(repeated_keys(root))
+        tree = None if root is None else loader.construct_document(root)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise InvalidConfigError(f"{path}: can't read the settings file: {reason}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # the latter of a date that is none
         raise InvalidConfigError(f"{path}: is not YAML: {_yaml_reason(error)}") from error
+    finally:
+        if loader is not None:
+            loader.dispose()
     if not isinstance(tree, dict):
         raise InvalidConfigError(f"{path}: is not a mapping of settings")
-    return tree, SettingsPlaces(str(path), root)
+    return tree, SettingsPlaces(str(path), root), problems
 
 
-def _yaml_reason(error: yaml.YAMLError) -> str:
+def _yaml_reason(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     reason = getattr(error, "problem", None) or str(error)
     place = f" line={mark.line + 1} column={mark.column + 1}" if mark else ""
@@ -195,8 +177,8 @@ def _yaml_reason(error: yaml.YAMLError) -> str:
 
 def _override_value(text: str) -> object:
     try:
-        value, _ = _load_yaml(text, [])
-    except yaml.YAMLError:
+        value: object = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
         return text
     return text if isinstance(value, str) else value
 

@@ -78,7 +78,7 @@ class SettingsSection:
         if isinstance(value, bool):
             return "true" if value else "false"
         if not isinstance(value, (str, int, float)):
-            self.note(name, f"{value!r} is not a text, a number, true or false; put it in quotes")
+            self.note(name, f"is a {type(value).__name__}, not a text, a number, true or false; put it in quotes")
             return None
         return str(value)
 
@@ -96,7 +96,7 @@ class SettingsSection:
         """Return the mapping below a key; an empty one where it is absent or wrong."""
         value = self._take(name, required=required)
         if value is not None and not isinstance(value, Mapping):
-            self.note(name, f"{value!r} is not a mapping")
+            self.note(name, "is not a mapping")
             value = None
         elif value is not None and required and not value:
             self.note(name, "is empty")

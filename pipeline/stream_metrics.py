@@ -13,7 +13,7 @@ from typing import Final, Literal
 from pipeline.prometheus import Samples, figure_lines, make_metrics_folder, try_replace
 from sink.metrics import MicroBatchMetrics
 from storage_core.clock import Clock, SystemClock
-from storage_core.errors import InvalidConfigError, StorageError
+from storage_core.errors import InvalidConfigError, StorageError, StoreLockedError
 
 __all__ = ["StreamMetrics", "figures_of"]
 
@@ -91,7 +91,9 @@ class StreamMetrics:
 
 @contextmanager
 def figures_of(path: Path | None) -> Iterator[StreamMetrics | None]:
-    """Give the figures of a stream that runs, and say in the end that it does not; None without a file.
+    """Give the figures of a stream, for it to begin, and say in the end that it does not run; None without a file.
+
+    A stream that finds another writer at work leaves the file, which is that one's.
 
     Raises:
         InvalidConfigError: the file can't be written.
@@ -104,11 +106,14 @@ def figures_of(path: Path | None) -> Iterator[StreamMetrics | None]:
     except StorageError as error:
         raise InvalidConfigError(f"--metrics-file: {error}") from error
     figures = StreamMetrics(path, SystemClock())
-    figures.begin()
     try:
         yield figures
-    finally:
+    except StoreLockedError:
+        raise
+    except BaseException:
         figures.end()
+        raise
+    figures.end()
 
 
 def _figure(name: str, words: str, value: float, kind: Literal["gauge", "counter"] = "gauge") -> Iterator[str]:

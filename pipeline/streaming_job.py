@@ -64,6 +64,8 @@ def run_stream(
         frame = select_records(open_source(spark, settings.source), settings.records)
         lines = ProgressLines(report, figures)
         with _open_sink(settings, lines, take_lock_by_force) as sink:
+            if figures is not None:
+                figures.begin()
             gate = _Gate(sink, CheckpointSync(settings.checkpoint), find_source_ends(settings))
             if not stop.requested:
                 query = _start(frame, gate, settings)

@@ -1,14 +1,10 @@
 """What the command prints for people: every line and cell with its control characters shown, never obeyed."""
 
 import logging
-from typing import TYPE_CHECKING
 
 import click
 
 from storage_core.visible_text import visible
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["LogLines", "PeopleTable", "say"]
 

@@ -23,7 +23,7 @@ _OWN_FOLDERS = ("ledger", "staging", "control")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _UNUSABLE = re.compile(r"[\[\]\\^|%\x00-\x1f\x7f]")
 """Characters in a path that the ledger's library takes for others."""
-_OF_A_PROPERTY = re.compile(r"([a-z][a-z.]*)=")
+_OF_A_PROPERTY = re.compile(r"([a-z][a-z0-9.]*)=")
 _UNKNOWN_PROPERTY = re.compile(r"unknown property '([^']+)'")
 _INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
 

@@ -31,6 +31,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sink.ledger_damage import one_line
 from sink.quarantine_folders import keep_quarantine_folder
 from sink.store import Store
 from sink.writer_lock import WriterLock
@@ -280,7 +281,7 @@ def _write_merged(folder: Path, chosen: list[DivertedRows]) -> None:
                 for group in _row_groups(paths):
                     writer.write_table(group)
     except pa.ArrowException as error:
-        raise CorruptFileError(f"a quarantine file can't be read: path={folder.parent} ({error})") from error
+        raise CorruptFileError(f"a quarantine file can't be read: path={folder.parent} ({one_line(error)})") from error
 
 
 def _schema_of(path: Path) -> pa.Schema:

@@ -131,15 +131,28 @@ class Store:
         """
         for name in log_dirs:
             root = self.log_dir(name)
+            self.refuse_foreign((name,))
             with storage_errors(root):
                 if (root / "meta.properties").exists():
-                    self._check_is_ours(root / "meta.properties")
-                    self.refuse_claimed((name,))
                     self.sign_root(root, owner)
                     continue
                 make_directory(root)
                 data = render_meta_properties(self.store_id, _NODE_ID, random_id())
                 replace_file(owner, root / "meta.properties", with_store(data, self._path_as_text()))
+
+    def refuse_foreign(self, log_dirs: tuple[str, ...]) -> None:
+        """Refuse log directories that are another store's or a broker's; those that are not there yet are nobody's.
+
+        Raises:
+            InvalidConfigError: one is.
+            CorruptFileError: whose one is can't be told.
+        """
+        for name in log_dirs:
+            path = self.log_dir(name) / "meta.properties"
+            with storage_errors(path):
+                if path.exists():
+                    self._check_is_ours(path)
+                    self.refuse_claimed((name,))
 
     def claimant(self, name: str) -> Path | None:
         """Return another folder with this store's id that has a log directory, None if this one may have it.

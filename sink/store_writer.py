@@ -21,6 +21,7 @@ from sink.derived_files import DerivedFiles
 from sink.end_offsets import EndOffsets, check_end_offsets, with_end_batches
 from sink.finish_truncation import finish_truncations
 from sink.ledger import Ledger
+from sink.ledger_damage import one_line
 from sink.ledger_rows import LogState
 from sink.lost_ranges import LostRangeTable
 from sink.metrics import MicroBatchMetrics
@@ -324,7 +325,9 @@ class StoreWriter:
         except LogStorageError:
             raise
         except Exception as error:  # whatever it was, it does not say whether the commit counts
-            raise CommitStateUnknownError(f"the ledger did not answer: {error}", query_id, batch_id) from error
+            raise CommitStateUnknownError(
+                f"the ledger did not answer: {one_line(error)}", query_id, batch_id
+            ) from error
 
     def _undo(self, staged: StagedBatches | None) -> None:
         """Cut the touched logs back; where that fails the next start will, and this writer gives up.

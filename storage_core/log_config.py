@@ -167,16 +167,16 @@ class LogConfig:
         try:
             config = cls(**values)  # type: ignore[arg-type]
         except InvalidConfigError as error:
-            problems += [_with_given_name(problem, resolved.given_as) for problem in error.problems]
+            problems += [_under_given_name(problem, resolved.given_as, properties) for problem in error.problems]
         if problems:
             raise InvalidConfigError(*problems)
         return config
 
 
-def _with_given_name(problem: str, given_as: Mapping[str, str]) -> str:
-    """Say under which broker-level name a wrong value was given."""
+def _under_given_name(problem: str, given_as: Mapping[str, str], properties: Mapping[str, object]) -> str:
+    """Name a wrong value first by the broker-level name that it was given under: that one stands in the settings."""
     given = given_as.get(problem.partition("=")[0])
-    return f"{problem} (given as {given})" if given else problem
+    return f"{given}={properties[given]!r}: {problem}" if given else problem
 
 
 def _parse(value: object, config: type[LogConfig], name: str) -> object:

@@ -60,7 +60,7 @@ def test_check_when_settings_are_sound_then_what_would_run_and_nothing_is_writte
     assert done.stdout.splitlines() == [
         "csv data -> store, new, topics orders; checkpoint checkpoint, new",
         "records: key string, value string; all to topic orders",
-        "trigger: every 0 seconds",
+        "trigger: as fast as possible",
         "topic orders: 2 partitions, retention.ms=86400000",
         "sound: nothing was started or written",
     ]
@@ -96,3 +96,13 @@ def test_check_when_source_is_not_there_then_its_line(folder: Path) -> None:
     assert done.returncode == 2
     (line,) = _errors(done)
     assert line.startswith("error: file.yaml:3: source: ")
+
+
+def test_check_when_an_expression_does_not_stream_then_refused(folder: Path) -> None:
+    """Spark analyses a window over a stream, and refuses it as the query starts."""
+    done = _check(folder, _FILE.replace("key: name", "key: string(row_number() over (order by id))"))
+
+    assert done.returncode == 2
+    (line,) = _errors(done)
+    assert line.startswith("error: file.yaml:4: records: ")
+    assert "row_number" in line.lower()

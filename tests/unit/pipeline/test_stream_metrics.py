@@ -2,9 +2,14 @@
 
 from pathlib import Path
 
-from pipeline.stream_metrics import StreamMetrics
+import pytest
+
+from pipeline.stream_metrics import StreamMetrics, figures_of
 from sink.metrics import MicroBatchMetrics
 from storage_core.clock import ManualClock
+from storage_core.errors import StorageError, StoreLockedError
+from tests.sink_store import open_store
+from tests.sparklog_command import Sparklog
 
 _NOW_MS = 1_700_000_000_000
 
@@ -48,3 +53,33 @@ def test_metrics_when_lag_is_not_known_then_it_is_not_told(tmp_path: Path) -> No
     metrics.progress(lag=None, source={})
 
     assert "lag" not in (tmp_path / "stream.prom").read_text()
+
+
+def test_stream_when_another_writer_holds_the_store_then_the_file_stays(sparklog: Sparklog, tmp_path: Path) -> None:
+    """The file is the running stream's."""
+    path, config = tmp_path / "stream.prom", tmp_path / "file.yaml"
+    path.write_text("sparklog_stream_running 1\n")
+    config.write_text(
+        f"store: {tmp_path}/store\ncheckpoint: {tmp_path}/c\nsource: {{format: rate}}\n"
+        "records: {topic: \"'t'\", value: value}\ntopics: {t: {}}\n"
+    )
+    writer = open_store(tmp_path / "store", {"t": {}}, topic="t")
+
+    ran = sparklog("stream", "--config", config, "--metrics-file", path)
+    writer.close()
+
+    assert ran.code == 1
+    assert "another writer" in ran.err
+    assert path.read_text() == "sparklog_stream_running 1\n"
+
+
+def test_figures_of_when_a_start_fails_then_the_stream_does_not_run(tmp_path: Path) -> None:
+    """Until the sink is open the file stays; a refused stream never writes it."""
+    path = tmp_path / "stream.prom"
+    with pytest.raises(StoreLockedError), figures_of(path):
+        raise StoreLockedError("another writer holds the store")
+    assert not path.exists()
+
+    with pytest.raises(StorageError), figures_of(path):
+        raise StorageError("no space")
+    assert "sparklog_stream_running 0\n" in path.read_text()
