@@ -87,7 +87,7 @@ class LogDirs:
             CorruptFileError: whose one is can't be told.
             StorageError: one can't be made, and the store has no logs yet that would go on without it.
         """
-        usable = []
+        usable, problems = [], dict(self.offline)
         for name in (each for each in names if each not in self.offline):
             try:
                 self.store.prepare_log_dirs((name,), self.owner)
@@ -102,9 +102,11 @@ class LogDirs:
             if problem is None:
                 usable.append(name)
             else:
+                problems[name] = problem
                 logger.warning("A log directory can't be used log_dir=%s reason=%s", self.store.log_dir(name), problem)
         if not usable and not states:
-            raise LogDirOfflineError(f"no log directory can be used: log_dirs={', '.join(names)}")
+            reasons = "; ".join(f"log_dir={self.store.log_dir(name)} reason={problems[name]}" for name in names)
+            raise LogDirOfflineError(f"no log directory can be used: {reasons}")
         return usable
 
     def with_remedy(self, states: Mapping[TopicPartition, LogState], *remedies: Remedy) -> list[TopicPartition]:

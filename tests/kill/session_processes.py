@@ -26,9 +26,12 @@ class SessionProcess(NamedTuple):
         return self.command.partition(" ")[0].endswith("java")
 
     def is_worker(self, of: dict[int, "SessionProcess"]) -> bool:
-        """Whether it is a Python worker with a task, or waiting for one: a fork of the workers' daemon."""
+        """Whether it is a Python worker with a task, or waiting for one: a fork of a daemon that lives, or has died.
+
+        The daemon itself is the JVM's child.
+        """
         parent = of.get(self.parent)
-        return parent is not None and "worker_daemon" in self.command and parent.command == self.command
+        return "worker_daemon" in self.command and (parent is None or not parent.is_jvm)
 
 
 def processes_of(session: int) -> dict[int, SessionProcess]:
