@@ -10,6 +10,7 @@ committed end of a log never goes back.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -39,7 +40,9 @@ from sink.store_access import both_locks
 from sink.undo import renew
 from sink.unflushed import flush_logs
 from sink.writer_lock import WriterLock, refused_again
+from storage_core.cleaner.hold_log import wait_for_tasks
 from storage_core.clock import Clock
+from storage_core.errors import StorageError
 from storage_core.fault_points import reach
 from storage_core.inspect.findings import HARMLESS_KINDS, Finding, LogReport
 from storage_core.inspect.repair_log import RepairPlace, drop_leftovers, keep_bytes, repair_log
@@ -167,7 +170,8 @@ def execute_repair(
 
     Raises:
         InvalidConfigError: the folder is part of a store.
-        StoreLockedError: a writer, a maintenance or a broker holds the place.
+        StoreLockedError: a writer, a maintenance or a broker holds the place, or a task of a dead maintenance run is
+            still at work on a log.
         StorageError: the disk refused; what was done is done.
     """
     if (root / "store.properties").exists():
@@ -199,6 +203,9 @@ def _execute_in_store(
             states = ledger.states().values()
             offline = dict(find_unreadable(store, states))
             take_roots(store, states, lock, "renew" if lock.owes_renewal else "look", offline)
+            for state in (each for each in states if each.log_dir not in offline):
+                with contextlib.suppress(StorageError):  # nor is it repaired
+                    wait_for_tasks([store.log_path(state)])
         if lock.owes_renewal:
             ledger.fence()
         lost_table(root).drop_torn(lock)

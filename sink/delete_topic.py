@@ -22,10 +22,12 @@ import numpy as np
 from sink.finish_pending import finish_pending
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
+from sink.log_dirs import check_root
 from sink.pending_work import TopicDeletion, read_pending, write_pending
 from sink.store import Store
 from sink.store_access import WrittenStore
 from sink.topic_configs import read_topic_configs
+from storage_core.cleaner.hold_log import wait_for_tasks
 from storage_core.errors import UnknownTopicError
 from storage_core.fault_points import reach
 from storage_core.log_config import LogConfig
@@ -101,11 +103,13 @@ def delete_topic(written: WrittenStore, topic: str) -> list[Path]:
 
     Raises:
         UnknownTopicError: the store has no such topic.
+        StoreLockedError: a task of a dead maintenance run is still at work on a log; nothing was changed.
         CommitStateUnknownError: the ledger's folder failed; the next opening finds out.
         StorageError: the disk refused; behind the commit the next opening goes on.
     """
     store, ledger = written.store, written.ledger
     states = _states(ledger, topic)
+    wait_for_tasks(store.log_path(state) for state in states if check_root(store, state.log_dir) is None)
     deletion = TopicDeletion(
         topic=topic,
         topic_id=states[0].topic_id,

@@ -37,6 +37,7 @@ def finish_pending(store: Store, ledger: Ledger, owner: Owner) -> list[Path]:
 
     Raises:
         InvalidConfigError: two directories claim to be one log; neither was changed.
+        StoreLockedError: a task of a dead maintenance run is still at work on a log that was deleted or moved.
         CorruptFileError: the list can't be read.
     """
     work = read_pending(store)

@@ -33,6 +33,7 @@ from sink.pending_work import LogMove, read_pending, write_pending
 from sink.set_aside import remove_deleted
 from sink.store import Store
 from sink.store_access import WrittenStore
+from storage_core.cleaner.hold_log import wait_for_tasks
 from storage_core.errors import InvalidConfigError, LogDirOfflineError, StorageError, UnknownTopicError
 from storage_core.fault_points import reach
 from storage_core.log.log_files import CLEANED, DELETED, LOG, SWAP, segment_file_name
@@ -120,11 +121,13 @@ def move_log(written: WrittenStore, log: TopicPartition, target: str) -> list[Pa
         `-delete` directories to be removed.
 
     Raises:
+        StoreLockedError: a task of a dead maintenance run is still at work on the log; nothing was changed.
         LogStorageError: as `plan_move`; or the copy failed, and the log is where it was.
         CommitStateUnknownError: the ledger's folder failed; the next opening finds out.
     """
     store, ledger, lock = written.store, written.ledger, written.lock
-    plan = plan_move(store, ledger, log, target)
+    wait_for_tasks([plan_move(store, ledger, log, target).source])
+    plan = plan_move(store, ledger, log, target)  # until then a task may have replaced files
     store.prepare_log_dirs((plan.target,), lock)
     lock.roots.take(store.log_dir(plan.target), lock, by_force=False)
     move = LogMove(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from storage_core.checkpoint.partition_metadata import parse_partition_metadata
+from storage_core.cleaner.hold_log import held_alone
 from storage_core.errors import CorruptFileError
 from storage_core.storage.local import storage_errors, sync_directories, sync_directory
 from storage_core.storage.open_regular import read_if_there
@@ -27,9 +28,15 @@ _METADATA = "partition.metadata"
 
 
 def set_aside(log: TopicPartition, directory: Path, owner: Owner) -> Path:
-    """Give a log's directory a `-delete` name, durably, and return its new path."""
+    """Give a log's directory a `-delete` name, durably, and return its new path.
+
+    Raises:
+        StoreLockedError: a task of a dead maintenance run is still at work on the log, and would go on in the next one
+            of that name.
+        StorageError: the disk refused.
+    """
     target = directory.with_name(set_aside_name(log, uuid.uuid4().hex, "delete"))
-    with storage_errors(directory):
+    with held_alone(directory), storage_errors(directory):
         rename(owner, directory, target)
         sync_directory(target.parent)
     return target

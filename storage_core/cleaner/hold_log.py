@@ -10,6 +10,13 @@ its process, and leaves no file.
 | a cleaning of a whole log, or its end     | alone         |                               |
 | who lets others clean it group by group   | shared        |                               |
 | a task that cleans one group              | shared        | alone                         |
+| who renames the directory                 | alone         |                               |
+| who deletes, moves or repairs the log     | alone, once   |                               |
+
+The last two are for tasks of a run whose driver died. Such a task may be stopped between the check of its owner and a
+rename by path, and would find a later log's file there when it wakes up. It checks while it holds the log, so one that
+passed the check in time keeps the next owner of the store waiting. One that takes the log after that owner had it once
+fails its check, because that owner had signed the maintenance lock by then. So once is enough.
 """
 
 from __future__ import annotations
@@ -18,7 +25,7 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +35,7 @@ from storage_core.storage.local import storage_errors
 from storage_core.storage.open_regular import open_folder, open_to_change
 from storage_core.storage.own_descriptor import OwnDescriptor
 
-__all__ = ["held_alone", "held_group"]
+__all__ = ["held_alone", "held_group", "wait_for_tasks"]
 
 _PATIENCE_S: Final = 15.0
 """Spark ends the process of a task that it gave up within some seconds."""
@@ -69,6 +76,21 @@ def held_group(directory: Path, base_offset: int) -> Iterator[None]:
         if not is_same:
             raise StoreLockedError(f"another task has replaced this segment: path={path}")
         yield
+
+
+def wait_for_tasks(directories: Iterable[Path]) -> None:
+    """Return when no task of an earlier maintenance run can change these logs any more; one that is gone has none.
+
+    The caller holds, and has signed, the maintenance lock of their store.
+
+    Raises:
+        StoreLockedError: a task is still at work on one of the logs; it gets some seconds to end.
+        StorageError: the disk refused.
+    """
+    for directory in directories:
+        if directory.is_dir():
+            with held_alone(directory):
+                pass
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from pipeline.repair_command import RepairOptions, execute_repair
 from sink.ledger import Ledger
 from sink.store_access import maintaining
 from sink.writer_lock import WriterLock
+from storage_core.cleaner.hold_log import held_alone
 from storage_core.clock import ManualClock
 from storage_core.errors import StoreLockedError
 from storage_core.log.log_files import LOG
@@ -38,6 +39,21 @@ def test_repair_when_a_maintenance_runs_then_is_refused_and_changes_nothing(stor
     before = contents(store, without=without)
 
     with maintaining(store), pytest.raises(StoreLockedError, match="another maintenance run"):
+        _repair(store)
+
+    assert contents(store, without=without) == before
+    assert _repair(store)
+
+
+def test_repair_when_a_task_of_a_dead_run_still_holds_a_log_then_is_refused_and_changes_nothing(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be stopped before a rename by path, which would hit what the repair has put there."""
+    monkeypatch.setattr("storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
+    without = ("writer.lock", "maintenance.lock")
+    before = contents(store, without=without)
+
+    with held_alone(log_directories(store)["events-0"]), pytest.raises(StoreLockedError, match="still at work on this"):
         _repair(store)
 
     assert contents(store, without=without) == before

@@ -16,6 +16,7 @@ from sink.store import Store
 from sink.store_access import writing
 from sink.topic_configs import read_topic_configs
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
+from storage_core.cleaner.hold_log import held_alone
 from storage_core.errors import CorruptFileError, StoreLockedError, UnknownTopicError
 from storage_core.storage.owned_names import UNSHARED
 from storage_core.topic_partition import TopicPartition, parse_set_aside_name
@@ -84,6 +85,41 @@ def _delete_again_starts_anew(store: Path, ids: set[str]) -> None:
     new = {log: state for log, state in _states(store).items() if log.topic == "a"}
     assert ids.isdisjoint({state.topic_id for state in new.values()})
     assert sum(state.log_end_offset for state in new.values()) == 1
+
+
+def test_delete_topic_when_a_task_of_a_dead_run_still_holds_a_log_then_refused_and_nothing_changes(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be stopped before a rename by path, which would hit the next topic of that name when it wakes up."""
+    monkeypatch.setattr("storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
+    directory, before = log_directories(store)["a-1"], read_store(store)
+
+    with held_alone(directory), pytest.raises(StoreLockedError, match=r"still at work on this log: path=.*a-1"):
+        _delete(store, "a")
+    assert read_store(store) == before
+    assert read_pending(Store.find(store)).deletions == ()
+
+    _delete(store, "a")
+    assert set(read_store(store)) == {"b-0"}
+
+
+def test_open_when_a_task_still_holds_a_deleted_log_then_its_name_is_not_given_to_another(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is where the log's disk was offline when the topic was deleted, and is back before the task has ended."""
+    monkeypatch.setattr("storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
+    directory = log_directories(store)["a-1"]
+    root, offline = directory.parent, directory.parent.with_name("offline")
+    root.rename(offline)
+    _delete(store, "a")
+    offline.rename(root)
+
+    with held_alone(directory), pytest.raises(StoreLockedError, match="still at work on this log"):
+        open_store(store, _TOPICS, log_dirs=("logs", "more"))
+    assert directory.is_dir()
+
+    open_store(store, _TOPICS, log_dirs=("logs", "more")).close()
+    assert not read_pending(Store.find(store)).deletions
 
 
 def test_delete_topic_then_lost_ranges_of_it_excuse_no_later_one(store: Path) -> None:

@@ -16,7 +16,8 @@ from sink.store import Store
 from sink.store_access import writing
 from storage_core.checkpoint.meta_properties import parse_meta_properties, render_meta_properties
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
-from storage_core.errors import InvalidConfigError, StorageError, UnknownTopicError
+from storage_core.cleaner.hold_log import held_alone
+from storage_core.errors import InvalidConfigError, StorageError, StoreLockedError, UnknownTopicError
 from storage_core.storage.owned_names import UNSHARED
 from storage_core.topic_partition import TopicPartition
 from tests.sink_store import contents, in_process, numbers, open_events, open_store, read_store, rows, stored_numbers
@@ -64,6 +65,21 @@ def test_move_log_then_every_byte_is_on_the_target_and_none_left(store: Path, me
         writer.append("query", 1, in_process(numbers(100, 200)))
     assert stored_numbers(store) == list(range(200))
     assert Ledger.open(store / "ledger").states()[_LOG].log_dir == target
+
+
+def test_move_log_when_a_task_of_a_dead_run_still_holds_it_then_refused_and_nothing_changes(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it replaces meanwhile would be copied half."""
+    monkeypatch.setattr("storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
+
+    with held_alone(store / "logs" / "events-0"), pytest.raises(StoreLockedError, match="still at work on this log"):
+        _move(store, "more")
+
+    assert read_pending(Store.find(store)).moves == ()
+    assert not (store / "more").exists()
+    _move(store, "more")
+    assert stored_numbers(store) == list(range(100))
 
 
 def test_move_log_then_the_roots_files_speak_of_their_own_logs(store: Path) -> None:
