@@ -140,7 +140,7 @@ def delete_topic(store: Path, topic: str, execute: bool, as_json: bool) -> None:
 @EXECUTE
 @JSON
 def adopt(store: Path, log_dirs: tuple[str, ...], execute: bool, as_json: bool) -> None:
-    """Take log directories over from another copy of STORE, which is refused from then on.
+    """Take log directories and quarantined rows over from another copy of STORE, which is refused from then on.
 
     LOG_DIR names further ones, in which the store has no logs yet.
     """
@@ -149,16 +149,16 @@ def adopt(store: Path, log_dirs: tuple[str, ...], execute: bool, as_json: bool) 
 
     claimed = (adopt_roots if execute else plan_adoption)(store, log_dirs)
     if as_json:
-        say(tools.to_json([{"log_dir": str(each.log_dir), "other": str(each.other)} for each in claimed]))
+        say(tools.to_json([{each.kind: str(each.path), "other": str(each.other)} for each in claimed]))
         return
-    say(*(f"{each.log_dir}: named {each.other}" for each in claimed))
+    say(*(f"{each.path}: named {each.other}" for each in claimed))
     if not claimed:
-        say("no other copy has a log directory of this store")
+        say("no other copy has a log directory or quarantined rows of this store")
     elif execute:
-        say(f"adopted by {store}: {len(claimed):,} log directories")
+        say(f"adopted by {store}: {len(claimed):,} folders")
     else:
         say(
-            f"{len(claimed):,} log directories; --execute takes them over: the other copy can't be opened any more, and"
+            f"{len(claimed):,} folders; --execute takes them over: the other copy can't be opened any more, and"
             f" what only that one has committed is no part of {store}"
         )
 

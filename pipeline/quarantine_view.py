@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from pipeline.store_view import StoreView
 from sink.ledger_damage import one_line
-from sink.quarantine import list_diverted, store_part
+from sink.quarantine import list_diverted
+from sink.quarantine_claims import store_part
 from sink.quarantine_folders import quarantine_folders
 from sink.store import Store
 from storage_core.errors import CorruptFileError

@@ -1,33 +1,39 @@
-"""Log directories taken over from another copy of a store.
+"""Log directories, and quarantined rows, taken over from another copy of a store.
 
-A log directory names its store. Where another folder with the same store id is named, and still has that directory,
-an opening refuses it: which of the two goes on is for people to decide. From the adoption on the other one is refused.
+A log directory names its store, and so does a store's part of a quarantine folder. Where another folder with the same
+store id is named, and still has that directory or can't be looked at, an opening refuses it: which of the two goes on
+is for people to decide. From the adoption on the other one is refused.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from sink.ledger import Ledger
 from sink.pending_work import read_pending
+from sink.quarantine_claims import claimed_parts, sign_part
 from sink.store import Store
-from sink.store_access import both_locks
-from sink.writer_lock import refused_again
-from storage_core.errors import InvalidConfigError
+from sink.store_access import WRITER_LOCK, both_locks
+from sink.writer_lock import WriterLock, refused_again
+from storage_core.errors import InvalidConfigError, StorageError, StoreLockedError
 
 __all__ = ["ClaimedRoot", "adopt_roots", "plan_adoption"]
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRoot:
-    """A log directory of a store that another copy of it has.
+    """A folder of a store that another copy of it has.
 
     Attributes:
-        log_dir: its path.
+        kind: a log directory, or the store's part of a quarantine folder.
+        path: its path.
         other: the other copy's folder.
     """
 
-    log_dir: Path
+    kind: Literal["log_dir", "quarantine"]
+    path: Path
     other: Path
 
 
@@ -49,7 +55,8 @@ def plan_adoption(root: Path, more: Collection[str] = ()) -> list[ClaimedRoot]:
     states = Ledger.open(store.ledger_path).states().values()
     names = {state.log_dir for state in states} | read_pending(store).log_dirs | set(more)
     others = {name: store.claimant(name) for name in sorted(names) if store.log_dir(name).is_dir()}
-    return [ClaimedRoot(store.log_dir(name), other) for name, other in others.items() if other is not None]
+    logs = [ClaimedRoot("log_dir", store.log_dir(name), other) for name, other in others.items() if other is not None]
+    return [*logs, *(ClaimedRoot("quarantine", *each) for each in claimed_parts(store))]
 
 
 def adopt_roots(root: Path, more: Collection[str] = ()) -> list[ClaimedRoot]:
@@ -63,10 +70,23 @@ def adopt_roots(root: Path, more: Collection[str] = ()) -> list[ClaimedRoot]:
         with refused_again(lock, maintenance):
             store, claimed = Store.find(root), plan_adoption(root, more)
             for each in claimed:
-                lock.roots.take(each.log_dir, lock, by_force=False)
+                if each.kind == "log_dir":
+                    lock.roots.take(each.path, lock, by_force=False)
+                else:
+                    _refuse_open(each)
         for each in claimed:
-            store.name_store(each.log_dir, lock)
+            (store.name_store if each.kind == "log_dir" else partial(sign_part, store))(each.path, lock)
         for held in (maintenance, lock):
             if not held.follows_crash:  # what its last owner left is still to be done
                 held.sign_off()
     return claimed
+
+
+def _refuse_open(claimed: ClaimedRoot) -> None:
+    """Refuse to take quarantined rows, which have no lock, from a copy whose sink runs; one that can't be seen may."""
+    try:
+        is_open = WriterLock.is_held(claimed.other / WRITER_LOCK)
+    except StorageError:
+        return
+    if is_open:
+        raise StoreLockedError(f"the other copy is open: store={claimed.other}; close its sink first")

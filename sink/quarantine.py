@@ -1,6 +1,7 @@
 """Rows that could not become records, as Parquet files: each once, durable before its micro-batch is committed.
 
 ```
+<quarantine>/store-<id>/_store.properties                              names the store, see `quarantine_claims.py`
 <quarantine>/store-<id>/query-<id>/<micro-batch>/part-00000.parquet    as a micro-batch diverted them
 <quarantine>/store-<id>/query-<id>/<first>-<last>/part-00000.parquet   of these micro-batches, merged
 ```
@@ -32,6 +33,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sink.ledger_damage import one_line
+from sink.quarantine_claims import claim_part, store_part
 from sink.quarantine_folders import keep_quarantine_folder
 from sink.store import Store
 from sink.writer_lock import WriterLock
@@ -40,7 +42,7 @@ from storage_core.fault_points import reach
 from storage_core.storage.local import make_directory, storage_errors, sync_directory, sync_files
 from storage_core.storage.owned_names import remove_tree, remove_unique, rename
 
-__all__ = ["MERGED_COUNT", "DivertedRows", "Quarantine", "list_diverted", "plan_merge", "store_part"]
+__all__ = ["MERGED_COUNT", "DivertedRows", "Quarantine", "list_diverted", "plan_merge"]
 
 logger = logging.getLogger(__name__)
 
@@ -78,11 +80,6 @@ class DivertedRows(NamedTuple):
     def files(self) -> list[Path]:
         """Its Parquet files, in order."""
         return sorted(self.path.glob("part-*.parquet"))
-
-
-def store_part(folder: Path, store: Store) -> Path:
-    """Return the part of a quarantine folder that is a store's own."""
-    return folder / f"store-{store.store_id}"
 
 
 def list_diverted(query: Path) -> list[DivertedRows]:
@@ -143,13 +140,12 @@ class Quarantine:
         is never lost and never there twice. Without files it goes: under other settings these rows became records.
 
         Raises:
+            InvalidConfigError: another copy of the store has the folder.
             WriterFencedError: another writer owns the store.
             StorageError: the disk refused.
         """
         query, name = self._query(query_id), str(batch_id)
-        if not self._is_kept:
-            keep_quarantine_folder(self._store, self._folder, self._lock)
-            self._is_kept = True
+        self._claim()
         with storage_errors(query):
             make_directory(query)  # durably: the ledger is about to say that these rows are dealt with
             building, gone = self._hidden(query, _BUILDING), self._hidden(query, _GONE, name)
@@ -199,10 +195,14 @@ class Quarantine:
         """Finish mergers that stopped half way, and remove what is not needed; the store was opened by this writer.
 
         Raises:
+            InvalidConfigError: another copy of the store has the folder.
             WriterFencedError: another writer owns the store.
             StorageError: the disk refused.
         """
         with storage_errors(self._root):
+            if not self._root.is_dir():
+                return
+            self._claim()
             for query in sorted(path for path in self._root.glob("*") if path.is_dir()):
                 for name in sorted(os.listdir(query)):
                     if name.startswith(_MERGED) and _numbers(name.removeprefix(_MERGED)) is not None:
@@ -215,6 +215,13 @@ class Quarantine:
 
     def _query(self, query_id: str) -> Path:
         return self._root / f"query-{query_id}"
+
+    def _claim(self) -> None:
+        """Keep the folder's name, also of one that is refused: so it can be adopted."""
+        if not self._is_kept:
+            keep_quarantine_folder(self._store, self._folder, self._lock)
+            self._is_kept = True
+        claim_part(self._store, self._folder, self._lock)
 
     def _merge(self, query: Path, chosen: list[DivertedRows]) -> None:
         if not chosen:

@@ -138,7 +138,7 @@ class Store:
                     continue
                 make_directory(root)
                 data = render_meta_properties(self.store_id, _NODE_ID, random_id())
-                replace_file(owner, root / "meta.properties", with_store(data, self._path_as_text()))
+                replace_file(owner, root / "meta.properties", self.signed(data))
 
     def refuse_foreign(self, log_dirs: tuple[str, ...]) -> None:
         """Refuse log directories that are another store's or a broker's; those that are not there yet are nobody's.
@@ -154,20 +154,31 @@ class Store:
                     self._check_is_ours(path)
                     self.refuse_claimed((name,))
 
-    def claimant(self, name: str) -> Path | None:
+    def claimant(self, name: str, file: str = "meta.properties") -> Path | None:
         """Return another folder with this store's id that has a log directory, None if this one may have it.
 
         One that was moved, is gone, or has a log directory of its own under this name, claims nothing.
+
+        Args:
+            name: of the log directory, or of another folder that only one copy may change.
+            file: in it, which names its store.
         """
-        root = self.log_dir(name)
+        root = self.root / name
         with storage_errors(root):
-            named = store_of(read_if_there(root / "meta.properties") or b"")
-            other = Path(named) if named else self.root
-            if not (other / "store.properties").exists() or other.samefile(self.root):
+            named = store_of(read_if_there(root / file) or b"")
+            if named is None:
                 return None
-            if not (other / name).exists() or not (other / name).samefile(root):
+            store, claimed, other = self.root.stat(), root.stat(), Path(named)
+        try:
+            (other / "store.properties").stat()
+            if os.path.samestat(other.stat(), store) or not os.path.samestat((other / name).stat(), claimed):
                 return None
-        return other if Store.find(other).store_id == self.store_id else None
+            return other if Store.find(other).store_id == self.store_id else None
+        except (FileNotFoundError, NotADirectoryError, InvalidConfigError):
+            return None
+        except (OSError, StorageError, UnsupportedFormatError) as error:
+            logger.warning("Whether another copy of the store is there can't be seen: other=%s (%s)", other, error)
+            return other
 
     def refuse_claimed(self, names: Iterable[str]) -> None:
         """Refuse to change log directories that another copy of this store has.
@@ -200,9 +211,13 @@ class Store:
         path = root / "meta.properties"
         with storage_errors(path):
             data = read_if_there(path) or b""
-            signed = with_store(data, self._path_as_text())
+            signed = self.signed(data)
             if data and data != signed:
                 replace_file(owner, path, signed)
+
+    def signed(self, data: bytes) -> bytes:
+        """Return the bytes of a file that names a store, with this one's path."""
+        return with_store(data, self._path_as_text())
 
     def _path_as_text(self) -> str:
         return str(self.root.resolve()).encode(errors="backslashreplace").decode()

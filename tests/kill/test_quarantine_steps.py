@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sink.quarantine import list_diverted, store_part
+from sink.quarantine import list_diverted
+from sink.quarantine_claims import store_part
 from sink.store import Store
 from storage_core.operation_fault_points import QUARANTINE_FAULT_POINTS
 from tests.kill.harness import exit_code, wait_until_stopped, wake

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sink.quarantine import store_part
+from sink.quarantine_claims import store_part
 from sink.store import Store
 from storage_core.quantity_text import size_text
 from tests.sink_store import in_process, open_events, rows

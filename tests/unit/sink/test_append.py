@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sink.quarantine import store_part
+from sink.quarantine_claims import store_part
 from sink.store import Store
 from storage_core.clock import ManualClock
 from tests.sink_store import in_process, open_store, read_store, rows

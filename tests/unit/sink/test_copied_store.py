@@ -1,5 +1,7 @@
 """Two folders with one store's id: each has its logs, or one of them is refused."""
 
+import errno
+import os
 import shutil
 import subprocess
 import sys
@@ -141,7 +143,7 @@ def test_copy_when_it_adopts_the_logs_then_opens_and_the_original_is_refused(pla
     _repair(place.copy)
     place.write(place.copy, 50, 60)
 
-    assert [(each.log_dir.resolve(), each.other) for each in planned] == [(place.root, place.store)]
+    assert [(each.path.resolve(), each.other) for each in planned] == [(place.root, place.store)]
     assert stored_numbers(place.copy) == list(range(60))
     with pytest.raises(InvalidConfigError, match=f"store={place.store} other={place.copy}"):
         place.open(place.store)
@@ -178,6 +180,30 @@ def test_store_when_it_was_moved_then_opens_and_its_logs_name_the_new_place(plac
 
     assert stored_numbers(moved) == list(range(110))
     assert f"sparklog.store={moved}" in (place.root / "meta.properties").read_text()
+
+
+def test_store_when_its_former_place_cannot_be_looked_at_then_refused_until_it_adopts(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dying disk, or another user's folder: nobody can tell whether the store is there, so its owner has to say."""
+    store, moved = memory_path / "old" / "a", memory_path / "b"
+    with closing(open_events(store)) as sink:
+        sink.append("q", 0, in_process(numbers(0, 50)))
+    store.rename(moved)
+    stat = os.stat
+
+    def failing(path: object, *args: object, **options: object) -> os.stat_result:
+        if str(path).startswith(str(store)):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return stat(path, *args, **options)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(os, "stat", failing)
+    with pytest.raises(InvalidConfigError, match=f"store={moved} other={store}; .*sparklog adopt {moved} --execute"):
+        open_events(moved)
+    assert [(each.path, each.other) for each in adopt_roots(moved)] == [(moved / "logs", store)]
+    open_events(moved).close()
+
+    assert stored_numbers(moved) == list(range(50))
 
 
 def test_copy_when_it_has_logs_of_its_own_then_both_go_on(memory_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sink.quarantine import MERGED_COUNT, DivertedRows, list_diverted, plan_merge, store_part
+from sink.quarantine import MERGED_COUNT, DivertedRows, list_diverted, plan_merge
+from sink.quarantine_claims import store_part
 from sink.stage import StagePlan
 from sink.stage_reports import StageReport
 from sink.store import Store
@@ -172,6 +173,7 @@ def test_append_when_rows_are_diverted_in_several_splits_then_each_has_its_file(
 
     assert (metrics.records, metrics.quarantined) == (2, 4)
     assert sorted(contents(_below(memory_path))) == [
+        "_store.properties",
         "query-query/4/part-00000.parquet",
         "query-query/4/part-00001.parquet",
     ]
