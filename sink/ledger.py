@@ -332,7 +332,7 @@ class Ledger:
             if replaced is not None:
                 self._tidy.drop_replaced(replaced, current)
             self._tidy.checkpoint_if_due(self._table, current)
-        except (DeltaError, OSError) as error:
+        except (DeltaError, OSError, StorageError) as error:
             logger.warning("The ledger was not tidied, a later commit will: path=%s (%s)", self._path, error)
 
     def _raise_unless_absent(self, known: int, transaction: tuple[str, int] | None, error: Exception) -> None:

@@ -14,9 +14,9 @@ from sink.writer_lock import WriterLock
 from storage_core.errors import CorruptFileError, LedgerDamagedError
 from storage_core.storage.local import make_directory, storage_errors
 from storage_core.storage.open_regular import read_if_there
-from storage_core.storage.owned_names import replace_file
+from storage_core.storage.owned_names import Owner, remove_file, replace_file
 
-__all__ = ["is_signed_off", "require_signed_off", "sign_off_version", "signed_off_version"]
+__all__ = ["forget_signed_off", "is_signed_off", "require_signed_off", "sign_off_version", "signed_off_version"]
 
 _FILES: Final = {"writer.lock": "ledger-version.writer.json", "maintenance.lock": "ledger-version.maintenance.json"}
 """Files in a store's `control/`, by the name of the lock."""
@@ -73,6 +73,13 @@ def sign_off_version(ledger: Path, lock: WriterLock, version: int) -> None:
     with storage_errors(path):
         make_directory(path.parent)
         replace_file(lock, path, json.dumps({_KEY: version}).encode() + b"\n")
+
+
+def forget_signed_off(ledger: Path, owner: Owner) -> None:
+    """Forget what owners of a ledger recorded that is made anew; the owner has the store."""
+    for name in _FILES.values():
+        with storage_errors(_folder(ledger) / name):
+            remove_file(owner, _folder(ledger) / name)
 
 
 def _folder(ledger: Path) -> Path:

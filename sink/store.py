@@ -20,6 +20,7 @@ from pathlib import Path
 
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
+from sink.signed_off_version import forget_signed_off
 from sink.takeover_lock import TAKEOVER_LOCK
 from storage_core.checkpoint.meta_properties import parse_meta_properties, render_meta_properties, store_of, with_store
 from storage_core.errors import InvalidConfigError, LedgerDamagedError, StorageError, UnsupportedFormatError
@@ -98,6 +99,7 @@ class Store:
         with storage_errors(root):
             _check_is_free(root, log_dirs)
             remove_tree(owner, store.ledger_path)
+        forget_signed_off(store.ledger_path, owner)
         Ledger.create(store.ledger_path, owner)
         reach("open.created")
         with storage_errors(root):

@@ -34,7 +34,7 @@ def list_entries(log: Path, version: int) -> list[Path]:
     Raises:
         ValueError: one of them is missing, there is a later one behind a gap, or a file that is no entry among them.
     """
-    names = os.listdir(log)
+    names = [name for name in os.listdir(log) if not name.startswith(".")]  # macOS puts `._*` files beside others
     foreign = sorted(name for name in names if name.endswith(_ENTRY) and entry_version(name) is None)
     if foreign:
         raise ValueError(f"a file among its entries is none: file={foreign[0]}; move it away")

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.table_commit import write_entry
+from sink.writer_lock import WriterLock
 from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
 from storage_core.storage.owned_names import UNSHARED, Owner
 from storage_core.topic_partition import TopicPartition
@@ -350,6 +351,41 @@ def test_update_when_deletes_are_committed_where_a_checkpoint_is_due_then_the_wr
     assert _entries(path) == {f"{11:020}.json"}
     _advance(writer, 0, 11, 11)
     assert Ledger.open(path).state(0).log_start_offset == 3
+
+
+def test_update_when_the_lock_cannot_be_looked_at_while_it_tidies_then_the_commit_counts(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was durable by then; a later commit tidies."""
+    monkeypatch.setattr("sink.ledger_tidy._DATA_FILE_AGE_S", -1.0)
+    lock = WriterLock.acquire(tmp_path / "writer.lock")
+    writer = Ledger.open_for_writing(path, lock)
+    _advance(writer, 0, 1, 1)
+    real = os.stat
+
+    def refuse(file: Any, **options: Any) -> os.stat_result:
+        if file == tmp_path / "writer.lock":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(file, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", refuse)
+        _advance(writer, 0, 2, 2)
+
+    _advance(writer, 0, 3, 3)
+    assert Ledger.open(path).version == writer.version
+    lock.release()
+
+
+def test_open_when_macos_put_files_beside_the_entries_then_they_are_passed_over(path: Path) -> None:
+    """A copy through a folder that a Mac shares has them."""
+    for entry in list((path / "_delta_log").glob("*.json")):
+        (entry.parent / f"._{entry.name}").write_bytes(b"\0\5\x16\7")
+
+    writer = Ledger.open_for_writing(path, UNSHARED)
+    _advance(writer, 0, 1, 1)
+
+    assert Ledger.open(path).version == writer.version
 
 
 def test_open_for_writing_when_only_deletes_were_committed_since_then_tidies(tidied_often: Path) -> None:

@@ -46,6 +46,19 @@ def test_open_when_locked_then_refused_naming_the_owner(store: Path) -> None:
         assert contents(store) == before
 
 
+def test_open_when_a_store_is_begun_anew_beside_its_control_folder_then_its_ledger_begins_anew(store: Path) -> None:
+    """What owners of the earlier ledger recorded says nothing of this one."""
+    shutil.rmtree(store / "ledger")
+    shutil.rmtree(store / "logs")
+    (store / "store.properties").unlink()
+
+    for _ in range(2):
+        with closing(open_events(store)) as writer:
+            writer.append("query", 0, in_process(numbers(0, 10)))
+
+    assert stored_numbers(store) == list(range(10))
+
+
 def test_open_when_taken_by_force_then_the_earlier_writer_is_fenced(store: Path) -> None:
     """It can neither append nor close over the new one's files."""
     earlier = open_events(store)
