@@ -11,9 +11,10 @@ from storage_core.log.convert_log import ConversionReport, convert_log
 from storage_core.log.segments import list_segments
 from storage_core.quantity_text import size_text
 from storage_core.record.batch_convert import ConvertOptions
-from storage_core.storage.local import replace_file, storage_errors
+from storage_core.storage.local import storage_errors
 from storage_core.storage.new_folder import new_folder
 from storage_core.storage.open_regular import read_file
+from storage_core.storage.owned_names import UNSHARED, replace_file
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["FORMATS", "convert", "report_lines", "reports_as_dict"]
@@ -65,7 +66,7 @@ def convert(
             report(done)
         if starts:
             with storage_errors(folder):
-                replace_file(folder / _STARTS, render_offset_checkpoint(starts))
+                replace_file(UNSHARED, folder / _STARTS, render_offset_checkpoint(starts))
     return reports
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from storage_core.errors import LogStorageError
-from storage_core.storage.local import make_directory, replace_file, storage_errors
+from storage_core.storage.local import make_directory, storage_errors
+from storage_core.storage.owned_names import UNSHARED, replace_file
 
 __all__ = ["Samples", "figure_lines", "make_metrics_folder", "try_replace"]
 
@@ -40,7 +41,7 @@ def try_replace(path: Path, text: str) -> bool:
     try:
         with storage_errors(path):
             make_directory(path.absolute().parent)
-            replace_file(path, text.encode())
+            replace_file(UNSHARED, path, text.encode())
     except LogStorageError as error:
         logger.warning("The metrics file can't be written: %s", error)
         return False

@@ -24,9 +24,9 @@ from storage_core.inspect.repair_segment import SegmentRepairer
 from storage_core.inspect.repair_swaps import finish_swaps
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.storage.copy_range import copy_range
-from storage_core.storage.local import make_directory, replace_file, storage_errors, sync_directory
+from storage_core.storage.local import make_directory, storage_errors, sync_directory
 from storage_core.storage.open_regular import open_reader, open_to_change
-from storage_core.storage.owned_names import UNSHARED, Owner
+from storage_core.storage.owned_names import UNSHARED, Owner, replace_file
 
 __all__ = ["RepairPlace", "drop_leftovers", "keep_bytes", "repair_log"]
 
@@ -104,8 +104,7 @@ def repair_log(repair: LogRepair, report: LogReport, place: RepairPlace) -> None
         _drop(name, place)
     with storage_errors(place.directory):
         for name, content in repair.written.items():
-            place.owner.check()
-            replace_file(place.directory / name, content)
+            replace_file(place.owner, place.directory / name, content)
 
 
 def _used_bytes(base_offset: int, place: RepairPlace) -> int:

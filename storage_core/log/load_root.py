@@ -31,7 +31,8 @@ from storage_core.log.root_survey import (
     survey_root_of_log,
     survey_roots,
 )
-from storage_core.storage.local import replace_file, storage_errors, sync_directories, sync_files
+from storage_core.storage.local import storage_errors, sync_directories, sync_files
+from storage_core.storage.owned_names import UNSHARED, replace_file
 from storage_core.topic_partition import TopicPartition
 
 __all__ = ["LoadedRoot", "RootOptions", "close_root", "load_one_log", "load_roots", "plan_one_log", "plan_roots"]
@@ -195,7 +196,7 @@ def _write_checkpoints(loaded: LoadedRoot) -> None:
 def _write_checkpoint(path: Path, offsets: Mapping[TopicPartition, int], before: Mapping[TopicPartition, int]) -> None:
     if dict(offsets) != dict(before):
         with storage_errors(path):
-            replace_file(path, render_offset_checkpoint(offsets))
+            replace_file(UNSHARED, path, render_offset_checkpoint(offsets))
 
 
 def _unflushed(log: LoadedLog) -> Iterator[Path]:

@@ -17,8 +17,9 @@ from storage_core.checkpoint.producer_snapshot import ProducerState, parse_produ
 from storage_core.errors import CorruptFileError, StorageError
 from storage_core.log.log_files import SNAPSHOT, parse_base_offset, segment_file_name
 from storage_core.log.log_walk import is_gone
-from storage_core.storage.local import replace_file, storage_errors
+from storage_core.storage.local import storage_errors
 from storage_core.storage.open_regular import read_file
+from storage_core.storage.owned_names import UNSHARED, replace_file
 
 __all__ = ["FoundSnapshot", "find_snapshot", "list_snapshots", "stray_snapshots", "write_snapshot"]
 
@@ -94,4 +95,4 @@ def write_snapshot(directory: Path, offset: int, producers: Sequence[ProducerSta
     """
     path = directory / segment_file_name(offset, SNAPSHOT)
     with storage_errors(path):
-        replace_file(path, render_producer_snapshot(producers))
+        replace_file(UNSHARED, path, render_producer_snapshot(producers))

@@ -15,13 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from storage_core.errors import StorageError
-from storage_core.fault_points import reach
 from storage_core.storage.open_regular import open_folder, open_to_change, open_to_read
 from storage_core.storage.write_back import drop_cached, sync_filesystems, sync_path
 
 __all__ = [
     "make_directory",
-    "replace_file",
     "storage_errors",
     "sync_directories",
     "sync_directory",
@@ -63,21 +61,6 @@ def write_file(path: Path, data: bytes) -> None:
         write_all(descriptor, data, 0)
     finally:
         os.close(descriptor)
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Put `data` under `path` atomically and durably, as Kafka replaces its checkpoint files."""
-    temporary = path.with_name(path.name + ".tmp")
-    descriptor = open_to_change(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    try:
-        write_all(descriptor, data, 0)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    reach("checkpoint.written")
-    temporary.replace(path)
-    reach("checkpoint.replaced")
-    sync_directory(path.parent)
 
 
 def make_directory(path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.storage.local import replace_file, sync_directory, sync_files
+from storage_core.storage.local import sync_directory, sync_files
+from storage_core.storage.owned_names import UNSHARED, replace_file
 from tests.faults.shadow import Shadow, images, write_image
 from tests.faults.system_calls import watched
 
@@ -91,14 +92,14 @@ def test_rename_when_its_folder_is_not_synced_then_may_be_undone(disk: Path) -> 
 
 def test_replace_file_when_the_power_goes_behind_it_then_has_replaced(disk: Path) -> None:
     """Every sync of it is there for this: one image only."""
-    assert _outcomes(disk, lambda folder: replace_file(folder / "old", _NEW)) == [{"old": _NEW}]
+    assert _outcomes(disk, lambda folder: replace_file(UNSHARED, folder / "old", _NEW)) == [{"old": _NEW}]
 
 
 def test_replace_file_when_the_power_goes_within_it_then_holds_the_old_or_the_new(disk: Path) -> None:
     """At no moment is anything else under the name."""
     shadow = Shadow(disk)
     with watched(disk, shadow):
-        replace_file(disk / "old", _NEW)
+        replace_file(UNSHARED, disk / "old", _NEW)
     assert len(shadow.moments) > 4
 
     for number, moment in enumerate(shadow.moments):

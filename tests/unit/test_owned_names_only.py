@@ -17,8 +17,6 @@ _ALLOWED = {
     ("sink/writer_lock.py", "replace"): "this is the taking by force itself; it holds takeover.lock alone",
     ("sink/quarantine.py", "move"): "from a staging folder to a folder that both have the writer's token",
     ("storage_core/log/clean_shutdown.py", "unlink"): "a broker's marker, under the broker's lock",
-    ("storage_core/log/load_root.py", "replace_file"): "a broker's checkpoints, under the broker's lock",
-    ("storage_core/log/producer_snapshots.py", "replace_file"): "a broker's snapshots, under the broker's lock",
 }
 
 
@@ -38,7 +36,6 @@ def _found_in(source: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             banned = _OF_MODULES.get(node.module or "", set())
-            banned = banned | ({"replace_file"} if node.module == "storage_core.storage.local" else set())
             yield from ((node.lineno, alias.name) for alias in node.names if alias.name in banned)
         elif isinstance(node, ast.Attribute):
             owner = modules.get(node.value.id) if isinstance(node.value, ast.Name) else None
@@ -81,7 +78,6 @@ def test_modules_of_a_writer_when_they_remove_or_rename_then_by_owned_names() ->
         ("from os import rename as other", "rename"),
         ("source.replace(target)", "replace"),
         ("(folder / name).replace(target=folder / other)", "replace"),
-        ("from storage_core.storage.local import replace_file", "replace_file"),
     ],
 )
 def test_search_when_a_call_removes_or_renames_then_finds_it(line: str, name: str) -> None:

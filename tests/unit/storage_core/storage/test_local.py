@@ -12,7 +12,6 @@ from storage_core.errors import StorageError
 from storage_core.storage.copy_range import copy_range
 from storage_core.storage.local import (
     make_directory,
-    replace_file,
     storage_errors,
     sync_directories,
     sync_files,
@@ -82,16 +81,6 @@ def test_copy_range_when_the_source_is_too_short_then_raises(
 
     with pytest.raises(OSError, match="ends before"):
         copy_range(opened(source, os.O_RDONLY), 0, opened(target, os.O_WRONLY | os.O_CREAT), 0, 4)
-
-
-def test_replace_file_puts_content_under_the_name_and_leaves_nothing_else(tmp_path: Path) -> None:
-    """An older temporary file, left by a crash, is no obstacle."""
-    (tmp_path / "file").write_bytes(b"a longer old content")
-    (tmp_path / "file.tmp").write_bytes(b"left by a crash, and longer than what comes")
-
-    replace_file(tmp_path / "file", b"new")
-
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"file": b"new"}
 
 
 def test_make_directory_makes_what_is_missing_above(tmp_path: Path) -> None:

@@ -54,6 +54,16 @@ def test_deed_when_the_owner_is_fenced_then_nothing_changes(
     assert (folder / "empty").is_dir()
 
 
+def test_replace_file_puts_content_under_the_name_and_leaves_nothing_else(tmp_path: Path) -> None:
+    """An older temporary file, left by a crash, is no obstacle."""
+    (tmp_path / "file").write_bytes(b"a longer old content")
+    (tmp_path / "file.tmp").write_bytes(b"left by a crash, and longer than what comes")
+
+    replace_file(UNSHARED, tmp_path / "file", b"new")
+
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"file": b"new"}
+
+
 def test_replace_file_when_the_store_is_lost_after_the_file_was_made_then_writes_into_no_file_of_the_successor(
     tmp_path: Path,
 ) -> None:
