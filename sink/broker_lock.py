@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import struct
 import uuid
@@ -31,8 +32,11 @@ from storage_core.topic_partition import parse_directory_name
 
 __all__ = ["RootLocks", "broker_locked_out", "no_broker_runs", "refuse_brokers"]
 
+logger = logging.getLogger(__name__)
+
 _LOCK_FILE: Final = ".lock"
 _META_FILE: Final = "meta.properties"
+_UNWRITABLE: Final = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 _HELD: Final = (errno.EACCES, errno.EAGAIN)
 _FLOCK: Final = "hhqqi"
 _OF_OPEN_FILE: Final = -1
@@ -111,16 +115,26 @@ def no_broker_runs(roots: Iterable[Path]) -> Iterator[None]:
 def refuse_brokers(roots: Iterable[Path]) -> None:
     """Refuse to work on roots that a broker has just now; a sink may have them.
 
+    A root whose lock file can't be opened to write keeps nobody from the others: a sink takes such a one for offline.
+
     Raises:
         StoreLockedError: a broker runs.
     """
     for path in sorted({each.resolve() / _LOCK_FILE for each in roots}):
         with storage_errors(path):
-            if path.exists():
-                with contextlib.closing(_opened(path, os.O_RDWR)) as descriptor:
-                    holder = _holder(descriptor, path)
-                if holder not in (None, _OF_OPEN_FILE):
-                    raise _refusal(path)
+            try:
+                descriptor = _opened(path, os.O_RDWR)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno not in _UNWRITABLE:
+                    raise
+                logger.warning("Whether a broker has a log directory can't be seen lock=%s (%s)", path, error)
+                continue
+            with contextlib.closing(descriptor):
+                holder = _holder(descriptor, path)
+            if holder not in (None, _OF_OPEN_FILE):
+                raise _refusal(path)
 
 
 def _is_root(folder: Path) -> bool:

@@ -178,7 +178,7 @@ class Quarantine:
         query = self._query(query_id)
         try:
             if self._is_unfinished:
-                self.finish()
+                self._finish()
                 self._is_unfinished = False
             if query_id not in self._waiting:
                 self._waiting[query_id] = sum(not each.is_merged for each in list_diverted(query))
@@ -191,7 +191,20 @@ class Quarantine:
             self._is_unfinished = True  # a merger that could not be shown hides its rows
             logger.warning("Quarantine files were not merged, later ones will be: %s", error)
 
-    def finish(self) -> None:
+    def open(self) -> None:
+        """Finish what an earlier writer left; where the disk fails that waits until rows are diverted again.
+
+        Raises:
+            InvalidConfigError: another copy of the store has the folder.
+            WriterFencedError: another writer owns the store.
+        """
+        try:
+            self._finish()
+        except StorageError as error:
+            self._is_unfinished = True
+            logger.warning("Quarantine files can't be looked at, a later micro-batch will: %s", error)
+
+    def _finish(self) -> None:
         """Finish mergers that stopped half way, and remove what is not needed; the store was opened by this writer.
 
         Raises:

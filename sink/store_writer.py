@@ -199,7 +199,7 @@ class StoreWriter:
         )
         flush_logs(self._ledger, self._store.log_path, lock, self._log_dirs.offline)
         self._quarantine = Quarantine(config.quarantine, self._store, lock)
-        self._quarantine.finish()
+        self._quarantine.open()
         self._derived = DerivedFiles(self._store, self._ledger, lock, self._log_dirs.offline)
         self._write_derived()
         self._stage_topics, self._log_rows = number_logs(config, self._ledger)

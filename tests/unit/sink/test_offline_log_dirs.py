@@ -1,5 +1,6 @@
 """A log directory that fails takes its own logs offline, and no others."""
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.log_dirs import check_log_dirs
 from sink.store import Store
-from sink.store_access import writing
+from sink.store_access import maintaining, writing
 from sink.store_writer import StoreWriter
 from storage_core.checkpoint.meta_properties import render_meta_properties
 from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
@@ -340,6 +341,23 @@ def test_open_when_a_further_directory_can_not_be_made_then_the_others_do(store:
     open_store(store, _TOPICS, log_dirs=("logs", bad)).close()
     with pytest.raises(StorageError, match=r"blocked"):
         open_store(store.parent / "new", _TOPICS, log_dirs=("logs", bad))
+
+
+@pytest.mark.parametrize("reason", [errno.EROFS, errno.EACCES, errno.EIO])
+def test_maintenance_when_a_lock_file_cannot_be_opened_to_write_then_goes_on(
+    store: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    """A sink goes on without such a log directory, too."""
+    opened = os.open
+
+    def failing(path: str | Path, flags: int, *args: int, **options: int) -> int:
+        if str(path).endswith(".lock") and str(_disk(store)) in str(path) and flags & os.O_RDWR:
+            raise OSError(reason, os.strerror(reason), str(path))
+        return opened(path, flags, *args, **options)
+
+    monkeypatch.setattr(os, "open", failing)
+    with maintaining(store) as maintained:
+        assert maintained.store.root == store
 
 
 def test_check_log_dirs_when_the_disk_is_full_then_it_is_no_reason(

@@ -1,5 +1,7 @@
 """Diverted rows: there once, whole, and only for micro-batches that count."""
 
+import errno
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -164,6 +166,33 @@ def test_plan_merge_takes_neighbours_that_are_committed(made: list[tuple[int, bo
 
     assert chosen == ours[len(ours) - len(chosen) :]
     assert not chosen or sum(not each.is_merged for each in chosen) >= MERGED_COUNT
+
+
+def test_opening_when_the_disk_of_quarantined_rows_fails_then_goes_on_and_finishes_later(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sink that diverts nothing just now needs nothing of it."""
+    with closing(open_events(memory_path, on_invalid="quarantine")) as writer:
+        writer.append("query", 0, in_process(_BAD))
+    left = _below(memory_path) / "query-query" / "_building-0.0badcafe"
+    left.mkdir()
+    is_dir = Path.is_dir
+
+    def failing(path: Path, **options: bool) -> bool:
+        if path.is_relative_to(_below(memory_path)):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return is_dir(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "is_dir", failing)
+        writer = open_events(memory_path, on_invalid="quarantine")
+    with closing(writer):
+        writer.append("query", 1, in_process(_GOOD))
+        assert left.exists()
+        writer.append("query", 2, in_process(_BAD))
+
+    assert not left.exists()
+    assert stored_numbers(memory_path) == [1]
 
 
 def test_append_when_rows_are_diverted_in_several_splits_then_each_has_its_file(memory_path: Path) -> None:
