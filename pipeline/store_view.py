@@ -129,6 +129,7 @@ class StoreView:
         unknown: log directories of a store that its ledger does not name.
         set_aside: `-delete`, `-future` and `-stray` directories beside the logs.
         surplus: what lies above a committed end of a store that was closed well; None if nothing does.
+        damaged_control: why that can't be told; None if it can.
     """
 
     root: Path
@@ -137,6 +138,7 @@ class StoreView:
     unknown: tuple[Path, ...] = ()
     set_aside: tuple[Path, ...] = ()
     surplus: str | None = None
+    damaged_control: str | None = None
 
     def require_clean_end(self) -> None:
         """Refuse a store whose logs may end lower than they did.
@@ -222,14 +224,25 @@ def _open_store(root: Path, as_of: AsOf | None) -> StoreView:
         )
         for log, state in states.items()
     ]
+    surplus, damaged = _surplus(store, ledger) if as_of is None else (None, None)
     return StoreView(
         root=root,
         logs=tuple(sorted(logs, key=lambda each: each.log)),
         ledger_version=ledger.version,
         unknown=placed.unknown,
         set_aside=placed.set_aside,
-        surplus=find_surplus(store, states, ledger.version) if as_of is None else None,
+        surplus=surplus,
+        damaged_control=damaged,
     )
+
+
+def _surplus(store: Store, ledger: Ledger) -> tuple[str | None, str | None]:
+    """Return what lies above a committed end, and why that can't be told: the logs can be read all the same."""
+    try:
+        return find_surplus(store, ledger.states(), ledger.version), None
+    except CorruptFileError as error:
+        logger.warning("Whether bytes lie above a committed end can't be told: %s", error)
+        return None, str(error)
 
 
 def _topics_with_gaps(store: Store) -> tuple[set[str], frozenset[str]]:

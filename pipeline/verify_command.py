@@ -21,6 +21,7 @@ from sink.ledger import Ledger
 from sink.pending_truncations import read_truncations
 from sink.pending_work import read_pending
 from sink.store import Store
+from storage_core.errors import CorruptFileError
 from storage_core.inspect.findings import HARMLESS_KINDS, Finding, LogReport, OffsetRange
 from storage_core.inspect.verify_log import VerifyOptions, verify_directory
 from storage_core.inspect.verify_pass import Event
@@ -114,6 +115,15 @@ def verify(
     if view.surplus is not None:
         name = view.root.absolute().name
         result.add([Finding(log=name, file="ledger", kind="missing", rule="ledger-surplus", what=view.surplus)], report)
+    if view.damaged_control is not None:
+        damage = Finding(
+            log=view.root.absolute().name,
+            file="control",
+            kind="checkpoint",
+            rule="control-file",
+            what=view.damaged_control,
+        )
+        result.add([damage], report)
     for path in view.unknown:
         what = "is not in the ledger"
         found = Finding(log=path.parent.name, file=path.name, kind="uncommitted", rule="directory", what=what)
@@ -291,7 +301,9 @@ def _under_way(store: Store) -> dict[TopicPartition, int]:
     """Return an end that bounds nothing for each log of which checkpoint files may still say what it was."""
     work = read_pending(store)
     deleted = [TopicPartition(each.topic, partition) for each in work.deletions for partition, _ in each.logs]
-    logs = [*deleted, *(each.log for each in work.moves), *(each.log for each in read_truncations(store))]
+    logs = [*deleted, *(each.log for each in work.moves)]
+    with contextlib.suppress(CorruptFileError):  # the view has said so
+        logs += [each.log for each in read_truncations(store)]
     return dict.fromkeys(logs, INT64_MAX)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
-from sink.log_dirs import check_log_dirs
+from sink.log_dirs import find_unreadable
 from sink.open_log_dirs import noted_offline
 from sink.pending_truncations import read_truncations
 from sink.pending_work import read_pending
@@ -54,10 +54,13 @@ def find_surplus(store: Store, states: Mapping[TopicPartition, LogState], versio
         store: only read; a writer may take it at any time.
         states: of the ledger.
         version: of the ledger that says so.
+
+    Raises:
+        CorruptFileError: a file below `control/` is damaged, so that it can't be told.
     """
     if not _is_at_rest(store) or not is_signed_off(store.ledger_path):
         return None
-    offline = check_log_dirs(store, states.values())
+    offline = find_unreadable(store, states.values())
     found = _find(store, states, offline)
     if found is None or newest_version(store.ledger_path / "_delta_log") != version or not _is_at_rest(store):
         return None

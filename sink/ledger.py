@@ -28,7 +28,13 @@ from sink.ledger_tidy import CHECKPOINT_INTERVAL, LedgerTidy
 from sink.signed_off_version import require_signed_off, signed_off_version
 from sink.table_commit import commit_rows, create_table, table_uri
 from sink.torn_ledger import drop_torn_checkpoint, drop_torn_entry
-from storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
+from storage_core.errors import (
+    CommitStateUnknownError,
+    CorruptFileError,
+    LedgerDamagedError,
+    StorageError,
+    WriterFencedError,
+)
 from storage_core.fault_points import reach
 from storage_core.storage.local import storage_errors, sync_directory, sync_files
 from storage_core.storage.open_regular import check_regular_files
@@ -87,7 +93,11 @@ class Ledger:
         """
         if not (path / "_delta_log").is_dir():
             raise LedgerDamagedError(f"no ledger: path={path}")
-        least = signed_off_version(path)  # before the entries: a writer may commit, and end, while they are read
+        try:
+            least = signed_off_version(path)  # before the entries: a writer may commit, and end, while they are read
+        except CorruptFileError as error:  # whoever writes refuses it
+            logger.warning("Whether the ledger has lost its newest entries can't be told: %s", error)
+            least = -1
         ledger = read_while_tidied(path, lambda: cls._checked(path, _open_table(path)))
         require_signed_off(path, ledger.version, least)
         return ledger
@@ -114,11 +124,13 @@ class Ledger:
 
         Raises:
             LedgerDamagedError: it is damaged otherwise, or after a writer that ended well; nothing was changed.
+            CorruptFileError: the file that says how far it was committed is damaged; nothing was changed.
         """
         _check_files(path)
+        signed_off = signed_off_version(path)
         drop_torn_checkpoint(path, owner)
         if follows_crash:
-            drop_torn_entry(path, owner, signed_off_version(path))
+            drop_torn_entry(path, owner, signed_off)
         ledger = cls.open(path)
         with storage_errors(path):
             ledger._make_durable()  # its writer may have died before it did this, and from here on it counts
@@ -135,7 +147,9 @@ class Ledger:
 
         Raises:
             LedgerDamagedError: it can't be read.
+            CorruptFileError: the file that says how far it was committed is damaged.
         """
+        signed_off_version(path)
         ledger = cls.open(path)
         with storage_errors(path):
             ledger._make_durable()

@@ -1,6 +1,8 @@
 """A ledger that has lost its newest entries ends lower, and is sound in itself: no verb takes it for the store."""
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -8,9 +10,11 @@ from deltalake import DeltaTable
 from pipeline.reader.options import parse_options
 from pipeline.reader.selection import choose_logs
 from pipeline.store_view import open_logs
+from pipeline.verify_command import verify
 from sink.ledger import Ledger
 from sink.store_access import writing
 from storage_core.errors import LogStorageError
+from storage_core.inspect.findings import Finding
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.topic_partition import TopicPartition
 from tests.sink_store import contents, in_process, log_directories, numbers, open_events, stored_numbers
@@ -251,6 +255,42 @@ def test_store_when_its_owners_recorded_no_version_then_it_opens_as_after_a_cras
     segment.write_bytes(segment.read_bytes() + b"more")
 
     _demand_rows_after_opening(store)
+
+
+@pytest.mark.parametrize("name", ["offline-log-dirs.json", "pending-truncations.json", "ledger-version.writer.json"])
+def test_store_when_a_file_below_control_is_damaged_then_it_can_be_read_and_verify_says_so(
+    store: Path, name: str
+) -> None:
+    """Whoever writes refuses it: it says what is still to be done."""
+    (store / "control" / name).write_bytes(b"\0\0")
+
+    assert stored_numbers(store) == list(range(_BATCHES * _ROWS))
+    view = open_logs(store)
+    view.require_clean_end()
+    found: list[Finding] = []
+    verify(view, found.append)
+    assert [each.rule for each in found] == ["control-file"]
+    assert name in found[0].what
+    for _ in range(2):
+        with pytest.raises(LogStorageError, match=name):
+            open_events(store)
+
+
+def test_reading_when_it_looks_for_bytes_above_an_end_then_it_writes_nothing(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have no right to."""
+    opened: list[int] = []
+    real = os.open
+
+    def noted(path: Any, flags: int, *others: Any, **options: Any) -> int:
+        opened.append(flags & (os.O_WRONLY | os.O_RDWR))
+        return real(path, flags, *others, **options)
+
+    monkeypatch.setattr(os, "open", noted)
+    open_logs(store)
+
+    assert not any(opened)
 
 
 def _demand_rows_after_opening(store: Path) -> None:
