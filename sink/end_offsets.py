@@ -28,7 +28,7 @@ from storage_core.record.empty_batch import pack_empty_batch
 from storage_core.storage.local import storage_errors, write_file
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["EndOffsets", "check_end_offsets", "with_end_batches"]
+__all__ = ["EndOffsets", "PlannedEnds", "check_end_offsets", "with_end_batches"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,10 @@ EndOffsets: TypeAlias = Mapping[tuple[str, int], int]
 """The offset above a log's last one, by topic and partition."""
 
 _FILE_NAME = "ends.batches"
+
+
+class PlannedEnds(dict[tuple[str, int], int]):
+    """End offsets that a source's plan tells: one may go back with its source, which is no fault of the others."""
 
 
 def check_end_offsets(config: SinkConfig, end_offsets: EndOffsets) -> None:
@@ -65,7 +69,8 @@ def with_end_batches(
         staged: by the tasks of the micro-batch; None without a batch.
         end_offsets: checked.
         ledger: tells where the logs end so far.
-        config: tells what happens to an end offset that is too low: it is refused, or, as rows are, left out.
+        config: tells what happens to an end offset that is too low: it is refused, or, as rows are, left out; a
+            planned one always is left out.
         directory: of the micro-batch's staging files.
 
     Raises:
@@ -80,10 +85,10 @@ def with_end_batches(
         for (topic, partition), end in end_offsets.items()
         if end < (needed := int(reached[ledger.rows[TopicPartition(topic, partition)]]))
     ]
-    if problems and config.on_invalid == "fail":
+    if problems and config.on_invalid == "fail" and not isinstance(end_offsets, PlannedEnds):
         raise InvalidRecordError("; ".join(problems))
     for problem in problems:
-        logger.warning("The log keeps its end, as on_invalid says: %s", problem)
+        logger.warning("The log keeps its end: %s", problem)
     due = np.array(sorted(row for row, end in rows.items() if end > reached[row]), np.int64)
     if not len(due):
         return staged

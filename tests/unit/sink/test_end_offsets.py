@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.store_view import open_logs
 from pipeline.verify_command import verify
+from sink.end_offsets import PlannedEnds
 from sink.ledger import Ledger
 from sink.ledger_rows import LogState
 from sink.store import Store
@@ -145,6 +146,20 @@ def test_append_when_an_end_is_too_low_then_refused_as_a_whole(
     assert _span(memory_path) == (0, 10)
     assert _offsets(memory_path) == list(range(10))
     assert contents(memory_path / "staging") == {}
+
+
+def test_append_when_a_planned_end_went_back_then_the_log_keeps_its_end_and_others_go_on(
+    memory_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A source may lose its last records; the rows of its other partitions are as good as before."""
+    _append(memory_path, 0, range(100), 100)
+    with closing(_open(memory_path)) as writer:
+        run = in_process(rows(partition=[1], offset=[0], key=["k"], value=["v"], timestamp=[1]))
+        writer.append("q", 1, run, PlannedEnds({_LOG: 95, ("t", 1): 3}))
+
+    assert _span(memory_path) == (0, 100)
+    assert Ledger.open(memory_path / "ledger").states()[TopicPartition("t", 1)].log_end_offset == 3
+    assert "end offset is too low: log=t-0 end_offset=95 needed=100" in caplog.text
 
 
 def test_append_when_an_end_is_too_low_and_rows_are_diverted_then_the_log_keeps_its_end(
