@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -82,6 +83,18 @@ def test_copy_while_a_sink_writes_then_whole_and_the_sink_goes_on(store: Path, n
     assert copied == list(range(len(copied)))
     assert 20 * before <= len(copied) <= 20 * batches[0]
     assert stored_numbers(store) == list(range(20 * batches[0]))
+
+
+def test_copy_when_the_sink_starts_behind_its_lock_file_then_whole(store: Path) -> None:
+    """What the sink has written by the time the logs are copied is cut off."""
+    copy = store.with_name("copy")
+    _run(_COPY_LIVE, store, copy)
+    with closing(open_events(store)) as sink:
+        _append(sink, 5)
+    shutil.copytree(store / "logs", copy / "logs", dirs_exist_ok=True)
+    open_events(copy).close()
+
+    assert stored_numbers(copy) == list(range(100))
 
 
 def test_move_of_a_closed_store_then_it_goes_on(store: Path) -> None:
