@@ -54,6 +54,8 @@ class Beside:
         log = LOGS[self.reads % len(LOGS)]
         committed = log_ends(self._store).get(log, 0)
         code, out, err = _run("read", str(self._store), f"{log.topic}:{log.partition}")
+        if code and log.topic == "short" and "is gone, the first segment starts at" in err:
+            return  # retention has overtaken the reader, which says so
         if code:
             raise AssertionError(f"read {log}: exit code {code}: {err[-2000:]}")
         if problem := _problem_of_lines(log, committed, out.splitlines()):
