@@ -128,7 +128,9 @@ def test_delete_records_when_executed_then_the_log_starts_there(sparklog: Sparkl
     assert "starts at offset 50 already" in again.out
 
 
-@pytest.mark.parametrize(("time", "offset"), [(START_MS + 49_500, 50), (START_MS + 50_000, 50), (2**62, COUNT), (0, 0)])
+@pytest.mark.parametrize(
+    ("time", "offset"), [(START_MS + 49_500, 50), (START_MS + 50_000, 50), (253_402_300_799_999, COUNT), (0, 0)]
+)
 def test_delete_records_when_given_a_time_then_the_first_record_of_it_stays(
     sparklog: Sparklog, store: Path, time: int, offset: int
 ) -> None:
