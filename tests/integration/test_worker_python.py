@@ -128,16 +128,19 @@ def test_stream_when_there_is_no_such_python_then_said_in_one_line(tmp_path: Pat
     done = run("pipeline", "stream", "--config", config, PYSPARK_PYTHON="/nowhere/python3")
 
     assert done.returncode == 2
-    (line,) = [line for line in done.stderr.splitlines() if "incubator" not in line]
+    starting, line = [line for line in done.stderr.splitlines() if "incubator" not in line]
+    assert starting.startswith("starting: ")
     assert line.startswith("error: Spark's workers can't run Sparklog: Cannot run program \"/nowhere/python3\"")
 
 
 def test_stream_when_there_is_no_java_then_says_what_to_install(tmp_path: Path, run: _Run) -> None:
-    """The sentence of the Makefile, and nothing else."""
+    """The sentence of the Makefile, behind the line of the start."""
     config = _settings(tmp_path, {"spark.master": "local[2]"})
     done = run("pipeline", "stream", "--config", config, PATH=str(tmp_path), JAVA_HOME="")
 
     assert done.returncode == 2
     sentence = "Java 17 is needed for Spark: install a JRE, or set JAVA_HOME and PATH"
-    assert done.stderr == f"error: {sentence}\n"
+    starting, error = done.stderr.splitlines()
+    assert starting.startswith("starting: ")
+    assert error == f"error: {sentence}"
     assert sentence in (_ROOT / "Makefile").read_text()
