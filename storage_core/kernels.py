@@ -63,7 +63,7 @@ class _CompilationNotice(event.Listener):
 
 @functools.cache
 def _say_compiling() -> None:
-    logger.info("compiling kernels, once for this installation; it takes about a minute")
+    logger.info("compiling kernels of this command, once after an update; it takes up to a minute")
 
 
 event.register("numba:compile", _CompilationNotice())
