@@ -11,6 +11,7 @@ Here are the steps of writing; those of other operations on logs are in `operati
 import contextlib
 import os
 import signal
+import threading
 
 __all__ = [
     "CHECKPOINT_FAULT_POINTS",
@@ -70,7 +71,8 @@ def reach(name: str) -> None:
     _visits[name] = _visits.get(name, 0) + 1
     if os.environ.get("SPARKLOG_FAULT_SIGNAL") == "STOP":
         if _visits[name] == int(count or 1):
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # Sent to the process, another thread may take it, and this one goes on for a while.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         return
     if _visits[name] < int(count or 1):
         return
