@@ -194,8 +194,8 @@ def read(
         raise click.UsageError("--from and --from-time exclude each other")
     if as_raw and as_json:
         raise click.UsageError("--raw and --json exclude each other")
-    _, logs = _open(store, name)
-    for log, batch in tools.read_records(logs, start_offset, start_time, limit, isolation):
+    view, logs = _open(store, name)
+    for log, batch in tools.read_records(view, logs, start_offset, start_time, limit, isolation):
         lines = tools.raw_records(log, batch) if as_raw else tools.record_texts(log, batch, as_json=as_json)
         for line in lines:
             click.echo(line)

@@ -4,22 +4,29 @@ Each takes an open place and a function that prints one line.
 """
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from pipeline.store_view import LogView, StoreView
-from storage_core.errors import InvalidConfigError
+from pipeline.store_view import LogView, StoreView, open_logs, select_logs
+from storage_core.errors import InvalidConfigError, OffsetOutOfRangeError
 from storage_core.inspect.describe_log import describe_log
 from storage_core.inspect.record_lines import record_lines
 from storage_core.log.log_offsets import find_log_offsets
+from storage_core.log.log_reader import LogReader
 from storage_core.log.transactions import Isolation
 from storage_core.quantity_text import iso_time
+from storage_core.topic_partition import TopicPartition
 from storage_core.visible_text import visible, visible_json
 
 __all__ = ["describe", "lookup_offsets", "raw_records", "read_records", "record_texts", "to_json"]
+
+logger = logging.getLogger(__name__)
 
 
 def describe(view: StoreView, logs: Sequence[LogView], *, with_offsets: bool) -> dict[str, Any]:
@@ -89,6 +96,7 @@ def lookup_offsets(
 
 
 def read_records(
+    view: StoreView,
     logs: Sequence[LogView],
     start_offset: int | None,
     start_time: int | None,
@@ -97,8 +105,12 @@ def read_records(
 ) -> Iterator[tuple[LogView, pa.RecordBatch]]:
     """Yield the records of logs, log by log, each from its start, an offset, or the first record at a time.
 
+    Where records are deleted before they were read, and no offset was given, reading goes on at the new log start, with
+    a warning that names the offsets: as a consumer with `auto.offset.reset=earliest` does.
+
     Args:
-        logs: to read.
+        view: the place.
+        logs: of it, to read.
         start_offset: of the one log.
         start_time: ms; a log without a record that late gives nothing.
         limit: most records in all.
@@ -106,7 +118,8 @@ def read_records(
 
     Raises:
         InvalidConfigError: an offset is given for several logs.
-        OffsetOutOfRangeError: it is outside the log.
+        OffsetOutOfRangeError: it is outside the log, or records behind it were deleted before they were read; without
+            one: segments are gone that nobody deleted.
     """
     if start_offset is not None and len(logs) > 1:
         topic = logs[0].log.topic
@@ -118,11 +131,36 @@ def read_records(
             offset = (reader.offset_for_time(start_time, isolation) or (None,))[0]
         if offset is None:
             continue
-        for batch in reader.read(offset, limit, isolation=isolation):
+        read = partial(_read_from_earliest, view.root, each.log) if start_offset is None else LogReader.read
+        for batch in read(reader, offset, limit, isolation=isolation):
             yield each, batch
             limit = None if limit is None else limit - batch.num_rows
         if limit == 0:
             return
+
+
+def _read_from_earliest(
+    root: Path, log: TopicPartition, reader: LogReader, offset: int, limit: int | None, *, isolation: Isolation
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a log; those that are deleted meanwhile are passed over, with a warning."""
+    while True:
+        try:
+            for batch in reader.read(offset, limit, isolation=isolation):
+                yield batch
+                offset = batch.column("offset")[-1].as_py() + 1
+                limit = None if limit is None else limit - batch.num_rows
+            return
+        except OffsetOutOfRangeError:
+            [now] = select_logs(open_logs(root).logs, f"{log.topic}:{log.partition}")
+            reader = now.reader()
+            if reader.log_start_offset <= offset:  # nobody deleted it: it was lost
+                raise
+        start = reader.log_start_offset
+        logger.warning(
+            "Records were deleted before they were read: log=%s offsets=%d..%d; reading on at %d",
+            *(log, offset, start - 1, start),
+        )
+        offset = start
 
 
 def record_texts(each: LogView, batch: pa.RecordBatch, *, as_json: bool) -> Iterator[str]:

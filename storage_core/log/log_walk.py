@@ -45,6 +45,7 @@ class SegmentList:
     def __init__(self, directory: Path, end_offset: int, files: list[SegmentFiles] | None = None) -> None:
         self.directory = directory
         self.end_offset = end_offset
+        self._first_base: int | None = None
         self._files = None if files is None else self._committed(files)
 
     @property
@@ -65,14 +66,14 @@ class SegmentList:
             OffsetOutOfRangeError: the first segment starts behind the offset: retention removed it, or it was lost.
         """
         number = floor_segment(self.files, offset)
-        if number is None and self.files and offset < self.end_offset:
-            first = self.files[0].base_offset
+        if number is None and self._first_base is not None and offset < self.end_offset:
             raise OffsetOutOfRangeError(
-                f"offset {offset} is gone, the first segment starts at {first}: log={self.directory}"
+                f"offset {offset} is gone, the first segment starts at {self._first_base}: log={self.directory}"
             )
         return number or 0
 
     def _committed(self, files: list[SegmentFiles]) -> list[SegmentFiles]:
+        self._first_base = files[0].base_offset if files else None  # also where that is behind the end: all is gone
         return [each for each in files if each.base_offset < self.end_offset]
 
 

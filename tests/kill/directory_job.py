@@ -67,7 +67,7 @@ def open_and_close(store: Path) -> None:
 
 def read_values(view: StoreView) -> list[int]:
     """Return the numbers that a reader of the whole store finds, sorted."""
-    found = [batch.column("value").to_pylist() for _, batch in read_records(view.logs, None, None, None)]
+    found = [batch.column("value").to_pylist() for _, batch in read_records(view, view.logs, None, None, None)]
     return sorted(int(value) for values in found for value in values)
 
 

@@ -176,6 +176,18 @@ def test_read_when_first_segment_is_gone_then_refused(log: WrittenLog) -> None:
         _offsets(reader, 100)
 
 
+def test_read_when_all_segments_below_the_end_are_gone_then_refused(log: WrittenLog) -> None:
+    """A log that has grown since, and whose retention took all that was there before, is no shorter log."""
+    reader = LogReader(log.directory)
+    end = reader.log_end_offset
+    for path in log.directory.glob("*.log"):
+        path.unlink()
+    (log.directory / f"{end:020d}.log").touch()
+
+    with pytest.raises(OffsetOutOfRangeError, match=f"offset 100 is gone, the first segment starts at {end}"):
+        _offsets(reader, 100)
+
+
 def test_read_when_last_batch_before_an_empty_active_segment_was_cleaned_away_then_complete(tmp_path: Path) -> None:
     """Cleaning may empty the end of a closed segment; the active one then starts at the log's end."""
     log = write_log(tmp_path / "t-0", [[Batch([1, 2])], []])
