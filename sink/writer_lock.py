@@ -246,7 +246,12 @@ class WriterLock:
         return os.pread(self._descriptor.fileno(), _SIGNATURE_BYTES, 0) == self._signature
 
     def _sign(self) -> None:
-        owner = {"host": socket.gethostname(), "pid": os.getpid(), "since_ms": time.time_ns() // 1_000_000}
+        owner: dict[str, object] = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),  # two containers may have the same one, and the same host name
+            "since_ms": time.time_ns() // 1_000_000,
+            "token": self.token,
+        }
         owner |= {"forced": True} if self.owes_renewal else {}
         signature = json.dumps(owner).encode() + b"\n"
         descriptor = self._descriptor.fileno()

@@ -13,7 +13,9 @@ def test_acquire_when_held_then_refused_and_the_holder_stays(tmp_path: Path) -> 
     """Also by the same process; the message names host and process."""
     holder = WriterLock.acquire(tmp_path / "lock")
 
-    with pytest.raises(StoreLockedError, match=rf'owner={{"host": ".+", "pid": {os.getpid()}, "since_ms": \d+}}'):
+    with pytest.raises(
+        StoreLockedError, match=rf'owner={{"host": ".+", "pid": {os.getpid()}, "since_ms": \d+, "token": "\w{{8}}"}}'
+    ):
         WriterLock.acquire(tmp_path / "lock")
 
     holder.check()
@@ -132,6 +134,23 @@ def test_lock_when_another_owner_has_signed_it_then_fenced_and_the_signature_sta
     lock.sign_off()
     assert (tmp_path / "lock").read_text() == "another one"
     lock.release()
+
+
+def test_lock_when_an_owner_of_the_same_process_id_and_time_has_signed_it_then_fenced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As two containers with one host name have them: the token tells their owners apart."""
+    monkeypatch.setattr("time.time_ns", lambda: 1_763_816_400_000_000_000)
+    lock, other = WriterLock.acquire(tmp_path / "lock"), WriterLock.acquire(tmp_path / "other")
+    signature = (tmp_path / "other").read_bytes()
+    (tmp_path / "lock").write_bytes(signature)
+
+    with pytest.raises(WriterFencedError, match="has lost this owner's signature"):
+        lock.check()
+    lock.sign_off()
+    assert (tmp_path / "lock").read_bytes() == signature
+    lock.release()
+    other.release()
 
 
 def test_check_when_signed_off_then_fenced(tmp_path: Path) -> None:
