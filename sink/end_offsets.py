@@ -28,7 +28,7 @@ from storage_core.record.empty_batch import pack_empty_batch
 from storage_core.storage.local import storage_errors, write_file
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["EndOffsets", "PlannedEnds", "check_end_offsets", "with_end_batches"]
+__all__ = ["EndBatches", "EndOffsets", "PlannedEnds", "check_end_offsets"]
 
 logger = logging.getLogger(__name__)
 
@@ -60,41 +60,55 @@ def check_end_offsets(config: SinkConfig, end_offsets: EndOffsets) -> None:
         raise InvalidConfigError("; ".join(problems))
 
 
-def with_end_batches(
-    staged: StagedBatches | None, end_offsets: EndOffsets, ledger: Ledger, config: SinkConfig, directory: Path
-) -> StagedBatches | None:
-    """Return the staged batches, and behind them one without records for each log that ends above its last batch.
+class EndBatches:
+    """Adds to each micro-batch of a writer the batches without records that its logs end in.
 
     Args:
-        staged: by the tasks of the micro-batch; None without a batch.
-        end_offsets: checked.
         ledger: tells where the logs end so far.
         config: tells what happens to an end offset that is too low: it is refused, or, as rows are, left out; a
             planned one always is left out.
-        directory: of the micro-batch's staging files.
-
-    Raises:
-        InvalidRecordError: a log holds, or gets, offsets that are not below its end offset.
     """
-    reached = ledger.column("log_end_offset").copy()
-    if staged is not None:
-        np.maximum.at(reached, staged.row, staged.base_offset + staged.last_offset_delta + 1)
-    rows = {ledger.rows[TopicPartition(*log)]: end for log, end in end_offsets.items()}
-    problems = [
-        f"end offset is too low: log={topic}-{partition} end_offset={end} needed={needed}"
-        for (topic, partition), end in end_offsets.items()
-        if end < (needed := int(reached[ledger.rows[TopicPartition(topic, partition)]]))
-    ]
-    if problems and config.on_invalid == "fail" and not isinstance(end_offsets, PlannedEnds):
-        raise InvalidRecordError("; ".join(problems))
-    for problem in problems:
-        logger.warning("The log keeps its end: %s", problem)
-    due = np.array(sorted(row for row, end in rows.items() if end > reached[row]), np.int64)
-    if not len(due):
-        return staged
-    ends = np.array([rows[row] for row in due.tolist()], np.int64)
-    first = np.where(reached[due] == 0, ends - 1, np.maximum(reached[due], ends - 1 - INT32_MAX))
-    return _merge(staged, _stage(due, first, ends - 1, directory))
+
+    def __init__(self, ledger: Ledger, config: SinkConfig) -> None:
+        self._ledger = ledger
+        self._is_refused = config.on_invalid == "fail"
+        self._warned = set[tuple[str, int]]()
+
+    def add_to(self, staged: StagedBatches | None, end_offsets: EndOffsets, directory: Path) -> StagedBatches | None:
+        """Return the staged batches, and behind them one without records for each log that ends above its last batch.
+
+        Args:
+            staged: by the tasks of the micro-batch; None without a batch.
+            end_offsets: checked.
+            directory: of the micro-batch's staging files.
+
+        Raises:
+            InvalidRecordError: a log holds, or gets, offsets that are not below its end offset.
+        """
+        reached = self._ledger.column("log_end_offset").copy()
+        if staged is not None:
+            np.maximum.at(reached, staged.row, staged.base_offset + staged.last_offset_delta + 1)
+        rows = {self._ledger.rows[TopicPartition(*log)]: end for log, end in end_offsets.items()}
+        self._check_too_low(reached, end_offsets)
+        due = np.array(sorted(row for row, end in rows.items() if end > reached[row]), np.int64)
+        if not len(due):
+            return staged
+        ends = np.array([rows[row] for row in due.tolist()], np.int64)
+        first = np.where(reached[due] == 0, ends - 1, np.maximum(reached[due], ends - 1 - INT32_MAX))
+        return _merge(staged, _stage(due, first, ends - 1, directory))
+
+    def _check_too_low(self, reached: npt.NDArray[np.int64], end_offsets: EndOffsets) -> None:
+        """Refuse end offsets below what their logs reach, or warn: once for each log, as many follow."""
+        problems = {
+            log: f"end offset is too low: log={log[0]}-{log[1]} end_offset={end} needed={needed}"
+            for log, end in end_offsets.items()
+            if end < (needed := int(reached[self._ledger.rows[TopicPartition(*log)]]))
+        }
+        if problems and self._is_refused and not isinstance(end_offsets, PlannedEnds):
+            raise InvalidRecordError("; ".join(problems.values()))
+        for log in sorted(problems.keys() - self._warned):
+            logger.warning("The log keeps its end: %s", problems[log])
+        self._warned |= problems.keys()
 
 
 def _stage(

@@ -18,7 +18,7 @@ import numpy as np
 from sink.clean_end import refuse_surplus
 from sink.config import SinkConfig
 from sink.derived_files import DerivedFiles
-from sink.end_offsets import EndOffsets, check_end_offsets, with_end_batches
+from sink.end_offsets import EndBatches, EndOffsets, check_end_offsets
 from sink.finish_truncation import finish_truncations
 from sink.ledger import Ledger
 from sink.ledger_damage import one_line
@@ -203,6 +203,7 @@ class StoreWriter:
         self._derived = DerivedFiles(self._store, self._ledger, lock, self._log_dirs.offline)
         self._write_derived()
         self._stage_topics, self._log_rows = number_logs(config, self._ledger)
+        self._end_batches = EndBatches(self._ledger, config)
 
     def _append(
         self,
@@ -216,7 +217,7 @@ class StoreWriter:
         started = time.monotonic()
         lock.check()
         reports, staged = self._stage(run_stage, directory, batch_id)
-        staged = with_end_batches(staged, end_offsets, self._ledger, self._config, directory)
+        staged = self._end_batches.add_to(staged, end_offsets, directory)
         staged_at = time.monotonic()
         if staged is not None and self._log_dirs.offline:
             self._log_dirs.require([self._ledger.state(row) for row in np.unique(staged.row).tolist()])

@@ -162,6 +162,26 @@ def test_append_when_a_planned_end_went_back_then_the_log_keeps_its_end_and_othe
     assert "end offset is too low: log=t-0 end_offset=95 needed=100" in caplog.text
 
 
+def test_append_when_planned_ends_stay_too_low_then_says_so_once_for_each_log_and_run(
+    memory_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stream of many micro-batches is not a stream of warnings; its next run says so again."""
+    with closing(_open(memory_path)) as writer:
+        writer.append("q", 0, in_process(), PlannedEnds({_LOG: 10, ("t", 1): 10}))
+        for number, low in enumerate(({_LOG: 5}, {_LOG: 5}, {_LOG: 6, ("t", 1): 7}), 1):
+            writer.append("q", number, in_process(), PlannedEnds(low))
+    told = [record.getMessage() for record in caplog.records if "too low" in record.getMessage()]
+    assert [line.partition("log=")[2] for line in told] == [
+        "t-0 end_offset=5 needed=10",
+        "t-1 end_offset=7 needed=10",
+    ]
+
+    caplog.clear()
+    with closing(_open(memory_path)) as writer:
+        writer.append("q", 4, in_process(), PlannedEnds({_LOG: 5}))
+    assert "log=t-0 end_offset=5 needed=10" in caplog.text
+
+
 def test_append_when_an_end_is_too_low_and_rows_are_diverted_then_the_log_keeps_its_end(
     memory_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
