@@ -4,15 +4,15 @@ A round checks every log, plans, and carries the plan out; the next round sees w
 repair that died half way is completed by the next one. A store is repaired under both of its locks, a broker's folder
 under the broker's own.
 
-In a store the order is: lost offsets written down, files replaced, ledger corrected, uncommitted bytes cut back. The
-committed end of a log never goes back.
+In a store the order is: bytes above committed ends kept that no crash left, lost offsets written down, files replaced,
+ledger corrected, uncommitted bytes cut back. The committed end of a log never goes back.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from sink.derived_files import DerivedFiles
 from sink.finish_pending import finish_pending
 from sink.finish_truncation import finish_truncations
 from sink.ledger import Ledger
+from sink.ledger_rows import LogState
 from sink.log_dirs import find_unreadable
 from sink.lost_ranges import LostRange
 from sink.open_log_dirs import LogDirs, take_roots
@@ -39,7 +40,7 @@ from sink.store import Store
 from sink.store_access import both_locks
 from sink.undo import renew
 from sink.unflushed import flush_logs
-from sink.writer_lock import WriterLock, refused_again
+from sink.writer_lock import WriterLock
 from storage_core.cleaner.hold_log import wait_for_tasks
 from storage_core.clock import Clock
 from storage_core.errors import StorageError
@@ -53,6 +54,7 @@ from storage_core.log.cut_back import cut_back, has_leftovers, needs_cut_back
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.storage.local import storage_errors
 from storage_core.storage.owned_names import UNSHARED, Owner, remove_file
+from storage_core.topic_partition import TopicPartition
 
 __all__ = ["RepairOptions", "RepairResult", "execute_repair", "plan_repairs", "verdict"]
 
@@ -198,19 +200,23 @@ def _execute_in_store(
     with both_locks(root) as (lock, maintenance):
         store = Store.find(root)
         follows_crash = lock.follows_crash or maintenance.follows_crash
-        with refused_again(lock, maintenance):
-            ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
-            states = ledger.states().values()
-            offline = dict(find_unreadable(store, states))
-            take_roots(store, states, lock, "renew" if lock.owes_renewal else "look", offline)
-            for state in (each for each in states if each.log_dir not in offline):
-                with contextlib.suppress(StorageError):  # nor is it repaired
-                    wait_for_tasks([store.log_path(state)])
+        ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
+        states = ledger.states()
+        offline = dict(find_unreadable(store, states.values()))
+        take_roots(store, states.values(), lock, "renew" if lock.owes_renewal else "look", offline)
+        online = {log: state for log, state in states.items() if state.log_dir not in offline}
+        for state in online.values():
+            with contextlib.suppress(StorageError):  # nor is it repaired
+                wait_for_tasks([store.log_path(state)])
+        result = RepairResult(cut_folder(open_logs(root)))
+        if not lock.follows_crash:
+            _keep_surplus(store, online, result.kept_in)
+        for held in (lock, maintenance):
+            held.begin()
         if lock.owes_renewal:
             ledger.fence()
         lost_table(root).drop_torn(lock)
         remove_deleted(finish_pending(store, ledger, lock))
-        result = RepairResult(cut_folder(open_logs(root)))
         for _ in range(_ROUNDS):
             now = _check(open_logs(root), options)
             _judge(now, result)
@@ -223,8 +229,6 @@ def _execute_in_store(
             _repair_roots(store, ledger, now, lock)
             _note(now.steps, result, report)
         untouched = {each.log for each in result.left if each.kind == "missing" or each.rule == "unreadable"}
-        if not lock.follows_crash:
-            _keep_surplus(store, ledger, result.kept_in)
         for step in _cut_back(store, ledger, lock, untouched):
             result.steps.append(step)
             report(step)
@@ -362,10 +366,18 @@ def _cut_back(store: Store, ledger: Ledger, lock: WriterLock, untouched: Set[str
     store.sweep_staging(lock)
 
 
-def _keep_surplus(store: Store, ledger: Ledger, kept_in: Path) -> None:
-    """Keep what is about to be cut off, though no crash left it: it may be records of a newer ledger."""
-    for path, start, end in surplus_files(store, ledger.states()):
-        keep_bytes(path, start, end, kept_in / path.parent.name / f"{path.name}.{start}-{end}")
+def _keep_surplus(store: Store, states: Mapping[TopicPartition, LogState], kept_in: Path) -> None:
+    """Keep what is going to be cut off, though no crash left it: it may be records of a newer ledger.
+
+    Before the locks say that this repair has begun: behind that, whoever opens the store next cuts it off.
+    """
+    for log, state in states.items():
+        found: list[tuple[Path, int, int]] = []
+        with contextlib.suppress(StorageError):  # nor is it cut
+            found = list(surplus_files(store, {log: state}))
+        for path, start, end in found:
+            keep_bytes(path, start, end, kept_in / path.parent.name / f"{path.name}.{start}-{end}")
+            reach("repair.surplus")
 
 
 def _judge(now: _Round, result: RepairResult) -> None:

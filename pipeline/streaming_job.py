@@ -124,10 +124,7 @@ def _look_at_store(settings: Settings, take_lock_by_force: bool) -> None:
         if take_lock_by_force or read_truncations(store):
             refuse_leased(root)  # both take the maintenance lock
     if not take_lock_by_force and (root / "writer.lock").exists():
-        lock = WriterLock.acquire(root / "writer.lock")
-        if not lock.follows_crash:
-            lock.sign_off()  # the sink, which comes next, must not take this look for a writer that died
-        lock.release()
+        WriterLock.acquire(root / "writer.lock").release()
 
 
 @contextmanager

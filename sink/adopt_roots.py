@@ -16,7 +16,7 @@ from sink.pending_work import read_pending
 from sink.quarantine_claims import claimed_parts, sign_part
 from sink.store import Store
 from sink.store_access import WRITER_LOCK, both_locks
-from sink.writer_lock import WriterLock, refused_again
+from sink.writer_lock import WriterLock
 from storage_core.errors import InvalidConfigError, StorageError, StoreLockedError
 
 __all__ = ["ClaimedRoot", "adopt_roots", "plan_adoption"]
@@ -66,19 +66,15 @@ def adopt_roots(root: Path, more: Collection[str] = ()) -> list[ClaimedRoot]:
         StoreLockedError: the store or the other copy is open, or a broker has a log directory.
         StorageError: the disk refused; the next call goes on.
     """
-    with both_locks(root) as (lock, maintenance):
-        with refused_again(lock, maintenance):
-            store, claimed = Store.find(root), plan_adoption(root, more)
-            for each in claimed:
-                if each.kind == "log_dir":
-                    lock.roots.take(each.path, lock, by_force=False)
-                else:
-                    _refuse_open(each)
+    with both_locks(root) as (lock, _):  # neither ledger nor logs are changed: what their last owner left stays
+        store, claimed = Store.find(root), plan_adoption(root, more)
+        for each in claimed:
+            if each.kind == "log_dir":
+                lock.roots.take(each.path, lock, by_force=False)
+            else:
+                _refuse_open(each)
         for each in claimed:
             (store.name_store if each.kind == "log_dir" else partial(sign_part, store))(each.path, lock)
-        for held in (maintenance, lock):
-            if not held.follows_crash:  # what its last owner left is still to be done
-                held.sign_off()
     return claimed
 
 

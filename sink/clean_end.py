@@ -18,6 +18,7 @@ from sink.pending_work import read_pending
 from sink.signed_off_version import is_signed_off
 from sink.store import Store
 from sink.table_entries import newest_version
+from sink.writer_lock import WriterLock
 from storage_core.errors import LedgerDamagedError
 from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.log.segments import list_segments
@@ -69,9 +70,7 @@ def find_surplus(store: Store, states: Mapping[TopicPartition, LogState], versio
 
 def _is_at_rest(store: Store) -> bool:
     """Whether no writer holds the store, and the last one ended well."""
-    path = store.root / _LOCK
-    with storage_errors(path):
-        return path.exists() and path.stat().st_size == 0
+    return WriterLock.ended_well(store.root / _LOCK)
 
 
 def surplus_files(store: Store, states: Mapping[TopicPartition, LogState]) -> Iterator[tuple[Path, int, int]]:

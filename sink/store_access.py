@@ -23,7 +23,7 @@ from sink.signed_off_version import sign_off_version
 from sink.store import Store
 from sink.undo import cut_back_torn
 from sink.unflushed import check_unflushed, flush_logs
-from sink.writer_lock import WriterLock, refused_again
+from sink.writer_lock import WriterLock
 from storage_core.errors import LedgerDamagedError, LogStorageError, StoreLockedError, WriterFencedError
 
 __all__ = [
@@ -65,8 +65,12 @@ class MaintainedStore:
             yield None
             return
         with _released(lock):
-            with refused_again(self.lock, refusal=LedgerDamagedError):  # behind others it may go on without the writer
+            try:
                 written = _take_over(self.store, lock, follows_crash=lock.follows_crash or self.lock.follows_crash)
+            except LedgerDamagedError:  # behind other errors it may go on without the writer
+                if not self.lock.follows_crash:
+                    self.lock.sign_off()  # what it has done is whole: the next opening must not drop the newest entry
+                raise
             yield written
             sign_off_version(self.store.ledger_path, lock, written.ledger.version)
             lock.sign_off()
@@ -99,8 +103,8 @@ def maintaining(root: Path) -> Iterator[MaintainedStore]:
         maintained = MaintainedStore(store, lock)
         if lock.follows_crash or WriterLock.was_left(root / WRITER_LOCK):
             _look_closely(maintained)
-        with refused_again(lock):
-            _refuse_others_roots(store)
+        _refuse_others_roots(store)
+        lock.begin()
         finish_cleanings(store, lock)
         yield maintained
         version = Ledger.open_beside_writer(store.ledger_path).version  # durable, whichever writer committed it
@@ -132,17 +136,19 @@ def _look_closely(maintained: MaintainedStore) -> None:
 
 @contextlib.contextmanager
 def both_locks(root: Path) -> Iterator[tuple[WriterLock, WriterLock]]:
-    """Hold the writer lock and the maintenance lock of a store; who is done well signs off from both.
+    """Hold the writer lock and the maintenance lock of a store.
+
+    Who changes ledger or logs begins with both before, and signs off from both when he is done well.
 
     Raises:
         StoreLockedError: a sink or a maintenance runs; the message says who.
     """
-    with _released(WriterLock.acquire(root / WRITER_LOCK)) as lock:
-        with refused_again(lock):
-            taken = WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)
-        with _released(taken) as maintenance:
-            lock.check()  # from here on no process takes it by force
-            yield lock, maintenance
+    with (
+        _released(WriterLock.acquire(root / WRITER_LOCK)) as lock,
+        _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)) as maintenance,
+    ):
+        lock.check()  # from here on no process takes it by force
+        yield lock, maintenance
 
 
 @contextlib.contextmanager
@@ -175,15 +181,8 @@ def keep_maintenance_out(root: Path) -> Iterator[None]:
     Raises:
         StoreLockedError: a maintenance runs, or whoever has both locks; the message says who.
     """
-    with _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)) as lock:
-        try:
-            yield
-        except StoreLockedError:  # refused, and nothing was changed: this is no crash
-            if not lock.follows_crash:
-                lock.sign_off()
-            raise
-        if not lock.follows_crash:
-            lock.sign_off()
+    with _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)):
+        yield
 
 
 def _take_over(store: Store, lock: WriterLock, *beside: WriterLock, follows_crash: bool) -> WrittenStore:
@@ -195,15 +194,16 @@ def _take_over(store: Store, lock: WriterLock, *beside: WriterLock, follows_cras
         beside: other locks that were taken for this alone.
         follows_crash: whether the ledger's last entry may be torn; a maintenance may have left it so.
     """
-    with refused_again(lock, *beside):
-        ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
-        offline = take_log_dirs(store, ledger, lock)
-        if not lock.follows_crash:
-            refuse_surplus(store, ledger, offline)
+    ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
+    offline = take_log_dirs(store, ledger, lock)
+    if not lock.follows_crash:
+        refuse_surplus(store, ledger, offline)
     if lock.owes_renewal:
         ledger.fence()  # from here on the writer that lost the store can't commit
     log_dirs = open_log_dirs(store, ledger, lock, offline)
     check_unflushed(ledger, store.log_path, log_dirs.offline)
+    for each in (lock, *beside):
+        each.begin()
     cut_back_torn(log_dirs, ledger, lock)
     if follows_crash:
         LostRangeTable(store.root / "control" / "lost_ranges").drop_torn(lock)

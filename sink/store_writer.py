@@ -35,10 +35,10 @@ from sink.store import Store
 from sink.store_access import MAINTENANCE_LOCK, WRITER_LOCK, keep_maintenance_out
 from sink.topic_configs import keep_topic_configs
 from sink.topic_settings import log_limits, number_logs, with_append_time
-from sink.topics import create_topics
+from sink.topics import create_topics, plan_topics
 from sink.undo import find_torn_online, renew, renew_returned, settle_cuts
 from sink.unflushed import check_unflushed, distrust_cache, flush_logs
-from sink.writer_lock import WriterLock, refused_again
+from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
 from storage_core.errors import (
     CommitStateUnknownError,
@@ -164,11 +164,10 @@ class StoreWriter:
         config, by_force = self._config, lock.owes_renewal  # of this writer, or of one that died behind it
         self._store = Store.find_or_create(config.store, config.log_dirs, lock)
         follows_crash = lock.follows_crash or WriterLock.was_left(config.store / MAINTENANCE_LOCK)
-        with refused_again(lock):
-            self._ledger = Ledger.open_for_writing(self._store.ledger_path, lock, follows_crash=follows_crash)
-            offline = take_log_dirs(self._store, self._ledger, lock)
-            if not lock.follows_crash:  # a maintenance that died leaves nothing above a committed end
-                refuse_surplus(self._store, self._ledger, offline)
+        self._ledger = Ledger.open_for_writing(self._store.ledger_path, lock, follows_crash=follows_crash)
+        offline = take_log_dirs(self._store, self._ledger, lock)
+        if not lock.follows_crash:  # a maintenance that died leaves nothing above a committed end
+            refuse_surplus(self._store, self._ledger, offline)
         if by_force:
             self._ledger.fence()  # from here on the earlier writer can't commit
         self._log_dirs = open_log_dirs(self._store, self._ledger, lock, offline)
@@ -177,7 +176,11 @@ class StoreWriter:
         torn = find_torn_online(self._log_dirs, states, follows_crash=lock.follows_crash)
         self._store.sweep_staging(lock)
         usable = self._log_dirs.prepare(config.log_dirs, states)
-        create_topics(self._store, self._ledger, config, usable, self._clock.now_ms(), lock)
+        self._quarantine = Quarantine(config.quarantine, self._store, lock)
+        self._quarantine.open()
+        added = plan_topics(self._store, self._ledger, config, usable, self._clock.now_ms())
+        lock.begin()  # whoever is refused was so by now
+        create_topics(self._store, self._ledger, added, usable, with_segment=config.offsets == "assigned", owner=lock)
         preserved = config.topics if config.offsets == "preserved" else ()
         keep_topic_configs(self._store, {name: topic.log for name, topic in config.topics.items()}, lock, preserved)
         states = self._ledger.states()
@@ -198,8 +201,6 @@ class StoreWriter:
             self._store, self._ledger, lock, self._log_dirs.offline, partial(keep_maintenance_out, config.store)
         )
         flush_logs(self._ledger, self._store.log_path, lock, self._log_dirs.offline)
-        self._quarantine = Quarantine(config.quarantine, self._store, lock)
-        self._quarantine.open()
         self._derived = DerivedFiles(self._store, self._ledger, lock, self._log_dirs.offline)
         self._write_derived()
         self._stage_topics, self._log_rows = number_logs(config, self._ledger)

@@ -21,30 +21,22 @@ from storage_core.storage.open_regular import open_to_change
 from storage_core.storage.owned_names import Owner
 from storage_core.topic_partition import TopicPartition, topic_names_collide
 
-__all__ = ["create_topics", "topic_problems"]
+__all__ = ["create_topics", "plan_topics", "topic_problems"]
 
 logger = logging.getLogger(__name__)
 
 
-def create_topics(
-    store: Store,
-    ledger: Ledger,
-    config: SinkConfig,
-    log_dirs: Sequence[str],
-    now_ms: int,
-    owner: Owner,
-) -> None:
-    """Add the logs that the settings name and the ledger lacks: directories first, then one ledger commit.
-
-    A crash before the commit leaves directories without records, which the next call removes.
+def plan_topics(
+    store: Store, ledger: Ledger, config: SinkConfig, log_dirs: Sequence[str], now_ms: int
+) -> list[LogState]:
+    """Return the logs that the settings name and the ledger lacks; nothing is changed.
 
     Args:
         store: to add to.
-        ledger: open for writing.
+        ledger: of it.
         config: names topics.
         log_dirs: those of the settings that can be used: no new log goes to one that is offline.
         now_ms: for the ledger.
-        owner: its check raises once the store is another writer's.
 
     Raises:
         LogDirOfflineError: there are logs to add, and nowhere to put them.
@@ -69,10 +61,30 @@ def create_topics(
             log_dir = min(log_dirs, key=lambda name: (load[name], log_dirs.index(name)))
             load[log_dir] += 1
             added.append(_new_state(topic.name, partition, log_dir, topic_id, now_ms))
+    for log, directory in _left(store, added, log_dirs):
+        _check_is_empty(directory, log)
+    return added
+
+
+def create_topics(
+    store: Store, ledger: Ledger, added: list[LogState], log_dirs: Sequence[str], *, with_segment: bool, owner: Owner
+) -> None:
+    """Add logs that were planned: directories first, then one ledger commit.
+
+    A crash before the commit leaves directories without records, which the next call removes.
+
+    Args:
+        store: to add to.
+        ledger: open for writing.
+        added: new logs.
+        log_dirs: those of the settings that can be used.
+        with_segment: whether they begin at offset 0; where offsets are preserved, the first record names the segment.
+        owner: its check raises once the store is another writer's.
+    """
     if not added:
         return
     _clear_directories(store, added, log_dirs, owner)
-    _make_directories(store, added, config.offsets == "assigned", owner)
+    _make_directories(store, added, with_segment, owner)
     reach("open.directories")
     ledger.add(added, owner)
     logger.info("Created logs count=%d topics=%s", len(added), ",".join(sorted({state.topic for state in added})))
@@ -123,16 +135,14 @@ def _clear_directories(store: Store, states: list[LogState], log_dirs: Sequence[
 
     Nothing of it is taken over: a writer that lost the store may still hold descriptors of its files.
     """
+    remove_deleted([set_aside(log, directory, owner) for log, directory in _left(store, states, log_dirs)])
+
+
+def _left(store: Store, states: list[LogState], log_dirs: Sequence[str]) -> list[tuple[TopicPartition, Path]]:
+    """Return the directories of new logs that are there already."""
     logs = [TopicPartition(state.topic, state.partition) for state in states]
-    left = [(log, directory) for log in logs for directory in _directories_of(store, log, log_dirs)]
-    for log, directory in left:
-        _check_is_empty(directory, log)
-    remove_deleted([set_aside(log, directory, owner) for log, directory in left])
-
-
-def _directories_of(store: Store, log: TopicPartition, log_dirs: Sequence[str]) -> list[Path]:
-    directories = [store.log_dir(name) / log.directory_name for name in log_dirs]
-    return [directory for directory in directories if directory.exists()]
+    directories = [(log, store.log_dir(name) / log.directory_name) for log in logs for name in log_dirs]
+    return [(log, directory) for log, directory in directories if directory.exists()]
 
 
 def _make_directories(store: Store, states: list[LogState], with_segment: bool, owner: Owner) -> None:

@@ -5,7 +5,11 @@ by force replaces the file; the earlier owner still holds a lock, but on a file 
 its next check.
 
 The file holds its owner's signature, which an owner that ends well takes out again: one that is found there says that
-the owner died, and that the logs need a close look. Taking by force is written into it, too, and handed on from owner
+the owner died, and that the logs need a close look. Until an owner begins to change ledger or logs, its signature says
+that it is opening the store only: one that dies or is refused by then has left the store as it was. So the next owner
+knows that bytes above a committed end are no unfinished micro-batch's, and that the ledger's last entry was committed.
+
+Taking by force is written into it, too, and handed on from owner
 to owner until one has given the logs new inodes: an earlier owner that wakes up must not find a file that counts.
 
 Removing and renaming by path needs more than a check, which says nothing of the next moment: `holding` (see
@@ -25,12 +29,12 @@ from pathlib import Path
 
 from sink.broker_lock import RootLocks
 from sink.takeover_lock import TakeoverLock
-from storage_core.errors import LogStorageError, StoreLockedError, WriterFencedError
+from storage_core.errors import StorageError, StoreLockedError, WriterFencedError
 from storage_core.storage.local import storage_errors, sync_directory, write_all
 from storage_core.storage.open_regular import open_to_change, read_if_there
 from storage_core.storage.own_descriptor import OwnDescriptor
 
-__all__ = ["WriterLock", "refused_again"]
+__all__ = ["WriterLock"]
 
 _SIGNATURE_BYTES = 4096
 _WRITER = "another writer"
@@ -42,7 +46,7 @@ class WriterLock:
 
     Attributes:
         token: 8 hex digits that no other owner has; names this writer's unpublished files.
-        follows_crash: whether the owner before did not end well.
+        follows_crash: whether the owner before had begun, and did not end well.
         owes_renewal: whether the store was taken by force, by this owner or one before, and not all logs have got new
             inodes since: somebody who can't be stopped may still write into the files they have.
         roots: the locks of the store's log directories, which go with this one.
@@ -63,13 +67,14 @@ class WriterLock:
         self._takeover = TakeoverLock(path.parent) if can_be_taken else None
         self.token = token
         self._signature = b""
+        self._is_opening = not follows_crash
         self.follows_crash = follows_crash
         self.owes_renewal = owes_renewal
         self.roots = RootLocks()
 
     @classmethod
     def acquire(cls, path: Path, holder: str = _WRITER) -> "WriterLock":
-        """Take the lock, at once or not at all.
+        """Take the lock, at once or not at all; `begin` comes before any change.
 
         Args:
             path: of the lock's file.
@@ -88,8 +93,8 @@ class WriterLock:
                         path,
                         descriptor,
                         uuid.uuid4().hex[:8],
-                        follows_crash=bool(signature),
-                        owes_renewal=holder == _WRITER and _says_forced(signature),
+                        follows_crash=_is_crash(signature),
+                        owes_renewal=holder == _WRITER and _says(signature, "forced"),
                         can_be_taken=holder == _WRITER,
                     )
                     if lock._is_current():
@@ -110,27 +115,24 @@ class WriterLock:
 
     @staticmethod
     def was_left(path: Path) -> bool:
-        """Whether a lock's last owner died and nobody has taken it since."""
-        with storage_errors(path):
-            if not path.exists():
-                return False
-            descriptor = OwnDescriptor(partial(open_to_change, path, os.O_RDONLY))
-            try:
-                if not os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0):
-                    return False  # without a lock, which may refuse an owner that comes just now
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return bool(os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0))
-            except BlockingIOError:
-                return False
-            finally:
-                descriptor.close()
+        """Whether a lock's last owner died behind `begin`, and nobody has taken it since."""
+        return _is_crash(_left_signature(path))
 
     @staticmethod
     def is_held(path: Path) -> bool:
         """Whether somebody has a lock; who took it in this moment, and has not signed it yet, does not count."""
         with storage_errors(path):
             is_signed = path.exists() and path.stat().st_size > 0
-        return is_signed and not WriterLock.was_left(path)
+        return is_signed and not _left_signature(path)
+
+    @staticmethod
+    def ended_well(path: Path) -> bool:
+        """Whether nobody has a lock, and its last owner ended well or had not begun; false where nobody ever had it."""
+        with storage_errors(path):
+            signature = read_if_there(path)
+        if not signature:
+            return signature is not None
+        return not _is_crash(signature) and _left_signature(path) == signature
 
     @classmethod
     def take_by_force(cls, path: Path) -> "WriterLock":
@@ -189,6 +191,18 @@ class WriterLock:
             self.check()
             yield
 
+    def begin(self) -> None:
+        """Say, durably, that this owner changes ledger or logs from now on: if it dies, the next one looks closely.
+
+        Raises:
+            WriterFencedError: this writer does not own the store any more.
+        """
+        if self._is_opening:
+            self.check()
+            self._is_opening = False
+            with storage_errors(self._path):
+                self._sign()
+
     def note_renewed(self) -> None:
         """Write down that no file is left that an owner before the taking by force may have open.
 
@@ -211,7 +225,10 @@ class WriterLock:
                     os.ftruncate(self._descriptor.fileno(), 0)
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Give the lock back; one that was found without a signature, and not begun with, has none then."""
+        if self._is_opening:
+            with contextlib.suppress(StorageError):  # it says that it is no crash's
+                self.sign_off()
         self.roots.close()
         self._descriptor.close()
         if self._takeover:
@@ -253,6 +270,7 @@ class WriterLock:
             "token": self.token,
         }
         owner |= {"forced": True} if self.owes_renewal else {}
+        owner |= {"opening": True} if self._is_opening else {}
         signature = json.dumps(owner).encode() + b"\n"
         descriptor = self._descriptor.fileno()
         write_all(descriptor, signature, 0)
@@ -261,14 +279,36 @@ class WriterLock:
         self._signature = signature
 
 
-def _says_forced(signature: bytes) -> bool:
-    """Whether a signature says that new inodes are owed; one that can't be read may have said so."""
+def _is_crash(signature: bytes) -> bool:
+    """Whether who left a signature may have left anything half done."""
+    return bool(signature) and (not _says(signature, "opening") or _says(signature, "forced"))
+
+
+def _says(signature: bytes, what: str) -> bool:
+    """Whether a signature says something; one that can't be read may have said anything."""
     if not signature:
         return False
     try:
-        return bool(json.loads(signature.partition(b"\n")[0]).get("forced", False))
+        return bool(json.loads(signature.partition(b"\n")[0]).get(what, False))
     except (ValueError, AttributeError):
         return True
+
+
+def _left_signature(path: Path) -> bytes:
+    """Return the signature of an owner that died, nothing if there is none or somebody has the lock."""
+    with storage_errors(path):
+        if not path.exists():
+            return b""
+        descriptor = OwnDescriptor(partial(open_to_change, path, os.O_RDONLY))
+        try:
+            if not os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0):
+                return b""  # without a lock, which may refuse an owner that comes just now
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0)
+        except BlockingIOError:
+            return b""
+        finally:
+            descriptor.close()
 
 
 def _describe_busy_owner(path: Path) -> str:
@@ -282,23 +322,3 @@ def _describe_busy_owner(path: Path) -> str:
         f"the writer that has the store stopped in the middle of removing or renaming a file: lock={path}"
         f" owner={owner or 'unknown'}; end that process ({remedy}) and try again"
     )
-
-
-@contextlib.contextmanager
-def refused_again(*locks: WriterLock, refusal: type[LogStorageError] = LogStorageError) -> Iterator[None]:
-    """Let a store that is refused behind a good end, before anything was changed, be refused by the next opening, too.
-
-    A signature that stays would say that the ledger's last entry may be torn, and that bytes above a committed end are
-    an unfinished micro-batch's: both would be dropped, though they may have been committed.
-
-    Args:
-        locks: of the process that opens it; those that follow a crash keep their signature.
-        refusal: errors that are one.
-    """
-    try:
-        yield
-    except refusal:
-        for lock in locks:
-            if not lock.follows_crash:
-                lock.sign_off()
-        raise

@@ -58,6 +58,7 @@ LOAD_FAULT_POINTS = (
 """Every step of loading a log directory: its leftovers, an overflowed segment that is split, recovery."""
 
 REPAIR_FAULT_POINTS = (
+    "repair.surplus",
     "repair.dropped",
     "repair.swapped",
     "repair.recorded",

@@ -8,17 +8,21 @@ import pytest
 
 from pipeline.lost_view import lost_ranges
 from pipeline.store_view import open_logs
+from sink.ledger import Ledger
+from storage_core.errors import LedgerDamagedError
 from storage_core.inspect.verify_log import verify_directory
+from storage_core.log.log_files import LOG, segment_file_name
 from storage_core.operation_fault_points import REPAIR_FAULT_POINTS
 from tests.damaged_store import DAMAGES, problems_of_repaired, segments, write_store
 from tests.kill.repair_job import finish_repair
-from tests.sink_store import contents
+from tests.sink_store import contents, log_directories, open_store
 from tests.written_log import Batch, write_log
 
 pytestmark = pytest.mark.kill
 
 _TOGETHER = ("payload", "active segment's payload", "epochs changed", "leftover", "snapshot", "checkpoint")
-_IN_STORES = [point for point in REPAIR_FAULT_POINTS if point != "repair.swapped"]
+_IN_STORES = [point for point in REPAIR_FAULT_POINTS if point not in ("repair.surplus", "repair.swapped")]
+_SURPLUS = ["repair.surplus", "repair.surplus:2", "repair.recorded", "repair.kept", "repair.committed"]
 _LATER = ("repair.kept:2", "repair.written:2", "repair.written:3", "repair.replaced:2", "repair.indexed:2")
 
 
@@ -45,6 +49,31 @@ def test_repair_when_killed_at_a_step_then_the_second_one_completes_it(
     assert problems_of_repaired(store) == []
     names = [path.name for path in segments(store)]
     assert [each.file for each in lost_ranges(open_logs(store))] == [names[1], names[-1]]
+
+
+@pytest.mark.parametrize("step", _SURPLUS)
+def test_repair_when_killed_then_the_second_one_has_kept_bytes_above_an_end_too(
+    context: ForkServerContext, memory_path: Path, damaged: Path, step: str
+) -> None:
+    """No crash left them: they may be records of a newer ledger, and are not cut off before they are kept."""
+    store = Path(shutil.copytree(damaged, memory_path / "store"))
+    states = Ledger.open(store / "ledger").states()
+    log = next(log for log, state in states.items() if state.log_end_offset)
+    directory, end = log_directories(store)[str(log)], states[log].log_end_offset
+    for base in (end, end + 5):
+        (directory / segment_file_name(base, LOG)).write_bytes(f"more at {base}".encode())
+    assert finish_repair(context, store, SPARKLOG_FAULT_POINT=step) == -9
+    if step.startswith("repair.surplus"):  # it had changed nothing
+        with pytest.raises(LedgerDamagedError, match="bytes lie above a log's committed end"):
+            open_store(store, {"t": {"partitions": 2}})
+
+    assert finish_repair(context, store) == 0
+
+    kept = contents(store / "control" / "cut" / directory.name)
+    for base in (end, end + 5):
+        content = f"more at {base}".encode()
+        assert kept[f"{segment_file_name(base, LOG)}.0-{len(content)}"] == content
+    assert problems_of_repaired(store) == []
 
 
 @pytest.mark.parametrize("step", ["repair.dropped", "repair.swapped:1", "repair.swapped:2"])

@@ -64,7 +64,9 @@ def test_repair_when_a_task_of_a_dead_run_still_holds_a_log_then_is_refused_and_
 def test_repair_when_an_owner_died_then_drops_what_it_tore_and_signs_off(store: Path, name: str) -> None:
     """The newest entry of the ledger may be that of either."""
     Ledger.open_for_writing(store / "ledger", UNSHARED).fence()
-    WriterLock.acquire(store / name).release()
+    dead = WriterLock.acquire(store / name)
+    dead.begin()
+    dead.release()
     max((store / "ledger" / "_delta_log").glob("*.json")).write_bytes(b"{")
 
     assert _repair(store)

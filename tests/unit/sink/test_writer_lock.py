@@ -14,7 +14,8 @@ def test_acquire_when_held_then_refused_and_the_holder_stays(tmp_path: Path) -> 
     holder = WriterLock.acquire(tmp_path / "lock")
 
     with pytest.raises(
-        StoreLockedError, match=rf'owner={{"host": ".+", "pid": {os.getpid()}, "since_ms": \d+, "token": "\w{{8}}"}}'
+        StoreLockedError,
+        match=rf'owner={{"host": ".+", "pid": {os.getpid()}, "since_ms": \d+, "token": "\w{{8}}", "opening": true}}',
     ):
         WriterLock.acquire(tmp_path / "lock")
 
@@ -37,6 +38,7 @@ def test_acquire_when_released_then_taken_at_once(tmp_path: Path) -> None:
 def test_acquire_tells_whether_the_owner_before_ended_well(tmp_path: Path, signs_off: bool) -> None:
     """A signature that is still there is that of an owner that died."""
     first = WriterLock.acquire(tmp_path / "lock")
+    first.begin()
     if signs_off:
         first.sign_off()
     first.release()
@@ -45,6 +47,51 @@ def test_acquire_tells_whether_the_owner_before_ended_well(tmp_path: Path, signs
     assert not first.follows_crash
     assert second.follows_crash is not signs_off
     second.release()
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_acquire_when_the_owner_before_had_not_begun_then_it_was_no_crash(tmp_path: Path, is_killed: bool) -> None:
+    """Whoever is refused, or dies, before he changed anything leaves the lock as he found it."""
+    path = tmp_path / "lock"
+    first = WriterLock.acquire(path)
+    signature = path.read_bytes()
+    first.release()
+    assert path.read_bytes() == b""
+    if is_killed:
+        path.write_bytes(signature)
+
+    assert (WriterLock.was_left(path), WriterLock.is_held(path), WriterLock.ended_well(path)) == (False, False, True)
+    second = WriterLock.acquire(path)
+    assert not second.follows_crash
+    assert (WriterLock.is_held(path), WriterLock.ended_well(path)) == (True, False)
+    second.begin()
+    second.release()
+    assert (WriterLock.was_left(path), WriterLock.is_held(path), WriterLock.ended_well(path)) == (True, False, False)
+
+
+def test_acquire_when_an_owner_died_and_the_next_one_did_not_begin_then_it_follows_a_crash_still(
+    tmp_path: Path,
+) -> None:
+    """What the first one left half done is still there."""
+    path = tmp_path / "lock"
+    path.write_bytes(b'{"pid": 1}\n')
+    for _ in range(2):
+        lock = WriterLock.acquire(path)
+        assert lock.follows_crash
+        lock.release()
+
+
+def test_begin_when_another_owner_has_taken_the_store_then_fenced(tmp_path: Path) -> None:
+    """Its signature is not this owner's to replace."""
+    lock = WriterLock.acquire(tmp_path / "lock")
+    taker = WriterLock.take_by_force(tmp_path / "lock")
+    signature = (tmp_path / "lock").read_bytes()
+
+    with pytest.raises(WriterFencedError):
+        lock.begin()
+    lock.release()
+    assert (tmp_path / "lock").read_bytes() == signature
+    taker.release()
 
 
 def test_take_by_force_when_held_then_the_holder_is_fenced(tmp_path: Path) -> None:
