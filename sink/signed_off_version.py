@@ -7,6 +7,7 @@ only the holder of that lock replaces. A store whose owners have not recorded an
 """
 
 import json
+import logging
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,8 @@ from storage_core.storage.open_regular import read_if_there
 from storage_core.storage.owned_names import Owner, remove_file, replace_file
 
 __all__ = ["forget_signed_off", "is_signed_off", "require_signed_off", "sign_off_version", "signed_off_version"]
+
+logger = logging.getLogger(__name__)
 
 _FILES: Final = {"writer.lock": "ledger-version.writer.json", "maintenance.lock": "ledger-version.maintenance.json"}
 """Files in a store's `control/`, by the name of the lock."""
@@ -62,14 +65,20 @@ def require_signed_off(ledger: Path, version: int, least: int) -> None:
 def sign_off_version(ledger: Path, lock: WriterLock, version: int) -> None:
     """Write down, durably, that a version is on the disk; before the owner of the lock signs off.
 
+    Only the lock's own file is looked at, and written anew if it is damaged: what is wrong with the other one is no
+    reason for an owner to end badly, and keeps the next one from opening the store.
+
     Args:
         ledger: its folder.
         lock: that the caller holds.
         version: of the ledger, durable.
     """
     path = _folder(ledger) / _FILES[lock.name]
-    if version <= signed_off_version(ledger):
-        return
+    try:
+        if version <= _read(path):
+            return
+    except CorruptFileError:
+        logger.warning("The ledger's last version was damaged, and is written anew: path=%s", path)
     with storage_errors(path):
         make_directory(path.parent)
         replace_file(lock, path, json.dumps({_KEY: version}).encode() + b"\n")

@@ -276,6 +276,25 @@ def test_store_when_a_file_below_control_is_damaged_then_it_can_be_read_and_veri
             open_events(store)
 
 
+@pytest.mark.parametrize("role", ["writer", "maintenance"])
+def test_sink_when_a_recorded_version_is_damaged_while_it_runs_then_it_closes_well(store: Path, role: str) -> None:
+    """Its own file it writes anew; another role's is that one's, and the next opening names it."""
+    path = store / "control" / f"ledger-version.{role}.json"
+    writer = open_events(store)
+    writer.append("q", _BATCHES, in_process(numbers(_BATCHES * _ROWS, (_BATCHES + 1) * _ROWS)))
+    path.write_bytes(b"\0\0")
+
+    writer.close()
+
+    assert (store / "writer.lock").read_bytes() == b""
+    if role == "maintenance":
+        with pytest.raises(LogStorageError, match=path.name):
+            open_events(store)
+        path.unlink()
+    open_events(store).close()
+    assert stored_numbers(store) == list(range((_BATCHES + 1) * _ROWS))
+
+
 def test_reading_when_it_looks_for_bytes_above_an_end_then_it_writes_nothing(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
