@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 
 from benchmarks.processes import peak_memory_mb, reset_peak_memory
-from storage_core.log.producer_snapshots import write_snapshot
+from storage_core.checkpoint.producer_snapshot import render_producer_snapshot
+from storage_core.log.log_files import SNAPSHOT, segment_file_name
 from storage_core.log.producer_states import ProducerStates
 from storage_core.log.recover_segment import recover_segment, scan_segment
 from storage_core.log.segments import list_segments
-from storage_core.storage.owned_names import UNSHARED
+from storage_core.storage.owned_names import UNSHARED, replace_file
 
 __all__ = ["main"]
 
@@ -31,7 +32,8 @@ def main(directory: Path) -> None:
     for files in list_segments(directory):
         found = scan_segment(files, _INTERVAL_BYTES, producers)
         recover_segment(found, UNSHARED)
-        write_snapshot(directory, found.next_offset, producers.states())
+        snapshot = directory / segment_file_name(found.next_offset, SNAPSHOT)
+        replace_file(UNSHARED, snapshot, render_producer_snapshot(producers.states()))
     print(
         json.dumps(
             {

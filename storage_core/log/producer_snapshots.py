@@ -1,4 +1,4 @@
-"""Producer snapshots of a log directory: which there are, which to load, which to keep; written durably.
+"""Producer snapshots of a log directory: which there are, which to load, which to keep.
 
 A snapshot holds the state of the log's producers below the offset in its name. One is taken when a segment is rolled,
 after a recovery and at a clean close. Kept are those of the segments' base offsets and the newest.
@@ -9,19 +9,18 @@ Source: Kafka ProducerStateManager.loadFromSnapshot, takeSnapshot, removeStraySn
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage_core.checkpoint.producer_snapshot import ProducerState, parse_producer_snapshot, render_producer_snapshot
+from storage_core.checkpoint.producer_snapshot import ProducerState, parse_producer_snapshot
 from storage_core.errors import CorruptFileError, StorageError
 from storage_core.log.log_files import SNAPSHOT, parse_base_offset, segment_file_name
 from storage_core.log.log_walk import is_gone
 from storage_core.storage.local import storage_errors
 from storage_core.storage.open_regular import read_file
-from storage_core.storage.owned_names import UNSHARED, replace_file
 
-__all__ = ["FoundSnapshot", "find_snapshot", "list_snapshots", "stray_snapshots", "write_snapshot"]
+__all__ = ["FoundSnapshot", "find_snapshot", "list_snapshots", "stray_snapshots"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +84,3 @@ def stray_snapshots(offsets: Iterable[int], base_offsets: Collection[int]) -> li
     if strays and (not base_offsets or strays[-1] >= max(base_offsets)):
         strays.pop()
     return strays
-
-
-def write_snapshot(directory: Path, offset: int, producers: Sequence[ProducerState]) -> None:
-    """Write a snapshot, durably.
-
-    Raises:
-        StorageError: the disk refused.
-    """
-    path = directory / segment_file_name(offset, SNAPSHOT)
-    with storage_errors(path):
-        replace_file(UNSHARED, path, render_producer_snapshot(producers))

@@ -10,10 +10,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
 from storage_core.log.log_reader import LogReader
 from tests.documented_samples import code_blocks
+from tests.text_stream import write_text_stream
 
 _ROOT = Path(__file__).resolve().parents[2]
 _TIMEOUT_S = 900
@@ -88,22 +88,14 @@ def test_stream_when_workers_run_the_archives_python_then_records_are_there(arch
     (job / "data" / "a").write_text("one\ntwo\n")
     with tarfile.open(archive / "environment.tar.gz") as packed:
         packed.extractall(job / "environment", filter="fully_trusted")
-    settings = {
-        "store": "store",
-        "checkpoint": "checkpoint",
-        "source": {"format": "text", "path": "data"},
-        "records": {"topic": "'t'", "value": "value"},
-        "trigger": {"available_now": True},
-        "topics": {"t": {"partitions": 1}},
-        "spark": {
-            "spark.master": "local-cluster[2,1,1024]",
-            "spark.driver.memory": "1g",
-            "spark.executor.memory": "600m",
-            "spark.ui.enabled": "false",
-            "spark.python.daemon.module": "pipeline.worker_daemon",
-        },
+    spark = {
+        "spark.master": "local-cluster[2,1,1024]",
+        "spark.driver.memory": "1g",
+        "spark.executor.memory": "600m",
+        "spark.ui.enabled": "false",
+        "spark.python.daemon.module": "pipeline.worker_daemon",
     }
-    (job / "settings.yaml").write_text(yaml.safe_dump(settings))
+    write_text_stream(job, spark)
     command = [sys.executable, str(_ROOT / "pipeline" / "__main__.py"), "stream", "--config", "settings.yaml"]
     python = str(job / "environment" / "bin" / "python")
     _do(command, job, PYSPARK_PYTHON=python, SPARK_LOCAL_IP="127.0.0.1", PYTHONPATH="")

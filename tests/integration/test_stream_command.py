@@ -14,6 +14,7 @@ import yaml
 
 from sink.writer_lock import WriterLock
 from storage_core.log.log_reader import LogReader
+from tests.text_stream import write_text_stream
 
 pytestmark = pytest.mark.spark
 
@@ -30,18 +31,8 @@ _JVM_LINE = "WARNING: Using incubator modules: jdk.incubator.vector"
 
 
 def _settings(folder: Path, **changes: object) -> Path:
-    settings: dict[str, object] = {
-        "store": "store",
-        "checkpoint": "checkpoint",
-        "source": {"format": "text", "path": "data", "options": {"maxFilesPerTrigger": 1}},
-        "records": {"topic": "'t'", "value": "value"},
-        "trigger": {"available_now": True},
-        "topics": {"t": {"partitions": 1}},
-        "spark": _JVM,
-    }
-    path = folder / "settings.yaml"
-    path.write_text(yaml.safe_dump(settings | changes))
-    return path
+    source = {"format": "text", "path": "data", "options": {"maxFilesPerTrigger": 1}}
+    return write_text_stream(folder, _JVM, **{"source": source, **changes})
 
 
 def _environment() -> Mapping[str, str]:

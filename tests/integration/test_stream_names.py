@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
+
+from tests.text_stream import write_text_stream
 
 pytestmark = pytest.mark.spark
 
@@ -19,23 +20,15 @@ def test_stream_when_it_runs_then_first_line_names_in_spark_and_figures(tmp_path
     (tmp_path / "data").mkdir()
     (tmp_path / "events").mkdir()
     (tmp_path / "data" / "a").write_text("1\n2\n3\n")
-    settings = {
-        "store": "orders",
-        "checkpoint": "checkpoint",
-        "source": {"format": "text", "path": "data"},
-        "records": {"topic": "'t'", "value": "value"},
-        "trigger": {"available_now": True},
-        "topics": {"t": {}},
-        "spark": {
-            "spark.master": "local[1]",
-            "spark.driver.memory": "1g",
-            "spark.eventLog.enabled": True,
-            "spark.eventLog.dir": str(tmp_path / "events"),
-            "spark.eventLog.compress": False,
-            "spark.eventLog.rolling.enabled": False,
-        },
+    spark = {
+        "spark.master": "local[1]",
+        "spark.driver.memory": "1g",
+        "spark.eventLog.enabled": True,
+        "spark.eventLog.dir": str(tmp_path / "events"),
+        "spark.eventLog.compress": False,
+        "spark.eventLog.rolling.enabled": False,
     }
-    (tmp_path / "settings.yaml").write_text(yaml.safe_dump(settings))
+    write_text_stream(tmp_path, spark, store="orders")
 
     done = subprocess.run(
         [sys.executable, "-m", "pipeline", "stream", "--config", "settings.yaml", "--metrics-file", "m/stream.prom"],

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 from storage_core.log.log_reader import LogReader
+from tests.text_stream import write_text_stream
 
 pytestmark = pytest.mark.spark
 
@@ -55,18 +55,7 @@ def bare_python(tmp_path: Path) -> Path:
 def _settings(folder: Path, spark: dict[str, str]) -> Path:
     (folder / "data").mkdir()
     (folder / "data" / "a").write_text("one\ntwo\n")
-    settings = {
-        "store": "store",
-        "checkpoint": "checkpoint",
-        "source": {"format": "text", "path": "data"},
-        "records": {"topic": "'t'", "value": "value"},
-        "trigger": {"available_now": True},
-        "topics": {"t": {"partitions": 1}},
-        "spark": _MEMORY | spark,
-    }
-    path = folder / "settings.yaml"
-    path.write_text(yaml.safe_dump(settings))
-    return path
+    return write_text_stream(folder, _MEMORY | spark)
 
 
 @pytest.mark.parametrize("master", [_CLUSTER, "local[2]"])

@@ -12,7 +12,7 @@ from storage_core.checkpoint.producer_snapshot import ProducerState, parse_produ
 from storage_core.clock import SystemClock
 from storage_core.log.follow_producers import follow_producers
 from storage_core.log.log_files import LOG, SNAPSHOT, segment_file_name
-from storage_core.log.producer_snapshots import find_snapshot, write_snapshot
+from storage_core.log.producer_snapshots import find_snapshot
 from storage_core.log.producer_states import ProducerStates
 from storage_core.log.recover_segment import recover_segment, scan_segment
 from storage_core.log.segments import list_segments
@@ -20,6 +20,7 @@ from storage_core.storage.owned_names import UNSHARED
 from tests.batch_bytes import BatchSpec, segment_bytes
 from tests.golden import GoldenLog, golden_logs
 from tests.kafka.broker import KafkaBroker, TopicSpec
+from tests.written_snapshot import write_snapshot
 
 pytestmark = pytest.mark.kafka
 

@@ -40,7 +40,6 @@ _NOT_REACHED = {
     ("storage_core/log/load_changes.py", "write_snapshots"): _BROKERS,
     ("storage_core/log/load_changes.py", "_unlink"): _BROKERS,
     ("storage_core/log/load_root.py", "_write_checkpoint"): _BROKERS,
-    ("storage_core/log/producer_snapshots.py", "write_snapshot"): "called by tests only",
     ("storage_core/log/recover_segment.py", "_replace_indexes"): _BROKERS,
     ("storage_core/log/recover_segment.py", "_write_unpublished"): _BROKERS,
     ("storage_core/log/split_segment.py", "split_segment"): _BROKERS,

@@ -6,12 +6,13 @@ import pytest
 
 from storage_core.checkpoint.producer_snapshot import ProducerState, parse_producer_snapshot
 from storage_core.log.follow_producers import follow_producers
-from storage_core.log.producer_snapshots import find_snapshot, list_snapshots, write_snapshot
+from storage_core.log.producer_snapshots import find_snapshot, list_snapshots
 from storage_core.log.producer_states import ProducerStates
 from storage_core.log.segments import list_segments
 from storage_core.record.control_records import ControlType
 from tests.golden import GoldenLog, golden_logs
 from tests.transaction_log import Data, Marker, write_transaction_log
+from tests.written_snapshot import write_snapshot
 
 _NOW_MS = 1_700_000_100_000
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.checkpoint.producer_snapshot import ProducerState, parse_producer_snapshot
-from storage_core.errors import StorageError
-from storage_core.log.producer_snapshots import find_snapshot, list_snapshots, stray_snapshots, write_snapshot
+from storage_core.checkpoint.producer_snapshot import ProducerState
+from storage_core.log.producer_snapshots import find_snapshot, list_snapshots, stray_snapshots
+from tests.written_snapshot import write_snapshot
 
 _STATE = ProducerState(
     producer_id=7,
@@ -16,20 +16,6 @@ _STATE = ProducerState(
     coordinator_epoch=-1,
     current_txn_first_offset=-1,
 )
-
-
-def test_write_snapshot_when_read_again_then_is_the_same(tmp_path: Path) -> None:
-    """Under the name of its offset, nothing else beside it."""
-    write_snapshot(tmp_path, 10, [_STATE])
-
-    assert [path.name for path in tmp_path.iterdir()] == ["00000000000000000010.snapshot"]
-    assert parse_producer_snapshot((tmp_path / "00000000000000000010.snapshot").read_bytes()) == [_STATE]
-
-
-def test_write_snapshot_when_the_folder_is_gone_then_names_it(tmp_path: Path) -> None:
-    """The disk's refusal is an error of this package."""
-    with pytest.raises(StorageError, match="gone"):
-        write_snapshot(tmp_path / "gone", 10, [])
 
 
 def test_list_snapshots_when_other_files_lie_there_then_leaves_them_out(tmp_path: Path) -> None:
