@@ -1,7 +1,8 @@
 """Appends staged micro-batches to the logs of a store, exactly once; knows nothing of Spark.
 
-Opening takes the store's writer lock and undoes what a crash left. A micro-batch is staged by whoever calls, then
-placed, made durable and committed here; see `docs/architecture.md` for what each step leaves when it is the last one.
+Opening takes the store's writer lock and undoes what a crash left (`open_store.py`). A micro-batch is staged by whoever
+calls, then placed, made durable and committed here; see `docs/architecture.md` for what each step leaves when it is the
+last one.
 """
 
 import contextlib
@@ -10,34 +11,25 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from sink.clean_end import refuse_surplus
 from sink.config import SinkConfig
 from sink.derived_files import DerivedFiles
 from sink.end_offsets import EndBatches, EndOffsets, check_end_offsets
-from sink.finish_truncation import finish_truncations
-from sink.ledger import Ledger
 from sink.ledger_damage import one_line
 from sink.ledger_rows import LogState
-from sink.lost_ranges import LostRangeTable
 from sink.metrics import MicroBatchMetrics
-from sink.open_log_dirs import open_log_dirs, take_log_dirs
-from sink.place import Placement, Placer, StagedBatches
-from sink.quarantine import Quarantine
+from sink.open_store import open_store
+from sink.place import Placement, StagedBatches
 from sink.signed_off_version import sign_off_version
 from sink.stage import StagePlan
 from sink.stage_reports import StageReport, check_reports, collect_batches, split_floors
 from sink.store import Store
-from sink.store_access import MAINTENANCE_LOCK, WRITER_LOCK, keep_maintenance_out
-from sink.topic_configs import keep_topic_configs
-from sink.topic_settings import log_limits, number_logs, with_append_time
-from sink.topics import create_topics, plan_topics
-from sink.undo import find_torn_online, renew, renew_returned, settle_cuts
-from sink.unflushed import check_unflushed, distrust_cache, flush_logs
+from sink.store_access import WRITER_LOCK, keep_maintenance_out
+from sink.topic_settings import number_logs, with_append_time
+from sink.unflushed import distrust_cache, flush_logs
 from sink.writer_lock import WriterLock
 from storage_core.clock import Clock
 from storage_core.errors import (
@@ -161,50 +153,13 @@ class StoreWriter:
                 self._abandon()
 
     def _open(self, lock: WriterLock) -> None:
-        config, by_force = self._config, lock.owes_renewal  # of this writer, or of one that died behind it
-        self._store = Store.find_or_create(config.store, config.log_dirs, lock)
-        follows_crash = lock.follows_crash or WriterLock.was_left(config.store / MAINTENANCE_LOCK)
-        self._ledger = Ledger.open_for_writing(self._store.ledger_path, lock, follows_crash=follows_crash)
-        offline = take_log_dirs(self._store, self._ledger, lock)
-        if not lock.follows_crash:  # a maintenance that died leaves nothing above a committed end
-            refuse_surplus(self._store, self._ledger, offline)
-        if by_force:
-            self._ledger.fence()  # from here on the earlier writer can't commit
-        self._log_dirs = open_log_dirs(self._store, self._ledger, lock, offline)
-        check_unflushed(self._ledger, self._store.log_path, self._log_dirs.offline)
-        states = self._ledger.states()
-        torn = find_torn_online(self._log_dirs, states, follows_crash=lock.follows_crash)
-        self._store.sweep_staging(lock)
-        usable = self._log_dirs.prepare(config.log_dirs, states)
-        self._quarantine = Quarantine(config.quarantine, self._store, lock)
-        self._quarantine.open()
-        added = plan_topics(self._store, self._ledger, config, usable, self._clock.now_ms())
-        lock.begin()  # whoever is refused was so by now
-        create_topics(self._store, self._ledger, added, usable, with_segment=config.offsets == "assigned", owner=lock)
-        preserved = config.topics if config.offsets == "preserved" else ()
-        keep_topic_configs(self._store, {name: topic.log for name, topic in config.topics.items()}, lock, preserved)
-        states = self._ledger.states()
-        directories = [self._store.log_path(state) for state in states.values()]
-        limits = log_limits(config, self._ledger)
-        self._placer = Placer(self._ledger, lock, self._clock, directories, limits, config.offsets == "preserved")
-        if by_force:
-            renew(self._log_dirs, states, lock)
-        else:
-            self._placer.undo(np.array([self._ledger.rows[log] for log in torn], np.int64))
-        if lock.follows_crash:
-            settle_cuts(self._log_dirs, states)
-        renew_returned(self._log_dirs, states, lock)
-        self._leave_offline()
-        if follows_crash:
-            LostRangeTable(config.store / "control" / "lost_ranges").drop_torn(lock)
-        finish_truncations(
-            self._store, self._ledger, lock, self._log_dirs.offline, partial(keep_maintenance_out, config.store)
-        )
-        flush_logs(self._ledger, self._store.log_path, lock, self._log_dirs.offline)
+        self._opened = opened = open_store(self._config, self._clock, lock)
+        self._store, self._ledger, self._log_dirs = opened.store, opened.ledger, opened.log_dirs
+        self._placer, self._quarantine = opened.placer, opened.quarantine
         self._derived = DerivedFiles(self._store, self._ledger, lock, self._log_dirs.offline)
         self._write_derived()
-        self._stage_topics, self._log_rows = number_logs(config, self._ledger)
-        self._end_batches = EndBatches(self._ledger, config)
+        self._stage_topics, self._log_rows = number_logs(self._config, self._ledger)
+        self._end_batches = EndBatches(self._ledger, self._config)
 
     def _append(
         self,
@@ -358,13 +313,8 @@ class StoreWriter:
         """Return the logs whose directories have failed since; they are offline until the next start."""
         online = self._log_dirs.online(self._ledger.states())
         self._log_dirs.check_again(online.values())
-        self._leave_offline()
+        self._opened.leave_offline()
         return [state for state in online.values() if state.log_dir in self._log_dirs.offline]
-
-    def _leave_offline(self) -> None:
-        names = self._log_dirs.offline
-        rows = [self._ledger.rows[log] for log, state in self._ledger.states().items() if state.log_dir in names]
-        self._placer.leave(np.array(rows, np.int64))
 
     def _abandon(self) -> None:
         """Give the lock back without a word about the state of the logs; what was running has ended by then."""
