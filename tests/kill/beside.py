@@ -7,13 +7,13 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from storage_core.topic_partition import TopicPartition
-from tests.kill.numbered_rows import LOGS, log_ends
+from tests.kill.numbered_rows import LOGS, log_ends, micro_batches
 
-__all__ = ["Beside"]
+__all__ = ["Beside", "problem_of_order"]
 
 _PATIENCE_S = 240.0
 _PAUSE_S = 2.0
@@ -57,7 +57,11 @@ class Beside:
         code, out, err = _run("read", str(self._store), f"{log.topic}:{log.partition}")
         if code:
             raise AssertionError(f"read {log}: exit code {code}: {err[-2000:]}")
-        if problem := _problem_of_lines(log, committed, out.splitlines(), _deleted(err)):
+        lines = [line.split("\t") for line in out.splitlines()]
+        offsets = [int(line[0].rpartition(":")[2]) for line in lines]
+        problem = _problem_of_offsets(log, committed, offsets, _deleted(err))
+        problem = problem or problem_of_order([line[3] for line in lines], micro_batches(self._store))
+        if problem:
             raise AssertionError(f"read {log}: {problem}")
         self.reads += 1
 
@@ -77,21 +81,39 @@ def _deleted(err: str) -> set[int]:
     return {offset for first, last in ranges for offset in range(int(first), int(last) + 1)}
 
 
-def _problem_of_lines(log: TopicPartition, committed: int, lines: list[str], deleted: set[int]) -> str | None:
-    """Return a gap, a record twice, or that a committed one is not there; of one log only records are deleted."""
-    places = [line.split("\t") for line in lines]
-    offsets = [int(place[0].rpartition(":")[2]) for place in places]
-    values = [place[3] for place in places]
+def _problem_of_offsets(log: TopicPartition, committed: int, offsets: list[int], deleted: set[int]) -> str | None:
+    """Return a gap, or that a committed record is not there; of one log only records are deleted."""
     if deleted and log.topic != "short":
         return f"{len(deleted)} records are told to be deleted"
     if offsets and offsets != [each for each in range(offsets[0], offsets[-1] + 1) if each not in deleted]:
         return "offsets have a gap"
     if offsets and offsets[0] and log.topic != "short":
         return f"begins at {offsets[0]}"
-    if any(value >= after for value, after in pairwise(values)):
-        return "a row is there twice, or out of order"
     if committed and (not offsets or offsets[-1] + 1 < committed):
         return f"ends at {offsets[-1:]}, {committed} were committed before"
+    return None
+
+
+def problem_of_order(values: list[str], batches: dict[int, int]) -> str | None:
+    """Return a row that is there twice, or out of order.
+
+    Rows come in the order of micro-batches, and each file's in one piece. Of two files of one micro-batch Spark takes
+    the larger one first.
+
+    Args:
+        values: of one log's records, `<file>/<row>`.
+        batches: the micro-batch of each file.
+    """
+    files = [(int(name), list(rows)) for name, rows in groupby(values, lambda value: value.partition("/")[0])]
+    for (before, _), (after, _) in pairwise(files):
+        if batches[before] > batches[after]:
+            return f"file {after} of micro-batch {batches[after]} is behind file {before} of {batches[before]}"
+    if len({number for number, _ in files}) < len(files):
+        return f"a file's rows are there twice, or in pieces: {[number for number, _ in files]}"
+    for _, rows in files:
+        for row, following in pairwise(rows):
+            if row >= following:
+                return f"{following} is there twice, or out of order: behind {row}"
     return None
 
 

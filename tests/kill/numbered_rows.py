@@ -2,13 +2,14 @@
 
 The ledger says how many micro-batches are committed, and Spark's checkpoint which files those are, so both say which
 rows must be there: nearly always file n is micro-batch n, but behind a kill between its two logs Spark takes two files
-into one. They are counted by kafka-python's parser in the bytes of the segments up to the ledger's end offsets,
-not by a reader of ours.
+into one, the larger one first. They are counted by kafka-python's parser in the bytes of the segments up to the
+ledger's end offsets, not by a reader of ours.
 """
 
 import json
 import os
 import warnings
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.record import MemoryRecords
 
-__all__ = ["LOGS", "NumberedRows", "commits", "log_ends", "problems_of_rows"]
+__all__ = ["LOGS", "NumberedRows", "commits", "log_ends", "micro_batches", "problems_of_rows"]
 
 _SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("key", pa.string()), ("value", pa.string())])
 _ROWS = 160
@@ -115,23 +116,35 @@ def commits(store: Path) -> int:
     return 0 if version is None else version + 1
 
 
-def _acknowledged(store: Path) -> list[int]:
-    """Return the numbers of the files whose micro-batches are committed, from the logs of Spark's checkpoint.
+def micro_batches(store: Path) -> dict[int, int]:
+    """Return in which micro-batch each file is that one was planned for, from the logs of Spark's checkpoint.
 
     Raises:
-        AssertionError: one is there twice, or Spark left one out.
+        AssertionError: a file is there twice.
     """
-    count, checkpoint = commits(store), store.parent / "checkpoint"
-    if not count:
-        return []
-    last = json.loads((checkpoint / "offsets" / str(count - 1)).read_text().splitlines()[2])["logOffset"]
-    batches: dict[int, int] = {}
+    checkpoint = store.parent / "checkpoint"
+    plans = sorted(
+        (json.loads(path.read_text().splitlines()[2])["logOffset"], int(path.name))
+        for path in (checkpoint / "offsets").glob("[0-9]*")
+    )
+    entries: dict[int, int] = {}
     for path in (checkpoint / "sources" / "0").glob("[0-9]*"):
         for line in path.read_text().splitlines()[1:]:
             entry = json.loads(line)
             number = int(Path(entry["path"]).name.removesuffix(".parquet"))
-            assert batches.setdefault(number, entry["batchId"]) == entry["batchId"], f"Spark takes {number} twice"
-    found = sorted(number for number, batch in batches.items() if batch <= last)
+            assert entries.setdefault(number, entry["batchId"]) == entry["batchId"], f"Spark takes {number} twice"
+    places = {number: bisect_left(plans, (entry, 0)) for number, entry in entries.items()}
+    return {number: plans[place][1] for number, place in places.items() if place < len(plans)}
+
+
+def _acknowledged(store: Path) -> list[int]:
+    """Return the numbers of the files whose micro-batches are committed.
+
+    Raises:
+        AssertionError: Spark left one out.
+    """
+    count = commits(store)
+    found = sorted(number for number, batch in micro_batches(store).items() if batch < count)
     assert found == list(range(len(found))), f"Spark left a file out: {found}"
     return found
 
