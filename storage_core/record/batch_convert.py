@@ -6,8 +6,9 @@ over, headers and all fields of producers are dropped, and v0 drops timestamps, 
 records get no producer, those of v0 no timestamp, and the batch gets the leader epoch of the one before it, as if the
 leader had appended it.
 
-A batch becomes one batch. Entries without a codec, each its own batch in v0 and v1, are first put together into sets
-of 16 KiB, a producer's default, where the result is a batch of v2 or a wrapper.
+A batch becomes one batch; one of v2 with more than 131,072 records becomes several wrappers. Entries without a codec,
+each its own batch in v0 and v1, are first put together into sets of 16 KiB, a producer's default, where the result is a
+batch of v2 or a wrapper.
 
 Source: Kafka RecordsUtil.downConvert, LogValidator.convertAndAssignOffsetsNonCompressed; KIP-31, KIP-98.
 """
