@@ -65,8 +65,8 @@ def require_signed_off(ledger: Path, version: int, least: int) -> None:
 def sign_off_version(ledger: Path, lock: WriterLock, version: int) -> None:
     """Write down, durably, that a version is on the disk; before the owner of the lock signs off.
 
-    Only the lock's own file is looked at, and written anew if it is damaged: what is wrong with the other one is no
-    reason for an owner to end badly, and keeps the next one from opening the store.
+    The lock's own file is written anew if it is damaged. What is wrong with the other one is no reason for an owner to
+    end badly: it counts for nothing here, and keeps the next owner from opening the store.
 
     Args:
         ledger: its folder.
@@ -74,11 +74,9 @@ def sign_off_version(ledger: Path, lock: WriterLock, version: int) -> None:
         version: of the ledger, durable.
     """
     path = _folder(ledger) / _FILES[lock.name]
-    try:
-        if version <= _read(path):
-            return
-    except CorruptFileError:
-        logger.warning("The ledger's last version was damaged, and is written anew: path=%s", path)
+    recorded = {name: _read_sound(_folder(ledger) / name) for name in _FILES.values()}
+    if recorded[path.name] is not None and version <= max(each for each in recorded.values() if each is not None):
+        return
     with storage_errors(path):
         make_directory(path.parent)
         replace_file(lock, path, json.dumps({_KEY: version}).encode() + b"\n")
@@ -93,6 +91,15 @@ def forget_signed_off(ledger: Path, owner: Owner) -> None:
 
 def _folder(ledger: Path) -> Path:
     return ledger.parent / "control"
+
+
+def _read_sound(path: Path) -> int | None:
+    """Return what a file records, -1 where there is none, None and a warning where it is damaged."""
+    try:
+        return _read(path)
+    except CorruptFileError as error:
+        logger.warning("%s", error)
+        return None
 
 
 def _read(path: Path) -> int:
