@@ -1,8 +1,9 @@
 """One commit to a Delta table of a store: the data file is on the disk before the log entry that names it exists.
 
-`deltalake` does not fsync on a local disk. Were both synced after the commit, a power cut could keep the entry and take
-the data file, and an opening could not tell that from a committed entry whose data file was deleted since. In this
-order only the entry can be torn; the caller syncs it before the commit counts.
+`deltalake` writes log entries only: its writer of data files prints a Rust trace where the disk is full, and nothing of
+it fsyncs. Were both files synced after the commit, a power cut could keep the entry and take the data file, and an
+opening could not tell that from a committed entry whose data file was deleted since. In this order only the entry can
+be torn; the caller syncs it before the commit counts.
 """
 
 import io
@@ -16,7 +17,7 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.transaction import AddAction
 
 from sink.table_entries import ACTION_COUNT
@@ -37,7 +38,7 @@ def table_uri(path: Path) -> str:
 
 def create_table(path: Path, schema: pa.Schema, configuration: Mapping[str, str] | None = None) -> None:
     """Make an empty table; its first entry is not synced yet."""
-    write_deltalake(table_uri(path), schema.empty_table(), mode="error", configuration=configuration)
+    DeltaTable.create(table_uri(path), schema, mode="error", configuration=dict(configuration or {}))
 
 
 def commit_rows(

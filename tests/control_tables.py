@@ -78,9 +78,9 @@ class DeltaLeaseTable:
             return False
         return True
 
-    def try_update(self, table: ControlTable, updates: Mapping[str, str], condition: str) -> bool:
+    def try_update(self, table: ControlTable, values: Mapping[str, int], owner: str) -> bool:
         """Change rows, as a run does."""
-        return update_rows(self._store, table, updates, condition)
+        return update_rows(self._store, table, values, owner)
 
     def rows(self, table: ControlTable) -> list[dict[str, Any]]:
         """Return the rows."""

@@ -60,7 +60,7 @@ def beside_merges(tables: ControlTables) -> dict[str, Any]:
     merged = []
 
     def update() -> None:
-        updated.append(tables.try_update(LEASES, {"expires_ms": "expires_ms + 1"}, "owner = 'o0'"))
+        updated.append(tables.try_update(LEASES, {"expires_ms": updated.count(True) + 1}, "o0"))
 
     for attempt in range(_MERGES):
         beside = [threading.Timer(0.3, update)] if attempt % 2 else []

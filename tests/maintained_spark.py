@@ -75,7 +75,7 @@ def race(spark: SparkSession, store: Path) -> dict[str, Any]:
         for turn in range(_ROUNDS):
             found = acquire_leases(tables, [_A], f"{name}{turn}", clock, name)
             owned.extend((epoch, found.owner) for epoch in found.epochs.values())
-            while found.epochs and not tables.try_update(LEASES, {"expires_ms": "0"}, f"owner = '{found.owner}'"):
+            while found.epochs and not tables.try_update(LEASES, {"expires_ms": 0}, found.owner):
                 pass
 
     with ThreadPoolExecutor(2) as pool:

@@ -77,8 +77,8 @@ class LeaseTable(Protocol):
         """Merge rows; return whether it was done, or lost a race."""
         ...
 
-    def try_update(self, table: ControlTable, updates: Mapping[str, str], condition: str) -> bool:
-        """Change the rows that a condition holds for; return whether it was done, or lost a race."""
+    def try_update(self, table: ControlTable, values: Mapping[str, int], owner: str) -> bool:
+        """Set columns of an owner's rows; return whether it was done, or lost a race."""
         ...
 
     def rows(self, table: ControlTable) -> list[dict[str, Any]]:
@@ -251,7 +251,7 @@ def holding_leases(
         is_watched.set()
         watching.join()
     if leases.epochs and not leases.is_lost:
-        table.try_update(LEASES, {"expires_ms": "0"}, _owned_by(leases))
+        table.try_update(LEASES, {"expires_ms": 0}, leases.owner)
 
 
 def _keep_prolonging(table: LeaseTable, leases: Leases, is_over: threading.Event, wait_s: float) -> None:
@@ -266,7 +266,7 @@ def _prolong(table: LeaseTable, leases: Leases) -> None:
     """Prolong leases, and see what came of it: a commit that did not fail is no answer."""
     wanted_ms = leases.now_ms + leases.term_ms
     for _ in range(_TRIES):
-        if not leases.epochs or table.try_update(LEASES, {"expires_ms": str(wanted_ms)}, _owned_by(leases)):
+        if not leases.epochs or table.try_update(LEASES, {"expires_ms": wanted_ms}, leases.owner):
             break
     found = {log: row for log, row in _rows_by_log(table).items() if row["owner"] == leases.owner}
     leases.take_over(found)
@@ -287,10 +287,6 @@ def _watch(leases: Leases, fence: Callable[[], None], is_over: threading.Event, 
 
 def _rows_by_log(table: LeaseTable) -> dict[TopicPartition, Mapping[str, Any]]:
     return {TopicPartition(row["topic"], row["partition"]): row for row in table.rows(LEASES)}
-
-
-def _owned_by(leases: Leases) -> str:
-    return f"owner = '{leases.owner}'"
 
 
 def _holder(row: Mapping[str, Any]) -> str:

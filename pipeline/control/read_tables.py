@@ -28,7 +28,7 @@ from storage_core.errors import CorruptFileError, UnsupportedFormatError
 from storage_core.storage.local import storage_errors
 from storage_core.storage.open_regular import check_regular_files, read_file
 
-__all__ = ["check_table", "check_tables", "has_table", "read_columns", "read_rows", "table_path"]
+__all__ = ["check_table", "check_tables", "has_table", "read_columns", "read_newest", "read_rows", "table_path"]
 
 _DAMAGE = (DeltaError, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
 _READER_VERSION: Final = 1
@@ -87,6 +87,24 @@ def read_columns(
     return _read(store, table, filters, names)
 
 
+def read_newest(store: Path, table: ControlTable) -> tuple[DeltaTable, pa.Table]:
+    """Return a table that is there at its newest version, and all its rows, with columns that only others know.
+
+    Raises:
+        UnsupportedFormatError: a newer release wrote it.
+        CorruptFileError: it is damaged.
+    """
+    path = table_path(store, table)
+    opened = _open(path, table)
+    files = _data_files(path, opened)
+    with _damage_refused(path, files):
+        _check_sums(files)
+        schema = pa.schema(opened.schema().to_arrow())
+        parts = [pq.ParquetFile(each).read(use_threads=False) for each in files]
+        alike = [each.cast(pa.schema([schema.field(name) for name in each.column_names])) for each in parts]
+        return opened, pa.concat_tables([schema.empty_table(), *alike], promote_options="default").cast(schema)
+
+
 def _read(
     store: Path, table: ControlTable, filters: Sequence[tuple[str, str, Any]], names: Sequence[str] | None = None
 ) -> pa.Table:
@@ -95,12 +113,16 @@ def _read(
         return table.schema.empty_table().select(columns)
     path = table_path(store, table)
     opened = _open(path, table)
-    files = [path / Path(unquote(each)).name for each in opened.file_uris()]
+    files = _data_files(path, opened)
     with _damage_refused(path, files):
         _check_sums(files)
         # Not `to_pyarrow_table`: its I/O threads may outlive a short command and abort the interpreter as it ends.
         parts = [_read_file(each, table, columns, filters) for each in files]
         return pa.concat_tables([table.schema.empty_table().select(columns), *parts])
+
+
+def _data_files(path: Path, opened: DeltaTable) -> list[Path]:
+    return [path / Path(unquote(each)).name for each in opened.file_uris()]
 
 
 def _read_file(

@@ -129,12 +129,12 @@ class ControlTables:
             self._make_durable(table)
         return is_done
 
-    def try_update(self, table: ControlTable, updates: Mapping[str, str], condition: str) -> bool:
+    def try_update(self, table: ControlTable, values: Mapping[str, int], owner: str) -> bool:
         """Change rows as `update_rows` does: a run's tasks may fill all of Spark's slots for longer than this can wait.
 
         Return whether it was done, or lost a race.
         """
-        return update_rows(self._store, table, updates, condition)
+        return update_rows(self._store, table, values, owner)
 
     def rows(self, table: ControlTable) -> list[dict[str, Any]]:
         """Return the rows that the table has now."""

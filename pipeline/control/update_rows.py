@@ -1,47 +1,53 @@
 """Rows of a control table changed without Spark: for what can't wait until a slot is free.
 
-A commit that Spark's MERGE gets in front of is refused and can be tried again, and the other way round.
+The data file is written here, not by `deltalake`, whose writer prints a Rust trace where a disk is full. It holds the
+whole table: a few thousand rows. A commit that Spark's MERGE gets in front of is refused and can be tried again, and
+the other way round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, PostCommitHookProperties
+import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from pipeline.control.read_tables import table_path
+from pipeline.control.read_tables import read_newest, table_path
 from pipeline.control.schemas import ControlTable
 from sink.ledger_damage import one_line
+from sink.table_commit import commit_rows
 from storage_core.errors import LogStorageError
 from storage_core.storage.local import storage_errors
 from storage_core.storage.write_back import sync_filesystems
 
 __all__ = ["update_rows"]
 
-_NO_TIDYING: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""Spark does that for its tables."""
 
-
-def update_rows(store: Path, table: ControlTable, updates: Mapping[str, str], condition: str) -> bool:
-    """Change the rows that a condition holds for, durably; return whether it was done, or lost a race.
+def update_rows(store: Path, table: ControlTable, values: Mapping[str, int], owner: str) -> bool:
+    """Change an owner's rows, durably; return whether it was done, or lost a race.
 
     Args:
         store: its folder.
-        table: to change.
-        updates: an SQL expression for each column.
-        condition: in SQL.
+        table: to change; it has a column `owner`.
+        values: the new value of each column that changes.
+        owner: whose rows.
 
     Raises:
-        LogStorageError: the table can't be changed.
+        LogStorageError: the table can't be read or changed.
     """
     path = table_path(store, table)
+    opened, rows = read_newest(store, table)
+    is_chosen = pc.equal(rows.column("owner"), owner)
+    if not pc.any(is_chosen).as_py():
+        return True
+    for name, value in values.items():
+        place, kind = rows.schema.get_field_index(name), rows.schema.field(name)
+        changed = pc.if_else(is_chosen, pa.scalar(value, kind.type), rows.column(name))
+        rows = rows.set_column(place, kind, changed)
     try:
-        opened = DeltaTable(path.as_uri())
-        opened.update(updates=dict(updates), predicate=condition, post_commithook_properties=_NO_TIDYING)
+        commit_rows(path, opened, rows, "overwrite", {})
     except CommitFailedError:
         return False
     except (DeltaError, OSError, pa.ArrowException) as error:

@@ -11,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.control.read_tables import read_rows
+from pipeline.control.schemas import LEASES
+from pipeline.control.update_rows import update_rows
 from sink.stage import StagePlan
 from sink.stage_reports import StageReport
 from storage_core.errors import CommitStateUnknownError, LogStorageError, StorageError
+from tests.control_tables import put_rows
 from tests.faults.operations import OPERATIONS, operation_work
 from tests.faults.works import Append
 from tests.retained_store import write_aged
@@ -45,6 +49,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("mounting a small tmpfs needs root")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture(autouse=True)
+def clean_stderr(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """Libraries print nothing of their own over a full disk: what is to be said is in the error."""
+    yield
+    assert capfd.readouterr().err == ""
 
 
 def _fill(folder: Path) -> None:
@@ -208,3 +219,27 @@ def test_operation_when_the_disk_is_full_then_can_be_done_again_once_there_is_ro
         (small_disk / "filler").unlink()
 
         assert job.finish() == [], pages
+
+
+def test_leases_when_the_disk_is_full_at_any_of_their_writes_then_one_error_of_ours(small_disk: Path) -> None:
+    """A run that holds leases prolongs them on a full disk, too: that is refused as a whole, or done."""
+    store, refused = small_disk / "store", list[str]()
+    rows = [{"topic": "t", "partition": number, "owner": "me", "machine": "m"} for number in range(500)]
+    times = {"epoch": 1, "acquired_ms": 0, "expires_ms": 0}
+    put_rows(store, LEASES, [{**row, **times} for row in rows])
+    for pages in range(60):
+        _leave_room(small_disk, pages)
+        try:
+            is_done = update_rows(store, LEASES, {"expires_ms": pages + 1}, "me")
+        except LogStorageError as error:
+            refused.append(str(error))
+            is_done = False
+        (small_disk / "filler").unlink()
+
+        assert {row["expires_ms"] for row in read_rows(store, LEASES)} == {pages + 1 if is_done else 0}
+        if is_done:
+            break
+
+    assert is_done
+    assert len(refused) > 2
+    assert all("no space left" in each.lower() and "\n" not in each for each in refused)

@@ -72,7 +72,7 @@ def test_leases_when_many_race_then_each_epoch_has_one_owner(memory_path: Path) 
             leases = acquire_leases(table, [_A], f"{number}-{turn}", clock, f"m{number}")
             owned.extend((epoch, leases.owner) for epoch in leases.epochs.values())
             if leases.epochs:
-                table.try_update(LEASES, {"expires_ms": "0"}, f"owner = '{leases.owner}'")
+                table.try_update(LEASES, {"expires_ms": 0}, leases.owner)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(race, range(4)))
