@@ -11,7 +11,9 @@ __all__ = ["peak_bytes"]
 _CHILD = """
 import json, os, sys
 from pathlib import Path
-from tests.tiny_records import OPERATIONS
+from tests.tiny_records import CLEANINGS, OPERATIONS
+
+operations = {**OPERATIONS, **CLEANINGS}
 
 small, large = map(Path, sys.argv[1:3])
 
@@ -21,10 +23,10 @@ def status(name):
 
 for name in sys.argv[3:]:
     if not (child := os.fork()):  # what is imported is shared; what an operation keeps is not
-        OPERATIONS[name](small)
+        operations[name](small)
         Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
         before = status("VmRSS")
-        OPERATIONS[name](large)
+        operations[name](large)
         print(json.dumps([name, status("VmHWM") - before]), flush=True)
         os._exit(0)
     os.waitpid(child, 0)
@@ -35,7 +37,7 @@ def peak_bytes(operations: Sequence[str], small: Path, large: Path) -> dict[str,
     """Return by how much each operation lets a process grow; one that fails is left out.
 
     Args:
-        operations: names among `tests.tiny_records.OPERATIONS`.
+        operations: names in `tests.tiny_records`.
         small: log directory to warm up with.
         large: log directory to measure with.
     """

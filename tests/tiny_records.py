@@ -15,36 +15,45 @@ import zstandard
 
 from pipeline.reader.plan import LogSplit, ReadTask
 from pipeline.reader.read_task import read_task
+from storage_core.cleaner.build_map import DirtyRange, build_map
+from storage_core.cleaner.clean_segments import CleanRequest, clean_segments
+from storage_core.cleaner.cleaned_transactions import CleanedTransactions
+from storage_core.cleaner.dirty_keys import iter_dirty_keys
+from storage_core.cleaner.offset_map import OffsetMap
+from storage_core.cleaner.superseded import SupersededOffsets
 from storage_core.inspect.dump_log import DumpOptions, dump_log
 from storage_core.inspect.verify_log import verify_directory
 from storage_core.log.convert_log import convert_log
 from storage_core.log.log_reader import LogReader
+from storage_core.log.segments import SegmentFiles, list_segments
 from storage_core.record.batch_convert import ConvertOptions
 from storage_core.record.batch_decode import iter_decoded
 from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2, BatchHeader, pack_header
 from storage_core.record.varint import pack_varint
+from storage_core.storage.owned_names import UNSHARED
 from storage_core.topic_partition import TopicPartition
 
-__all__ = ["OPERATIONS", "write_many_headers", "write_many_records"]
+__all__ = ["CLEANINGS", "OPERATIONS", "write_many_headers", "write_many_records"]
 
 _TIME_MS: Final = 1_700_000_000_000
 _ZSTD: Final = 4
 _LOG: Final = "00000000000000000000.log"
 
 
-def write_many_records(directory: Path, count: int) -> Path:
-    """Write a log of one batch: records without key, value and headers, of 10 bytes and less, packed to almost none."""
+def write_many_records(directory: Path, count: int, key: bytes | None = None) -> Path:
+    """Write a log of one batch: records of one key and no bytes, or without key and value, of some 10 bytes each."""
+    tail = b"\x01\x01\x00" if key is None else pack_varint(len(key)) + key + b"\x00\x00"
     deltas = np.arange(count, dtype=np.uint32) << 1
     parts = []
     for low, high in ((0, 1 << 7), (1 << 7, 1 << 14), (1 << 14, 1 << 21), (1 << 21, 1 << 28)):
         chosen = deltas[(deltas >= low) & (deltas < high)]
         width = len(pack_varint(low >> 1))
-        rows = np.empty((len(chosen), 6 + width), np.uint8)
-        rows[:, :3] = (2 * (5 + width), 0, 0)
+        rows = np.empty((len(chosen), 3 + width + len(tail)), np.uint8)
+        rows[:, :3] = (2 * (2 + width + len(tail)), 0, 0)
         for place in range(width):
             more = 0x80 if place < width - 1 else 0
             rows[:, 3 + place] = (chosen >> (7 * place)) & 0x7F | more
-        rows[:, 3 + width :] = (1, 1, 0)
+        rows[:, 3 + width :] = np.frombuffer(tail, np.uint8)
         parts.append(rows.tobytes())
     return _write(directory, b"".join(parts), count)
 
@@ -123,6 +132,31 @@ def _convert(directory: Path) -> None:
         convert_log(directory, Path(folder) / directory.name, ConvertOptions(magic=1, codec="none"))
 
 
+def _map_keys(directory: Path) -> OffsetMap:
+    (segment,) = list_segments(directory)
+    offset_map = OffsetMap(1 << 20, bytes(16))
+    build_map(_dirty(segment), offset_map, lambda: None)
+    return offset_map
+
+
+def _dirty(segment: SegmentFiles) -> DirtyRange:
+    return DirtyRange(segments=[segment], first_dirty_offset=0, first_uncleanable_offset=1 << 30)
+
+
+def _clean(directory: Path) -> None:
+    """Clean twice: once all records but the last one go, and once all stay, but one."""
+    (segment,) = list_segments(directory)
+    request = CleanRequest(now_ms=_TIME_MS, delete_retention_ms=1, cleaning_end_offset=1 << 30)
+    latest = _map_keys(directory)
+    for later in (latest, SupersededOffsets([np.array([7])], 1 << 30, bytes(16))):
+        clean_segments([segment], later, CleanedTransactions(), request, UNSHARED)
+
+
+def _list_keys(directory: Path) -> None:
+    (segment,) = list_segments(directory)
+    deque(iter_dirty_keys(_dirty(segment), bytes(16), lambda: None), maxlen=0)
+
+
 OPERATIONS: Final[Mapping[str, Callable[[Path], None]]] = {
     "decode": _decode,
     "read": _read,
@@ -132,3 +166,10 @@ OPERATIONS: Final[Mapping[str, Callable[[Path], None]]] = {
     "dump-log": _dump,
     "convert": _convert,
 }
+
+CLEANINGS: Final[Mapping[str, Callable[[Path], object]]] = {
+    "offset map": _map_keys,
+    "dirty keys": _list_keys,
+    "cleaning": _clean,
+}
+"""Of logs whose records have keys."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,8 @@ import numpy.typing as npt
 from storage_core.checkpoint.producer_snapshot import ProducerState
 from storage_core.cleaner.cleaned_output import CleanedOutput
 from storage_core.cleaner.cleaned_transactions import CleanedTransactions
-from storage_core.cleaner.filter_batches import Action, RebuildOptions, filter_batches
-from storage_core.cleaner.keyed_records import KeyedRecords, iter_keyed
+from storage_core.cleaner.filter_batches import Action, RebuildOptions, filter_batches, filter_large
+from storage_core.cleaner.keyed_records import KeyedRecords, LargeBatch, iter_opened
 from storage_core.cleaner.offset_map import KeySet
 from storage_core.cleaner.read_batches import checked_chunks
 from storage_core.cleaner.superseded import LaterRecords
@@ -36,6 +37,7 @@ from storage_core.log.segment_reader import BatchChunk, SegmentReader
 from storage_core.log.segments import SegmentFiles
 from storage_core.log.transactions import read_control_types
 from storage_core.log_config import INT64_MAX
+from storage_core.record.batch_scan import BatchScan
 from storage_core.storage.local import storage_errors
 from storage_core.storage.open_regular import read_if_there
 from storage_core.storage.owned_names import Owner
@@ -223,16 +225,20 @@ class _Cleaning:
 
     def _filter(self, chunk: BatchChunk, may_go: npt.NDArray[np.bool_], keeps_legacy_tombstones: bool) -> None:
         place = 0
-        for records in iter_keyed(chunk.data, chunk.scan):
-            after = place + len(records.scan)
-            fates = judge_batches(records.scan, may_go[place:after], keeps_legacy_tombstones, self._rules)
-            judged = self._judge(records, fates)
-            filtered, actions = filter_batches(chunk.data, records, fates, judged, self._options)
-            self._count(records, fates, judged, actions, filtered.horizons_set)
+        for opened in iter_opened(chunk.data, chunk.scan):
+            after = place + len(opened.scan)
+            fates = judge_batches(opened.scan, may_go[place:after], keeps_legacy_tombstones, self._rules)
+            if isinstance(opened, LargeBatch):
+                filtered, actions = filter_large(opened, fates, partial(self._judge, fates), self._options)
+            else:
+                judged = self._judge(fates, opened)
+                filtered, actions = filter_batches(chunk.data, opened, fates, judged, self._options)
+            self._count_batches(opened.scan, actions, filtered.horizons_set)
             self.output.append(filtered, chunk.data)
             place = after
 
-    def _judge(self, records: KeyedRecords, fates: BatchFates) -> RecordFates:
+    def _judge(self, fates: BatchFates, records: KeyedRecords) -> RecordFates:
+        """Return what becomes of records, and count it."""
         digests = records.digests(self._later.hash_key)
         erased = self._request.erased
         facts = RecordFacts(
@@ -243,18 +249,12 @@ class _Cleaning:
             has_value=records.has_value,
             is_erased=erased.contains(digests) if erased else None,
         )
-        return judge_records(fates, facts, self._later.latest_offset)
+        judged = judge_records(fates, facts, self._later.latest_offset)
+        self._count_records(records, fates, judged)
+        return judged
 
-    def _count(
-        self,
-        records: KeyedRecords,
-        fates: BatchFates,
-        judged: RecordFates,
-        actions: npt.NDArray[np.int8],
-        horizons_set: int,
-    ) -> None:
+    def _count_records(self, records: KeyedRecords, fates: BatchFates, judged: RecordFates) -> None:
         counts = self._counts
-        counts.bytes_read += int(records.scan.size.sum())
         counts.records_read += len(records)
         counts.records_kept += int(np.count_nonzero(judged.stays))
         counts.superseded_records += int(np.count_nonzero(judged.is_superseded))
@@ -266,6 +266,10 @@ class _Cleaning:
             counts.markers_removed += int(records.counts[fates.loses_records & fates.is_control].sum())
         if not records.has_value.all():
             counts.tombstones_kept += int(np.count_nonzero(judged.stays & ~records.has_value))
+
+    def _count_batches(self, scan: BatchScan, actions: npt.NDArray[np.int8], horizons_set: int) -> None:
+        counts = self._counts
+        counts.bytes_read += int(scan.size.sum())
         done = np.bincount(actions, minlength=Action.EMPTY + 1).tolist()
         counts.batches_removed += done[Action.DROP]
         counts.batches_copied += done[Action.COPY]

@@ -15,6 +15,7 @@ Source: Kafka MemoryRecords.filterTo, buildRetainedRecordsInto, DefaultRecordBat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_core.cleaner.cleaned_transactions import is_control
-from storage_core.cleaner.keyed_records import KeyedRecords
-from storage_core.cleaner.rebuild_kernels import MAX_GROWTH_BYTES, NO_HORIZON, write_survivors
+from storage_core.cleaner.keyed_records import KeyedRecords, LargeBatch
+from storage_core.cleaner.rebuild_kernels import MAX_GROWTH_BYTES, NO_BASE, write_survivors
 from storage_core.cleaner.survivors import BatchFates, RecordFates
 from storage_core.log_config import CODECS, INT32_MAX
 from storage_core.record.attributes import (
@@ -40,10 +41,11 @@ from storage_core.record.legacy_encode import LEGACY_CODECS, LegacyEncodeOptions
 from storage_core.record.record_columns import RecordColumns
 from storage_core.record.schema import CREATE_TIME, LOG_APPEND_TIME
 
-__all__ = ["Action", "FilteredBatches", "RebuildOptions", "choose_actions", "filter_batches"]
+__all__ = ["Action", "FilteredBatches", "RebuildOptions", "choose_actions", "filter_batches", "filter_large"]
 
 _CRC_AT: Final = 17
 _CRC_COVERS_FROM: Final = 21
+_NO_HORIZON: Final = -1
 _KEPT_FLAGS: Final = 0x7F & ~CODEC_MASK & ~DELETE_HORIZON_BIT
 
 _Int64s = npt.NDArray[np.int64]
@@ -104,6 +106,25 @@ class _Built:
     max_timestamp: _Int64s
 
 
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """How many records each of b batches had, and how many of them stay, tombstones among these."""
+
+    before: _Int64s
+    records: _Int64s
+    tombstones: _Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """Sections of r batches that are built, back to back; (r + 1,) their borders, (r,) base and largest timestamps."""
+
+    data: memoryview
+    borders: _Int64s
+    base_timestamps: _Int64s
+    max_timestamps: _Int64s
+
+
 def choose_actions(
     records: KeyedRecords, fates: BatchFates, stays: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
@@ -114,20 +135,23 @@ def choose_actions(
         fates: (b,) of these.
         stays: (n,) whether each record does.
     """
-    scan, count = records.scan, len(records.scan)
     borders = _borders(records)
-    left = _count(stays, borders)
-    has_horizon = (scan.attributes & DELETE_HORIZON_BIT) != 0
-    needs = fates.is_done_marker & (left > 0)
+    tombstones = np.zeros(len(records.scan), np.int64)
     if not records.has_value.all():
-        needs |= _count(stays & ~records.has_value, borders) > 0
+        tombstones = _count(stays & ~records.has_value, borders)
+    return _choose(records.scan, fates, _Left(np.diff(borders), _count(stays, borders), tombstones))
+
+
+def _choose(scan: BatchScan, fates: BatchFates, left: _Left) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
+    has_horizon = (scan.attributes & DELETE_HORIZON_BIT) != 0
+    needs = (fates.is_done_marker & (left.records > 0)) | (left.tombstones > 0)
     needs &= (scan.magic == MAGIC_V2) & ~has_horizon
-    actions = np.full(count, Action.DROP, np.int8)
+    actions = np.full(len(scan), Action.DROP, np.int8)
     actions[fates.stays_empty] = Action.EMPTY
     is_bare = (scan.size == HEADER_BYTES) & (scan.base_timestamp == -1) & ((scan.attributes & CODEC_MASK) == 0)
     actions[fates.stays_empty & is_bare & ~has_horizon & (scan.records_count == 0)] = Action.COPY
-    actions[left > 0] = Action.REBUILD
-    actions[(left > 0) & (left == np.diff(borders)) & ~needs] = Action.COPY
+    actions[left.records > 0] = Action.REBUILD
+    actions[(left.records > 0) & (left.records == left.before) & ~needs] = Action.COPY
     return actions, needs
 
 
@@ -143,20 +167,63 @@ def filter_batches(
         options: see there.
     """
     actions, needs = choose_actions(records, fates, judged.stays)
-    chosen = np.flatnonzero(actions)
     if records.scan.magic[0] < MAGIC_V2:
         built = _build_legacy(data, records, judged.stays, np.flatnonzero(actions == Action.REBUILD), options)
     else:
         built = _build(records, judged.stays, actions, needs, options)
-    scan = records.scan.take(chosen) if len(chosen) < len(records.scan) else records.scan
+    return _filtered(records.scan, actions, built, int(needs.sum())), actions
+
+
+def filter_large(
+    batch: LargeBatch,
+    fates: BatchFates,
+    judge: Callable[[KeyedRecords], RecordFates],
+    options: RebuildOptions,
+) -> tuple[FilteredBatches, npt.NDArray[np.int8]]:
+    """Do for one batch of very many records what `filter_batches` does: a byte for each is held, and what stays.
+
+    Args:
+        batch: see there.
+        fates: (1,) of it.
+        judge: returns what becomes of some of its records; called once for each piece, in order.
+        options: see there.
+    """
+    stays, tombstones = list[npt.NDArray[np.bool_]](), 0
+    for records in batch.pieces():
+        stays.append(judge(records).stays)
+        tombstones += int(np.count_nonzero(stays[-1] & ~records.has_value))
+    kept = sum(map(np.count_nonzero, stays))
+    left = _Left(batch.scan.records_count.astype(np.int64), np.array([kept]), np.array([tombstones]))
+    actions, needs = _choose(batch.scan, fates, left)
+    scan, horizons = batch.scan, _horizons(batch.scan, needs, options)
+    built = _Built(memoryview(b""), scan.size[:0], scan.last_offset[:0], scan.max_timestamp[:0])
+    if actions[0] >= Action.REBUILD:
+        built = _sealed(scan, left.records, horizons, _write_pieces(batch, stays, horizons), options)
+    return _filtered(scan, actions, built, int(needs.sum())), actions
+
+
+def _write_pieces(batch: LargeBatch, stays: list[npt.NDArray[np.bool_]], horizons: _Int64s) -> _Written:
+    """Write what stays of a batch; its first record that stays says the base timestamp for all pieces."""
+    parts, bases, largest, only = list[memoryview](), _bases(horizons), np.array([-1]), np.zeros(1, np.int64)
+    for records, chosen in zip(batch.pieces(), stays, strict=True):
+        if chosen.any():
+            written = _write(records, chosen, only, bases)
+            parts.append(memoryview(bytes(written.data[: written.borders[-1]])))
+            bases, largest = written.base_timestamps, np.maximum(largest, written.max_timestamps)
+    data = memoryview(b"".join(parts))
+    return _Written(data, np.array([0, len(data)]), bases, largest)
+
+
+def _filtered(scan: BatchScan, actions: npt.NDArray[np.int8], built: _Built, horizons_set: int) -> FilteredBatches:
+    chosen = np.flatnonzero(actions)
+    scan = scan.take(chosen) if len(chosen) < len(scan) else scan
     is_built = actions[chosen] != Action.COPY
     size, last_offset, max_timestamp = scan.size, scan.last_offset, scan.max_timestamp
     if is_built.any():
         size, last_offset, max_timestamp = size.copy(), last_offset.copy(), max_timestamp.copy()
         size[is_built], last_offset[is_built] = built.size, built.last_offset
         max_timestamp[is_built] = built.max_timestamp
-    parts = _parts(scan, is_built, built)
-    return FilteredBatches(parts, size, last_offset, max_timestamp, int(needs.sum())), actions
+    return FilteredBatches(_parts(scan, is_built, built), size, last_offset, max_timestamp, horizons_set)
 
 
 def _borders(records: KeyedRecords) -> _Int64s:
@@ -205,26 +272,47 @@ def _build(
     scan = records.scan.take(chosen)
     if not len(chosen):
         return _Built(memoryview(b""), scan.size, scan.last_offset, scan.max_timestamp)
+    left = _count(stays, _borders(records))[chosen]
+    horizons = _horizons(scan, needs[chosen], options)
+    return _sealed(scan, left, horizons, _write(records, stays, chosen, _bases(horizons)), options)
+
+
+def _horizons(scan: BatchScan, needs: npt.NDArray[np.bool_], options: RebuildOptions) -> _Int64s:
+    """Return (b,) the delete horizon of each batch."""
+    has_horizon = (scan.attributes & DELETE_HORIZON_BIT) != 0
+    horizons: _Int64s = np.where(has_horizon, scan.base_timestamp, _NO_HORIZON)
+    horizons[needs] = options.delete_horizon_ms
+    return horizons
+
+
+def _bases(horizons: _Int64s) -> _Int64s:
+    """Return (b,) the base timestamps that delete horizons stand for."""
+    return np.where(horizons == _NO_HORIZON, NO_BASE, horizons)
+
+
+def _write(records: KeyedRecords, stays: npt.NDArray[np.bool_], chosen: _Int64s, bases: _Int64s) -> _Written:
+    """Write the records that stay in some of the batches."""
     borders = _borders(records)
-    left = _count(stays, borders)[chosen]
     room = np.append(0, np.cumsum(np.where(stays, records.end - records.start + MAX_GROWTH_BYTES, 0)))
     out = np.empty(int(np.diff(room[borders])[chosen].sum()), np.uint8)
-    has_horizon = (scan.attributes & DELETE_HORIZON_BIT) != 0
-    horizons = np.where(has_horizon, scan.base_timestamp, NO_HORIZON)
-    horizons[needs[chosen]] = options.delete_horizon_ms
     base_timestamps, max_timestamps = np.empty((2, len(chosen)), np.int64)
     ends = np.empty(len(chosen) + 1, np.int64)
-    rebuilt = (stays, records.table, borders, chosen, horizons, base_timestamps, max_timestamps, ends, out)
+    rebuilt = (stays, records.table, borders, chosen, bases, base_timestamps, max_timestamps, ends, out)
     write_survivors(records.source, records.start, records.end, *rebuilt)
+    return _Written(out.data, ends, base_timestamps, max_timestamps)
+
+
+def _sealed(scan: BatchScan, left: _Int64s, horizons: _Int64s, written: _Written, options: RebuildOptions) -> _Built:
+    """Return batches of sections that are written."""
     is_empty = left == 0
-    base_timestamps[is_empty] = -1
+    base_timestamps = np.where(is_empty, -1, written.base_timestamps)
     is_fixed = is_empty | ((scan.attributes & LOG_APPEND_TIME_BIT) != 0)
-    max_timestamps = np.where(is_fixed, scan.max_timestamp, max_timestamps)
+    max_timestamps = np.where(is_fixed, scan.max_timestamp, written.max_timestamps)
     codecs = _codecs(scan, is_empty, options)
     headers = _headers(scan, left, base_timestamps, max_timestamps)
     headers["attributes"] = (scan.attributes & _KEPT_FLAGS) | codecs
-    headers["attributes"] |= np.where(~is_empty & (horizons != NO_HORIZON), DELETE_HORIZON_BIT, 0).astype(np.int16)
-    return _seal(scan, headers, codecs, out.data, ends, options)
+    headers["attributes"] |= np.where(~is_empty & (horizons != _NO_HORIZON), DELETE_HORIZON_BIT, 0).astype(np.int16)
+    return _seal(scan, headers, codecs, written.data, written.borders, options)
 
 
 def _codecs(scan: BatchScan, is_empty: npt.NDArray[np.bool_], options: RebuildOptions) -> npt.NDArray[np.int16]:

@@ -2,6 +2,9 @@
 
 Formats may follow each other in any order; what is yielded is of one kind: plain batches of format v2, which are not
 copied; compressed ones, opened; or entries of v0 and v1, wrappers opened.
+
+What is noted of a tiny record is seven times as large as the record, and a batch of 6 KB may open to millions. So a
+batch of very many records comes in pieces: `iter_keyed` yields one after the other, `iter_opened` the batch by itself.
 """
 
 from __future__ import annotations
@@ -24,11 +27,17 @@ from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2, ByteSource
 from storage_core.record.batch_scan import BatchScan
 from storage_core.record.compression import MAX_DECOMPRESSED_BYTES, decompress
 from storage_core.record.decode_kernels import SectionColumn
-from storage_core.record.decoded_columns import plain_sections
+from storage_core.record.decoded_columns import (
+    MOST_RECORDS,
+    DamagedSectionError,
+    SectionTable,
+    cut_section,
+    plain_sections,
+)
 from storage_core.record.legacy_decode import LEGACY_CODECS, open_wrapper
 from storage_core.record.legacy_kernels import LEGACY_FAILURES, locate_entries, parse_entries
 
-__all__ = ["KeyedRecords", "iter_keyed"]
+__all__ = ["KeyedRecords", "LargeBatch", "iter_keyed", "iter_opened"]
 
 _TARGET_BYTES: Final = 4 << 20
 _MIN_RECORD_BYTES: Final = 7
@@ -84,8 +93,26 @@ class KeyedRecords:
         return digests
 
 
+@dataclass(frozen=True, slots=True)
+class LargeBatch:
+    """A batch of format v2 with more than `MOST_RECORDS` records, all of them checked.
+
+    Attributes:
+        scan: (1,) the batch.
+        sections: its pieces.
+    """
+
+    scan: BatchScan
+    sections: list[SectionTable]
+
+    def pieces(self) -> Iterator[KeyedRecords]:
+        """Yield its records in order, some at a time; each time anew."""
+        for each in self.sections:
+            yield _locate(each.source, each.scan, each.table)
+
+
 def iter_keyed(data: ByteSource, scan: BatchScan, target_bytes: int = _TARGET_BYTES) -> Iterator[KeyedRecords]:
-    """Yield the records of batches in order.
+    """Yield the records of batches in order; those of a batch of very many in pieces, and none of a damaged one.
 
     Args:
         data: bytes of a log; the CRCs were checked.
@@ -95,6 +122,17 @@ def iter_keyed(data: ByteSource, scan: BatchScan, target_bytes: int = _TARGET_BY
     Raises:
         CorruptBatchError: a batch's bytes contradict themselves; the position counts in `data`.
     """
+    for opened in iter_opened(data, scan, target_bytes):
+        if isinstance(opened, LargeBatch):
+            yield from opened.pieces()
+        else:
+            yield opened
+
+
+def iter_opened(
+    data: ByteSource, scan: BatchScan, target_bytes: int = _TARGET_BYTES
+) -> Iterator[KeyedRecords | LargeBatch]:
+    """Yield batches in order, opened; as `iter_keyed`, but for the large ones, each of which comes by itself."""
     source = np.frombuffer(data, np.uint8)
     _refuse_damaged(source, scan)
     is_legacy, is_compressed = scan.magic < MAGIC_V2, (scan.attributes & CODEC_MASK) != 0
@@ -105,7 +143,7 @@ def iter_keyed(data: ByteSource, scan: BatchScan, target_bytes: int = _TARGET_BY
             continue
         chosen = scan.take(slice(first, end)) if end - first < len(scan) else scan
         if kind[first] == 0:
-            yield _located(source, chosen, plain_sections(chosen))
+            yield from _located(source, chosen, plain_sections(chosen))
         else:
             yield from _opened(source, chosen, target_bytes)
 
@@ -128,7 +166,7 @@ def _refuse_damaged(source: _Bytes, scan: BatchScan) -> None:
             raise CorruptBatchError(what, int(scan.position[int(np.argmax(wrong))]))
 
 
-def _opened(source: _Bytes, scan: BatchScan, target_bytes: int) -> Iterator[KeyedRecords]:
+def _opened(source: _Bytes, scan: BatchScan, target_bytes: int) -> Iterator[KeyedRecords | LargeBatch]:
     """Open compressed batches, and wrappers, some at a time."""
     table, view = plain_sections(scan), source.data
     parts: list[bytes | memoryview] = []
@@ -136,13 +174,13 @@ def _opened(source: _Bytes, scan: BatchScan, target_bytes: int) -> Iterator[Keye
     for number, (position, size) in enumerate(zip(scan.position.tolist(), scan.size.tolist(), strict=True)):
         part = _open(view[position : position + size], scan, number, table)
         if parts and total + len(part) > target_bytes:
-            yield _located(_joined(parts), scan.take(slice(first, number)), table[first:number])
+            yield from _located(_joined(parts), scan.take(slice(first, number)), table[first:number])
             parts, first, total = [], number, 0
         table[number, SectionColumn.START] = total
         parts.append(part)
         total += len(part)
         table[number, SectionColumn.END] = total
-    yield _located(_joined(parts), scan.take(slice(first, None)), table[first:])
+    yield from _located(_joined(parts), scan.take(slice(first, None)), table[first:])
 
 
 def _open(batch: memoryview, scan: BatchScan, number: int, table: _Int64s) -> bytes | memoryview:
@@ -167,7 +205,36 @@ def _joined(parts: list[bytes | memoryview]) -> _Bytes:
     return np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8)
 
 
-def _located(source: _Bytes, scan: BatchScan, table: _Int64s) -> KeyedRecords:
+def _located(source: _Bytes, scan: BatchScan, table: _Int64s) -> Iterator[KeyedRecords | LargeBatch]:
+    """Yield batches of one kind: as many together as there can be, and each large one by itself."""
+    is_large = (table[:, SectionColumn.COUNT] > MOST_RECORDS) & (scan.magic == MAGIC_V2)
+    if not is_large.any():
+        yield _locate(source, scan, table)
+        return
+    first = 0
+    for number in np.flatnonzero(is_large).tolist():
+        if first < number:
+            yield _locate(source, scan.take(slice(first, number)), table[first:number])
+        first = number + 1
+        yield _large(SectionTable(source, table[number:first], scan.take(slice(number, first))))
+    if first < len(scan):
+        yield _locate(source, scan.take(slice(first, None)), table[first:])
+
+
+def _large(section: SectionTable) -> LargeBatch:
+    position, last_offset = int(section.scan.position[0]), -1
+    try:
+        batch = LargeBatch(section.scan, cut_section(section, 0, MOST_RECORDS))
+    except DamagedSectionError as error:
+        raise CorruptBatchError(LOCATE_FAILURES[1], position) from error
+    for piece in batch.pieces():
+        if piece.offset[0] <= last_offset:
+            raise CorruptBatchError(LOCATE_FAILURES[8], position)
+        last_offset = int(piece.offset[-1])
+    return batch
+
+
+def _locate(source: _Bytes, scan: BatchScan, table: _Int64s) -> KeyedRecords:
     counts = table[:, SectionColumn.COUNT]
     offset, start, end, key_start, key_size = np.empty((5, int(counts.sum())), np.int64)
     has_value = np.empty(len(offset), np.bool_)

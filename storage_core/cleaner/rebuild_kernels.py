@@ -17,12 +17,13 @@ from storage_core.record.decode_kernels import SectionColumn
 from storage_core.record.kernel_memory import BYTES, INT64S, address_of, copy_bytes, inlined, load_byte, store_byte
 from storage_core.record.varint_kernels import read_varint, read_varlong, varint_size, write_varint
 
-__all__ = ["MAX_GROWTH_BYTES", "NO_HORIZON", "write_survivors"]
+__all__ = ["MAX_GROWTH_BYTES", "NO_BASE", "write_survivors"]
 
 MAX_GROWTH_BYTES: Final = 10
 """What a record may grow by: a timestamp delta of 1 byte that takes 10, and a byte of its length."""
 
-NO_HORIZON: Final = -1
+NO_BASE: Final = -(2**63)
+"""For the base timestamp of a batch that gets that of its first record."""
 
 _BASE_TIMESTAMP, _FIXED_TIMESTAMP = SectionColumn.BASE_TIMESTAMP, SectionColumn.FIXED_TIMESTAMP
 _NO_TIMESTAMP: Final = -1
@@ -76,7 +77,7 @@ def write_survivors(
     sections: npt.NDArray[np.int64],
     borders: _Int64s,
     rebuilt: _Int64s,
-    horizons: _Int64s,
+    bases: _Int64s,
     base_timestamps: _Int64s,
     max_timestamps: _Int64s,
     borders_out: _Int64s,
@@ -90,7 +91,7 @@ def write_survivors(
         sections: (b, SECTION_COLUMNS).
         borders: (b + 1,) of each batch's records among all.
         rebuilt: (r,) the numbers of the batches to write, rising; one record of each stays, or more.
-        horizons: (r,) the delete horizon of each, `NO_HORIZON` for none.
+        bases: (r,) the base timestamp that each gets, `NO_BASE` for that of its first record that stays.
         base_timestamps: out, (r,) of each batch now; and `max_timestamps` of its records, -1 at least.
         borders_out: out, (r + 1,) of the sections in `out`.
         out: with room for the records, and `MAX_GROWTH_BYTES` for each.
@@ -101,7 +102,7 @@ def write_survivors(
         batch = rebuilt[place]
         borders_out[place] = address - out_start
         old_base, fixed = sections[batch, _BASE_TIMESTAMP], sections[batch, _FIXED_TIMESTAMP]
-        new_base, has_base, largest = horizons[place], horizons[place] != NO_HORIZON, _NO_TIMESTAMP
+        new_base, has_base, largest = bases[place], bases[place] != NO_BASE, _NO_TIMESTAMP
         for record in range(borders[batch], borders[batch + 1]):
             if not stays[record]:
                 continue

@@ -27,6 +27,7 @@ from storage_core.record.batch_scan import BatchScan, scan_batches
 from storage_core.record.compression import MAX_DECOMPRESSED_BYTES, decompress
 from storage_core.record.decode_kernels import SectionColumn
 from storage_core.record.decoded_columns import (
+    MOST_RECORDS,
     DamagedSectionError,
     SectionTable,
     decode_sections,
@@ -43,8 +44,6 @@ __all__ = ["DECODE_TARGET_BYTES", "InspectedRecords", "decode_batches", "iter_de
 DECODE_TARGET_BYTES: Final = 4 << 20
 """Record bytes after which `iter_decoded` yields."""
 
-_MOST_RECORDS: Final = 1 << 17
-"""Records of one batch above which it is decoded in pieces; Kafka's producers make batches of some hundred."""
 _MIN_RECORD_BYTES: Final = 7
 _SPAN: Final = slice(SectionColumn.START, SectionColumn.END + 1)
 
@@ -155,7 +154,7 @@ class _Options:
     max_batch_bytes: int
     include_control: bool
     open_wrapper: Callable[[memoryview, int, int, int], InnerSet] = open_wrapper
-    most_records: int = _MOST_RECORDS
+    most_records: int = MOST_RECORDS
 
 
 def _decoded(

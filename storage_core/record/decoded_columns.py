@@ -31,7 +31,18 @@ from storage_core.record.java_text import java_text
 from storage_core.record.legacy_kernels import LEGACY_FAILURES, parse_entries
 from storage_core.record.schema import HEADERS_TYPE, NO_TIMESTAMP_TYPE, RECORD_SCHEMA
 
-__all__ = ["DamagedSectionError", "SectionTable", "decode_sections", "plain_sections", "split_sections"]
+__all__ = [
+    "MOST_RECORDS",
+    "DamagedSectionError",
+    "SectionTable",
+    "cut_section",
+    "decode_sections",
+    "plain_sections",
+    "split_sections",
+]
+
+MOST_RECORDS: Final = 1 << 17
+"""Records of one batch above which it is taken in pieces; Kafka's producers make batches of some hundred."""
 
 _TEXT_PIECE: Final = 1 << 16
 
@@ -91,7 +102,7 @@ def split_sections(sections: SectionTable, most_records: int) -> Iterator[Sectio
     for place in np.flatnonzero(is_large).tolist():
         if first < place:
             yield sections.slice(first, place)
-        pieces = _pieces_of(sections, place, most_records)
+        pieces = cut_section(sections, place, most_records)
         for piece in pieces:
             try:
                 _parsed(piece)
@@ -103,8 +114,12 @@ def split_sections(sections: SectionTable, most_records: int) -> Iterator[Sectio
         yield sections.slice(first, len(sections.table))
 
 
-def _pieces_of(sections: SectionTable, place: int, step: int) -> list[SectionTable]:
-    """Return a large section in pieces of so many records."""
+def cut_section(sections: SectionTable, place: int, step: int) -> list[SectionTable]:
+    """Return a large section of v2 in pieces of so many records, cut by their lengths; nothing else is checked.
+
+    Raises:
+        DamagedSectionError: a length is damaged.
+    """
     row, scan = sections.table[place], sections.scan.take(slice(place, place + 1))
     start, end, count = (int(row[at]) for at in (SectionColumn.START, SectionColumn.END, SectionColumn.COUNT))
     cuts = np.empty(-(-count // step), np.int64)

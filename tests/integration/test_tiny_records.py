@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.own_peak import peak_bytes
-from tests.tiny_records import OPERATIONS, write_many_headers, write_many_records
+from tests.tiny_records import CLEANINGS, OPERATIONS, write_many_headers, write_many_records
 
 _RECORDS = 3_000_000
 _RECORD_SECTION_BYTES = 10 * _RECORDS
@@ -21,6 +21,18 @@ def test_operations_when_a_small_batch_opens_to_very_many_records_then_memory_is
 
     bound = 2.5 * _RECORD_SECTION_BYTES + _BUDGET_BYTES
     assert list(peaks) == list(OPERATIONS)
+    assert {name: peak for name, peak in peaks.items() if peak > bound} == {}
+
+
+def test_cleanings_when_a_small_batch_opens_to_very_many_records_then_memory_is_bounded(tmp_path: Path) -> None:
+    """Beside the batch's bytes there is a byte a record, and what the new batch is made of."""
+    small = write_many_records(tmp_path / "s-0", 1000, b"k")
+    large = write_many_records(tmp_path / "l-0", _RECORDS, b"k")
+
+    peaks = peak_bytes(list(CLEANINGS), small, large)
+
+    bound = 3.5 * 1.1 * _RECORD_SECTION_BYTES + _BUDGET_BYTES
+    assert list(peaks) == list(CLEANINGS)
     assert {name: peak for name, peak in peaks.items() if peak > bound} == {}
 
 
