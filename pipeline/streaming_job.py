@@ -24,7 +24,6 @@ from pipeline.sources import needs_jars, open_source
 from pipeline.stop_request import StopRequest
 from pipeline.stream_metrics import StreamMetrics
 from pipeline.transforms import select_records
-from sink.end_offsets import PlannedEnds
 from sink.ledger import Ledger
 from sink.log_sink import LogSink
 from sink.pending_truncations import read_truncations
@@ -95,7 +94,7 @@ class _Gate:
                 raise _StoppedError  # returning would tell Spark that the rows are written
             self._checkpoint.sync()
             frame.sparkSession.sparkContext.setJobDescription(f"sparklog: micro-batch {batch_id}")
-            self._sink(frame, batch_id, end_offsets=PlannedEnds(self._source_ends(frame.sparkSession, batch_id)))
+            self._sink(frame, batch_id, end_offsets=self._source_ends(frame.sparkSession, batch_id))
             self.last_batch_id = batch_id
 
     def close(self) -> None:

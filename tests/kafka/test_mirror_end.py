@@ -1,7 +1,7 @@
 """A mirror ends where its source does: a group that goes over to it reads exactly the next record."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import confluent_kafka
@@ -18,26 +18,30 @@ from tests.kafka.produced import ProducedRecord, produce_in_transactions, produc
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 _MARKERS, _ABORTED, _DELETED, _LATER = "ends.markers", "ends.aborted", "ends.deleted", "ends.later"
-_ENDS: Mapping[Log, int] = {(_MARKERS, 0): 12, (_ABORTED, 0): 6, (_DELETED, 0): 10, (_LATER, 0): 13}
+_BEGUN = "ends.begun"
+_ENDS: Mapping[Log, int] = {(_MARKERS, 0): 12, (_ABORTED, 0): 6, (_DELETED, 0): 10, (_LATER, 0): 13, (_BEGUN, 0): 10}
 """Where the sources end once everything below was produced."""
+
+_STARTS: Mapping[Log, int] = {(_MARKERS, 0): 0, (_ABORTED, 0): 0, (_DELETED, 0): 10, (_LATER, 0): 0, (_BEGUN, 0): 2}
 _TIMEOUT_S = 60.0
 _START_MS = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
 def mirror(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The logs of a mirror of four topics whose last offsets hold no record that is left, brought up to date twice.
+    """The logs of a mirror of five topics whose last offsets hold no record that is left, brought up to date twice.
 
     One ends in markers and aborted records, one has nothing else, of one all records were deleted. The fourth ends in
-    records at first; a marker is all that comes between the two runs.
+    records at first; a marker is all that comes between the two runs. The fifth begins with aborted records, of which
+    the first two were deleted.
     """
-    broker.create_topics(
-        *(TopicSpec(name=topic, config={"retention.ms": -1}) for topic in (_MARKERS, _ABORTED, _DELETED, _LATER))
-    )
+    broker.create_topics(*(TopicSpec(name=topic, config={"retention.ms": -1}) for topic, _ in _ENDS))
     produce_in_transactions(broker.bootstrap, [(_records(_MARKERS, 8), "commit"), (_records(_MARKERS, 2), "abort")])
     produce_in_transactions(broker.bootstrap, [(_records(_ABORTED, 5), "abort")])
     produce_with_confluent(broker.bootstrap, _records(_DELETED, 10))
-    _delete_records(broker, _DELETED)
+    _delete_records(broker, _DELETED, confluent_kafka.OFFSET_END)
+    produce_in_transactions(broker.bootstrap, [(_records(_BEGUN, 5), "abort"), (_records(_BEGUN, 3), "commit")])
+    _delete_records(broker, _BEGUN, _STARTS[_BEGUN, 0])
     produce_with_confluent(broker.bootstrap, _records(_LATER, 10))
     _await_ends(broker.bootstrap, {**_ENDS, (_LATER, 0): 10})
     folder = tmp_path_factory.mktemp("mirror")
@@ -61,6 +65,28 @@ def served(broker: KafkaBroker, mirror: Path) -> KafkaBroker:
 def test_broker_when_it_serves_a_mirror_then_its_logs_end_where_the_sources_do(served: KafkaBroker) -> None:
     """No offset of the source is given out again."""
     _await_ends(served.bootstrap, {(f"moved.{topic}", number): end for (topic, number), end in _ENDS.items()})
+
+
+def test_broker_when_it_serves_a_mirror_then_its_logs_start_where_the_sources_do(
+    broker: KafkaBroker, served: KafkaBroker
+) -> None:
+    """Also where the first offsets hold no record; a log whose source has no offset left starts below its end."""
+    of_sources, of_mirror = (
+        _spans(served.bootstrap, [(f"{prefix}{topic}", 0) for topic, _ in _ENDS]) for prefix in ("", "moved.")
+    )
+
+    assert of_sources == {log: (_STARTS[log], _ENDS[log]) for log in _ENDS}
+    assert of_mirror == {
+        (f"moved.{topic}", number): (min(_STARTS[topic, number], end - 1), end)
+        for (topic, number), end in _ENDS.items()
+    }
+
+
+def test_group_below_the_sources_first_record_then_reads_that(served: KafkaBroker) -> None:
+    """A group that waits at offsets without records knows an offset that the mirror knows."""
+    for offset in range(_STARTS[_BEGUN, 0], 7):
+        with _Group(served.bootstrap, f"begun.{offset}", (f"moved.{_BEGUN}", 0), offset) as group:
+            assert group.read(3, patience_s=10) == [(6, b"key 0"), (7, b"key 1"), (8, b"key 2")], offset
 
 
 def test_group_at_the_sources_end_when_the_log_is_idle_then_waits_without_an_error(served: KafkaBroker) -> None:
@@ -127,10 +153,10 @@ def _records(topic: str, count: int) -> Iterator[ProducedRecord]:
         yield ProducedRecord(topic, 0, _START_MS + number, f"key {number}".encode(), b"value")
 
 
-def _delete_records(broker: KafkaBroker, topic: str) -> None:
+def _delete_records(broker: KafkaBroker, topic: str, before: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    end = confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_END)
-    for result in admin.delete_records([end]).values():
+    place = confluent_kafka.TopicPartition(topic, 0, before)
+    for result in admin.delete_records([place]).values():
         result.result(_TIMEOUT_S)
 
 
@@ -142,14 +168,19 @@ def _await_ends(bootstrap: str, wanted: Mapping[Log, int]) -> None:
         time.sleep(0.1)
 
 
-def _ends(bootstrap: str, logs: Mapping[Log, int]) -> dict[Log, int] | str:
+def _ends(bootstrap: str, logs: Iterable[Log]) -> dict[Log, int] | str:
     """Return where logs end; what the broker says as long as it leads none."""
+    found = _spans(bootstrap, logs)
+    return found if isinstance(found, str) else {log: end for log, (_, end) in found.items()}
+
+
+def _spans(bootstrap: str, logs: Iterable[Log]) -> dict[Log, tuple[int, int]] | str:
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "ends", "isolation.level": "read_committed"}
     )
     try:
         return {
-            log: consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*log), timeout=_TIMEOUT_S)[1]
+            log: consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*log), timeout=_TIMEOUT_S)
             for log in logs
         }
     except confluent_kafka.KafkaException as error:

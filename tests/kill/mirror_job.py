@@ -1,6 +1,6 @@
 """A mirror that tests kill: the end offsets of its source come with each micro-batch, and hold offsets without records.
 
-One log ends in such offsets behind its records, one has nothing else, one ends in a record.
+One log ends in such offsets behind its records, one has nothing else, one begins with them and ends in a record.
 """
 
 import os
@@ -36,7 +36,11 @@ _SOUND = ("known", "nothing", "gap")
 def planned_ends(number: int) -> dict[tuple[str, int], int]:
     """Return where the source's logs end behind a micro-batch; behind -1, before the first one."""
     done = number + 1
-    return {(_TOPIC, 0): max(100 * number + 50, 0), (_TOPIC, 1): 10 * done, (_TOPIC, 2): 40 * done}
+    return {(_TOPIC, 0): max(100 * number + 50, 0), (_TOPIC, 1): 10 * done, (_TOPIC, 2): 40 * done + 20 * (done > 0)}
+
+
+def _planned_starts(number: int) -> dict[tuple[str, int], int]:
+    return planned_ends(number - 1) if number else {(_TOPIC, 0): 0, (_TOPIC, 1): 3, (_TOPIC, 2): 5}
 
 
 def mirror(store: Path) -> None:
@@ -47,7 +51,7 @@ def mirror(store: Path) -> None:
             partition=[0], offset=[_diverted(number)], key=["k"], value=[f"0/{_diverted(number):05}"], timestamp=[-9]
         )
         splits = [_rows(0, number), _rows(2, number), diverted]
-        writer.append(QUERY, number, in_process(*splits), PlannedEnds(planned_ends(number)))
+        writer.append(QUERY, number, in_process(*splits), PlannedEnds(planned_ends(number), _planned_starts(number)))
     writer.close()
 
 
@@ -60,12 +64,15 @@ def finish_mirror(context: ForkServerContext, store: Path, **environment: str) -
 
 def problems_of_mirror(store: Path) -> list[str]:
     """Return everything that is wrong with the store of a job that has ended well."""
-    root, ends = Store.find(store), planned_ends(_MICRO_BATCHES - 1)
+    root, starts, ends = Store.find(store), _planned_starts(0), planned_ends(_MICRO_BATCHES - 1)
     problems = [f"left over: {path}" for path in (store / "staging").rglob("*") if path.is_file()]
     for log, state in Ledger.open(root.ledger_path).states().items():
-        end, directory = ends[log.topic, log.partition], root.log_path(state)
-        if (state.log_end_offset, state.recovery_point) != (end, end):
-            problems.append(f"{log}: the ledger has end {state.log_end_offset}, planned {end}")
+        start, end = starts[log.topic, log.partition], ends[log.topic, log.partition]
+        directory = root.log_path(state)
+        if (state.log_start_offset, state.log_end_offset, state.recovery_point) != (start, end, end):
+            problems.append(f"{log}: planned {start}..{end}, the ledger has {state}")
+        if min(directory.glob("*.log")).name != f"{start:020}.log":
+            problems.append(f"{log}: planned start {start}: {sorted(directory.glob('*.log'))}")
         if (last := _last_batch(directory)) != (end - 1, log.partition != 2):
             problems.append(f"{log}: last offset and whether its batch has no records: {last}, planned end {end}")
         found = [(each.offset, (each.value or b"").decode()) for each in read_log(directory)]
@@ -81,7 +88,9 @@ def problems_of_mirror(store: Path) -> list[str]:
 
 
 def _offsets(partition: int, number: int) -> range:
-    return {0: range(100 * number, 100 * number + 30), 1: range(0), 2: range(40 * number, 40 * number + 40)}[partition]
+    return {0: range(100 * number, 100 * number + 30), 1: range(0), 2: range(40 * number + 20, 40 * number + 60)}[
+        partition
+    ]
 
 
 def _diverted(number: int) -> int:

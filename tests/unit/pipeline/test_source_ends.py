@@ -7,9 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.settings import Settings, load_settings
-from pipeline.source_ends import find_source_ends, parse_ends
+from pipeline.source_ends import find_source_ends, parse_ends, parse_starts
 from storage_core.errors import StorageError
 
+_BEGINNING = '\0v1\n{"orders":{"0":1100,"1":0}}'
+_EARLIER = 'v1\n{}\n{"orders":{"0":1190,"1":7}}'
 _PLAN = 'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"orders":{"0":1196,"1":7},"payments":{"0":3}}'
 
 
@@ -24,6 +26,10 @@ def mirror(tmp_path: Path) -> Settings:
     )
     (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
     (tmp_path / "checkpoint" / "offsets" / "4").write_text(_PLAN)
+    (tmp_path / "checkpoint" / "offsets" / "3").write_text(_EARLIER)
+    (tmp_path / "checkpoint" / "offsets" / "0").write_text(_EARLIER)
+    (tmp_path / "checkpoint" / "sources" / "0").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "sources" / "0" / "0").write_text(_BEGINNING)
     return load_settings(path)
 
 
@@ -34,13 +40,23 @@ def test_ends_when_a_micro_batch_was_planned_then_its_plan_tells_them(mirror: Se
     without = replace(mirror, topics={"orders": {"partitions": 1}})
 
     assert ends == {("orders", 0): 1196, ("orders", 1): 7, ("payments", 0): 3}
-    assert find_source_ends(without)(spark, 4) == {("orders", 0): 1196}
+    assert ends.starts == {("orders", 0): 1190, ("orders", 1): 7}, "payments came later"
+    only = find_source_ends(without)(spark, 4)
+    assert (only, only.starts) == ({("orders", 0): 1196}, {("orders", 0): 1190})
+
+
+@pytest.mark.spark
+def test_starts_when_it_is_the_first_micro_batch_then_they_are_where_the_query_began(
+    mirror: Settings, spark: SparkSession
+) -> None:
+    """A log that a later micro-batch begins does not start there: what lies between was read, and is not in it."""
+    assert find_source_ends(mirror)(spark, 0).starts == {("orders", 0): 1100, ("orders", 1): 0}
 
 
 @pytest.mark.spark
 def test_ends_when_there_is_no_plan_then_the_micro_batch_fails(mirror: Settings, spark: SparkSession) -> None:
     """A mirror that does not know where its source ends commits nothing."""
-    with pytest.raises(StorageError, match="batch_id=5"):
+    with pytest.raises(StorageError, match="offsets/5"):
         find_source_ends(mirror)(spark, 5)
 
 
@@ -77,6 +93,7 @@ def test_parse_ends_when_all_rows_go_to_one_topic_then_it_ends_where_its_only_so
     """A topic may have another name in the mirror; several sources of one topic tell nothing of its end."""
     assert parse_ends('v1\n{}\n{"orders":{"0":9}}', "copy") == {("copy", 0): 9}
     assert parse_ends(_PLAN, "copy") == {}
+    assert parse_starts('\0v1\n{"orders":{"0":4}}', "copy") == {("copy", 0): 4}
 
 
 @pytest.mark.parametrize(
@@ -96,3 +113,10 @@ def test_parse_ends_when_the_plan_is_another_ones_then_refused(plan: str) -> Non
     """What is not of the form of a Kafka source is no guess's ground."""
     with pytest.raises(StorageError, match="does not tell where the source ends"):
         parse_ends(plan, None)
+
+
+@pytest.mark.parametrize("beginning", ["", "\0v1", "\0v2\n{}", "\0v1\n-", "\0v1\n{}\n{}"])
+def test_parse_starts_when_the_beginning_is_another_ones_then_refused(beginning: str) -> None:
+    """A torn or foreign file does not move the start of a log."""
+    with pytest.raises(StorageError, match="does not tell where the source starts"):
+        parse_starts(beginning, None)

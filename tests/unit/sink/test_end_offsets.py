@@ -182,6 +182,45 @@ def test_append_when_planned_ends_stay_too_low_then_says_so_once_for_each_log_an
     assert "log=t-0 end_offset=5 needed=10" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("offsets", "start", "end", "span"),
+    [
+        ((5, 6), 0, 9, (0, 9)),
+        ((5, 6), 5, 7, (5, 7)),
+        ((), 3, 9, (3, 9)),
+        ((), 9, 9, (8, 9)),
+        ((5, 6), 6, 7, (5, 7)),  # no plan of Spark's
+        ((2**40, 2**40 + 1), 7, 2**40 + 5, (7, 2**40 + 5)),
+        ((), 7, 2**40, (7, 2**40)),
+    ],
+)
+def test_append_when_a_new_logs_source_starts_without_records_then_the_log_starts_there(
+    memory_path: Path, offsets: tuple[int, ...], start: int, end: int, span: tuple[int, int]
+) -> None:
+    """A group below the source's first record finds its offset, and no record is there that the source lacks."""
+    with closing(_open(memory_path)) as writer:
+        run = in_process(_rows(*offsets)) if offsets else in_process()
+        writer.append("q", 0, run, PlannedEnds({_LOG: end}, {_LOG: start}))
+
+    first = min((memory_path / "logs" / "t-0").glob("*.log")).name
+    assert (_span(memory_path), int(first.removesuffix(".log"))) == (span, span[0])
+    assert _offsets(memory_path) == list(offsets)
+    read = [row for batch in _reader(memory_path).read(span[0]) for row in batch.column("offset").to_pylist()]
+    assert read == list(offsets)
+    _assert_sound(memory_path)
+
+
+def test_append_when_a_log_holds_something_then_its_sources_start_changes_nothing(memory_path: Path) -> None:
+    """Each micro-batch tells where it starts: only where a log begins does that count."""
+    _append(memory_path, 0, (5, 6), 9)
+    before = contents(memory_path / "logs" / "t-0")
+    with closing(_open(memory_path)) as writer:
+        writer.append("other", 0, in_process(), PlannedEnds({_LOG: 9}, {_LOG: 0}))
+
+    assert _span(memory_path) == (5, 9)
+    assert contents(memory_path / "logs" / "t-0") == before
+
+
 def test_append_when_an_end_is_too_low_and_rows_are_diverted_then_the_log_keeps_its_end(
     memory_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
