@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,7 +28,6 @@ __all__ = [
     "WorkResult",
     "failures_of",
     "former_runs",
-    "oldest_kept_ms",
     "result_of_cleaning",
     "result_of_retention",
     "rows_of_run",
@@ -213,19 +210,6 @@ def former_runs(rows: pa.Table) -> FormerRuns:
         for row in last.to_pylist()
     }
     return FormerRuns(bytes_per_s=1000 * read / spent_ms if spent_ms else None, kept_shares=shares)
-
-
-def oldest_kept_ms(started_ms: npt.NDArray[np.int64], row_count: int) -> int | None:
-    """Return when the oldest run began whose rows are kept, None if all are: the newest rows, of whole runs.
-
-    Args:
-        started_ms: (n,) of each row, in any order.
-        row_count: that may stay; the newest run stays, however many rows it has.
-    """
-    if len(started_ms) <= row_count:
-        return None
-    ordered = np.sort(started_ms)
-    return min(int(ordered[-row_count - 1]) + 1, int(ordered[-1]))
 
 
 def _run_row(run: RunOfWork, plan: MaintenancePlan, results: Sequence[WorkResult]) -> dict[str, Any]:

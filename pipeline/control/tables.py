@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.control.old_files import drop_old_files, file_count, live_file_count
 from pipeline.control.read_tables import check_table, has_table, read_columns, read_rows, table_path
-from pipeline.control.runs import oldest_kept_ms
 from pipeline.control.schemas import CONTROL_TABLES, RUNS, SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
 from pipeline.control.update_rows import update_rows
 from sink.spark_errors import SPARK_ERRORS, explain
@@ -27,7 +28,7 @@ from storage_core.errors import LogStorageError
 from storage_core.storage.local import make_directory, storage_errors
 from storage_core.storage.write_back import sync_filesystems
 
-__all__ = ["ControlTables", "TableBounds"]
+__all__ = ["ControlTables", "TableBounds", "oldest_kept_ms"]
 
 logger = logging.getLogger(__name__)
 
@@ -219,3 +220,16 @@ def _translated(store: Path, table: ControlTable) -> Iterator[None]:
             f"Spark can't use a control table: path={path}: {explain(error)}; if it is damaged,"
             " maintain --rebuild-control makes it anew from the logs"
         ) from error
+
+
+def oldest_kept_ms(started_ms: npt.NDArray[np.int64], row_count: int) -> int | None:
+    """Return when the oldest run began whose rows are kept, None if all are: the newest rows, of whole runs.
+
+    Args:
+        started_ms: (n,) of each row, in any order.
+        row_count: that may stay; the newest run stays, however many rows it has.
+    """
+    if len(started_ms) <= row_count:
+        return None
+    ordered = np.sort(started_ms)
+    return min(int(ordered[-row_count - 1]) + 1, int(ordered[-1]))

@@ -18,11 +18,11 @@ from pipeline.control.runs import (
     WorkResult,
     failures_of,
     former_runs,
-    oldest_kept_ms,
     result_of_cleaning,
     rows_of_run,
 )
 from pipeline.control.schemas import RUNS
+from pipeline.control.tables import oldest_kept_ms
 from pipeline.maintenance_plan import Bounds, plan_maintenance
 from pipeline.maintenance_report import result_line
 from sink.clean_logs import LogCleaningRow
