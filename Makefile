@@ -17,12 +17,12 @@ $(SETUP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
-	$(BIN)/python -c "import sink.log_sink, storage_core.record.batch_decode"
+	$(BIN)/python -c "import sparklog.sink.log_sink, sparklog.storage_core.record.batch_decode"
 	@touch $@
 
 run: $(SETUP) ## stream the flights of 2013 into Kafka segments, look at them, verify them
 	@command -v java >/dev/null || { echo "Java 17 is needed for Spark: install a JRE, or set JAVA_HOME and PATH"; exit 1; }
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pipeline.demo_flights demo
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m sparklog.pipeline.demo_flights demo
 
 test: check ## lint, types, import contracts and all tests but the long ones
 	@command -v java >/dev/null || { echo "Java 17 is needed for Spark: install a JRE, or set JAVA_HOME and PATH"; exit 1; }

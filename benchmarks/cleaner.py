@@ -20,9 +20,9 @@ from benchmarks.bench import Bench
 from benchmarks.beside_broker import TIMEOUT_S, BesideBroker, broker_output, judge_factor, stopped_broker
 from benchmarks.kafka_sink import BROKER_SETTINGS
 from benchmarks.table import Table, Verdict
-from storage_core.index.index_builder import IndexBuilder
-from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
-from storage_core.record.batch_encode import EncodeOptions, RecordColumns, encode_batches
+from sparklog.storage_core.index.index_builder import IndexBuilder
+from sparklog.storage_core.log.files.names import INDEX, LOG, TIMEINDEX, segment_file_name
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions, RecordColumns, encode_batches
 from tests.kafka.broker import KafkaBroker, TopicSpec
 from tests.kafka.toolbox import KafkaToolError
 

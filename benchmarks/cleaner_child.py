@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 
 from benchmarks.processes import peak_memory_mb, reset_peak_memory
-from storage_core.cleaner.build_map import DirtyRange, build_map
-from storage_core.cleaner.clean_segments import CleanRequest, clean_segments
-from storage_core.cleaner.cleaned_transactions import CleanedTransactions
-from storage_core.cleaner.offset_map import HASH_KEY_BYTES, OffsetMap
-from storage_core.log.segments import list_segments
-from storage_core.storage.owned_names import UNSHARED
+from sparklog.storage_core.cleaner.keys.build_map import DirtyRange, build_map
+from sparklog.storage_core.cleaner.keys.offset_map import HASH_KEY_BYTES, OffsetMap
+from sparklog.storage_core.cleaner.rewrite.clean_segments import CleanRequest, clean_segments
+from sparklog.storage_core.cleaner.survey.cleaned_transactions import CleanedTransactions
+from sparklog.storage_core.log.files.segments import list_segments
+from sparklog.storage_core.storage.owned_names import UNSHARED
 
 __all__ = ["main"]
 

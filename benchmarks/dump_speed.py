@@ -12,8 +12,8 @@ from benchmarks.bench import Bench, noise_note
 from benchmarks.kafka_sink import ServerToolbox
 from benchmarks.rounds import Contender, Result, run_rounds
 from benchmarks.table import Table, Verdict
-from storage_core.inspect.dump_log import DumpOptions, dump_log
-from storage_core.record.batch_encode import EncodeOptions, RecordColumns, encode_batches
+from sparklog.storage_core.inspect.dump.dump_log import DumpOptions, dump_log
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions, RecordColumns, encode_batches
 from tests.kafka.toolbox import KafkaToolbox, KafkaUnavailableError
 
 __all__ = ["run"]

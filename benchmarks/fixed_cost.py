@@ -13,7 +13,7 @@ from benchmarks.rounds import Contender, Result, run_rounds
 from benchmarks.small_frames import RECORDS_PER_LOG, address_rows, small_frame
 from benchmarks.stores import TOPIC
 from benchmarks.table import Table, Verdict
-from sink.log_sink import LogSink
+from sparklog.sink.log_sink import LogSink
 
 __all__ = ["run"]
 

@@ -13,7 +13,7 @@ from benchmarks.processes import kill_python_workers
 from benchmarks.small_frames import small_frame
 from benchmarks.stores import TOPIC
 from benchmarks.table import Table, Verdict
-from sink.log_sink import LogSink
+from sparklog.sink.log_sink import LogSink
 
 __all__ = ["run"]
 

@@ -9,8 +9,8 @@ from benchmarks.rounds import Contender, Result, run_rounds
 from benchmarks.rows import ROWS_TEXT
 from benchmarks.stores import TOPIC
 from benchmarks.table import Table, Verdict, ratio_text
-from sink.log_sink import LogSink
-from sink.metrics import MicroBatchMetrics
+from sparklog.sink.log_sink import LogSink
+from sparklog.sink.metrics import MicroBatchMetrics
 
 __all__ = ["run"]
 

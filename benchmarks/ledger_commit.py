@@ -8,9 +8,9 @@ import numpy as np
 from benchmarks.bench import Bench, noise_note
 from benchmarks.rounds import Contender, Result, run_rounds
 from benchmarks.table import Table, Verdict
-from sink.ledger import Ledger
-from sink.ledger_rows import LogState
-from storage_core.storage.owned_names import UNSHARED
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LogState
+from sparklog.storage_core.storage.owned_names import UNSHARED
 
 __all__ = ["run"]
 

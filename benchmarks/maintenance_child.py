@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.stores import TOPIC
-from sink.clean_logs import CleanerBudget, clean_logs, plan_cleanings
-from sink.config import SinkConfig
-from sink.stage import StagePlan, stage
-from sink.stage_reports import StageReport
-from sink.store import Store
-from sink.store_access import maintaining
-from sink.store_writer import StoreWriter
-from storage_core.clock import SystemClock
+from sparklog.sink.config import SinkConfig
+from sparklog.sink.opening.access import maintaining
+from sparklog.sink.operations.clean_logs import CleanerBudget, clean_logs, plan_cleanings
+from sparklog.sink.place.stage_reports import StageReport
+from sparklog.sink.stage.stage_rows import StagePlan, stage
+from sparklog.sink.store.store_folder import Store
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.clock import SystemClock
 
 __all__ = ["main"]
 
@@ -51,8 +51,8 @@ def _write_logs(store: Path, logs: int) -> dict[str, object]:
 
 
 def _plan(store: Path, _number: int) -> dict[str, object]:
-    from pipeline.maintenance_plan import Bounds
-    from pipeline.maintenance_survey import survey_store
+    from sparklog.pipeline.maintenance.plan import Bounds
+    from sparklog.pipeline.maintenance.survey import survey_store
 
     started = time.perf_counter()
     plan = survey_store(Store.find(store), Bounds(), SystemClock()).plan
@@ -81,9 +81,9 @@ def _clean(store: Path, megabytes: int) -> dict[str, object]:
 
 
 def _run(store: Path, runs: int) -> dict[str, object]:
-    from pipeline.maintain_command import MaintainedPlace, Telling, execute_maintenance
-    from pipeline.maintenance_session import lazy_session
-    from pipeline.maintenance_settings import MaintenanceSettings
+    from sparklog.pipeline.maintenance.run import MaintainedPlace, Telling, execute_maintenance
+    from sparklog.pipeline.maintenance.session import lazy_session
+    from sparklog.pipeline.settings.maintenance_settings import MaintenanceSettings
 
     place = MaintainedPlace(root=store, settings=MaintenanceSettings(), spark={"spark.master": "local[2]"})
     telling, clock = Telling(plan=lambda _: None, waits=lambda _, __: None, sleep=time.sleep), SystemClock()

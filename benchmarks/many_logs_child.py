@@ -9,7 +9,7 @@ from benchmarks.processes import peak_memory_mb, reset_peak_memory
 from benchmarks.session import start_session
 from benchmarks.small_frames import small_frame
 from benchmarks.stores import TOPIC
-from sink.log_sink import LogSink
+from sparklog.sink.log_sink import LogSink
 
 __all__ = ["main"]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.rows import make_rows
-from storage_core.index.index_builder import IndexBuilder
-from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, segment_file_name
-from storage_core.record.batch_encode import EncodeOptions, RecordColumns, encode_batches
+from sparklog.storage_core.index.index_builder import IndexBuilder
+from sparklog.storage_core.log.files.names import INDEX, LOG, TIMEINDEX, segment_file_name
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions, RecordColumns, encode_batches
 
 __all__ = ["write_segment"]
 

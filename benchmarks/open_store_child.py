@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.stores import TOPIC
-from sink.config import SinkConfig
-from sink.stage import StagePlan, stage
-from sink.stage_reports import StageReport
-from sink.store_writer import StoreWriter
-from storage_core.clock import SystemClock
+from sparklog.sink.config import SinkConfig
+from sparklog.sink.place.stage_reports import StageReport
+from sparklog.sink.stage.stage_rows import StagePlan, stage
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.clock import SystemClock
 
 __all__ = ["main"]
 

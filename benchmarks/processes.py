@@ -8,7 +8,7 @@ from pathlib import Path
 __all__ = ["CpuUse", "cpu_use", "kill_python_workers", "peak_memory_mb", "reset_peak_memory"]
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_DAEMON_MODULES = (b"pyspark.daemon", b"pipeline.worker_daemon")
+_DAEMON_MODULES = (b"pyspark.daemon", b"sparklog.pipeline.spark.worker_daemon")
 _PARENT = 1  # places in /proc/<pid>/stat, counted from the field behind the command
 _CPU_FIELDS = slice(11, 15)  # user and system, of itself and of children that ended
 

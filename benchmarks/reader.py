@@ -16,7 +16,7 @@ from benchmarks.rounds import Contender, Result, run_rounds
 from benchmarks.rows import ROWS_TEXT
 from benchmarks.session import kafka_jars
 from benchmarks.table import Table, Verdict, cpu_ratio_text, ratio_text
-from sink.log_sink import LogSink
+from sparklog.sink.log_sink import LogSink
 from tests.kafka.broker import KafkaBroker, TopicSpec
 from tests.kafka.toolbox import KafkaToolbox, KafkaToolError, KafkaUnavailableError
 

@@ -8,8 +8,8 @@ import os
 import sys
 import time
 
-from pipeline.reader.data_source import register
-from pipeline.session import build_session
+from sparklog.pipeline.reader.data_source import register
+from sparklog.pipeline.spark.session import build_session
 
 
 def main() -> None:

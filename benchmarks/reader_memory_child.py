@@ -9,11 +9,11 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from pipeline.reader.log_bounds import find_bounds
-from pipeline.reader.options import parse_options
-from pipeline.reader.plan import ReadTask, plan_tasks
-from pipeline.reader.read_task import read_task
-from pipeline.store_view import open_logs
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.reader.log_bounds import find_bounds
+from sparklog.pipeline.reader.options import parse_options
+from sparklog.pipeline.reader.plan import ReadTask, plan_tasks
+from sparklog.pipeline.reader.read_task import read_task
 
 
 def main(store: Path) -> None:

@@ -12,8 +12,8 @@ from benchmarks.bench import Bench, noise_note
 from benchmarks.rounds import Contender, Result, run_rounds
 from benchmarks.rows import ROWS_TEXT, make_rows
 from benchmarks.table import Table, Verdict
-from storage_core.record.batch_decode import iter_decoded
-from storage_core.record.batch_encode import EncodeOptions, RecordColumns, encode_batches
+from sparklog.storage_core.record.batch_decode import iter_decoded
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions, RecordColumns, encode_batches
 
 __all__ = ["run"]
 

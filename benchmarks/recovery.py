@@ -15,8 +15,8 @@ from benchmarks.beside_broker import BesideBroker, broker_output, judge_factor, 
 from benchmarks.kafka_sink import BROKER_SETTINGS
 from benchmarks.one_segment import write_segment
 from benchmarks.table import Table, Verdict
-from storage_core.log.log_files import LOG
-from storage_core.record.batch_encode import EncodeOptions
+from sparklog.storage_core.log.files.names import LOG
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from tests.kafka.broker import KafkaBroker, TopicSpec
 from tests.kafka.toolbox import KafkaToolError
 

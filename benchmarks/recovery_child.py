@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 from benchmarks.processes import peak_memory_mb, reset_peak_memory
-from storage_core.checkpoint.producer_snapshot import render_producer_snapshot
-from storage_core.log.log_files import SNAPSHOT, segment_file_name
-from storage_core.log.producer_states import ProducerStates
-from storage_core.log.recover_segment import recover_segment, scan_segment
-from storage_core.log.segments import list_segments
-from storage_core.storage.owned_names import UNSHARED, replace_file
+from sparklog.storage_core.checkpoint.producer_snapshot import render_producer_snapshot
+from sparklog.storage_core.log.files.names import SNAPSHOT, segment_file_name
+from sparklog.storage_core.log.files.segments import list_segments
+from sparklog.storage_core.log.load.recover_segment import recover_segment, scan_segment
+from sparklog.storage_core.log.producers.states import ProducerStates
+from sparklog.storage_core.storage.owned_names import UNSHARED, replace_file
 
 __all__ = ["main"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks.bench import Bench
 from benchmarks.stores import TOPIC
 from benchmarks.table import Table, Verdict
-from sink.log_sink import LogSink
-from storage_core.log.log_reader import LogReader
+from sparklog.sink.log_sink import LogSink
+from sparklog.storage_core.log.read.log_reader import LogReader
 
 __all__ = ["run"]
 

@@ -7,8 +7,8 @@ from benchmarks.bench import Bench
 from benchmarks.small_frames import RECORDS_PER_LOG, small_frame
 from benchmarks.stores import TOPIC
 from benchmarks.table import Table, Verdict
-from sink.log_sink import LogSink
-from sink.metrics import MicroBatchMetrics
+from sparklog.sink.log_sink import LogSink
+from sparklog.sink.metrics import MicroBatchMetrics
 
 __all__ = ["run"]
 

@@ -14,8 +14,8 @@ from benchmarks.bench import Bench, noise_note
 from benchmarks.one_segment import write_segment
 from benchmarks.rounds import Contender, run_rounds
 from benchmarks.table import Table, ratio_text
-from storage_core.log.log_reader import LogReader
-from storage_core.log.partition_log import PartitionLog
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.log.read.partition_log import PartitionLog
 
 __all__ = ["run"]
 

@@ -5,9 +5,9 @@ import logging
 
 from pyspark.sql import SparkSession
 
-from pipeline.jars import obtain_jars
-from pipeline.session import build_session
-from storage_core.errors import LogStorageError
+from sparklog.pipeline.spark.jars import obtain_jars
+from sparklog.pipeline.spark.session import build_session
+from sparklog.storage_core.errors import LogStorageError
 
 __all__ = ["SESSION_SETTINGS", "kafka_jars", "start_session"]
 

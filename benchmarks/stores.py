@@ -7,8 +7,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from benchmarks.rounds import Contender
-from sink.log_sink import LogSink
-from sink.metrics import MicroBatchMetrics
+from sparklog.sink.log_sink import LogSink
+from sparklog.sink.metrics import MicroBatchMetrics
 
 __all__ = ["TOPIC", "MicroBatchWriter"]
 

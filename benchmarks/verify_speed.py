@@ -7,8 +7,8 @@ from benchmarks.bench import FILES, Bench, noise_note
 from benchmarks.rounds import Contender, Result, run_rounds
 from benchmarks.stores import TOPIC
 from benchmarks.table import Table, Verdict
-from sink.log_sink import LogSink
-from storage_core.inspect.verify_log import verify_logs
+from sparklog.sink.log_sink import LogSink
+from sparklog.storage_core.inspect.verify.verify_log import verify_logs
 
 __all__ = ["run"]
 

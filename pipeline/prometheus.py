@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from storage_core.errors import LogStorageError
-from storage_core.storage.local import make_directory, storage_errors
-from storage_core.storage.owned_names import UNSHARED, replace_file
+from sparklog.storage_core.errors import LogStorageError
+from sparklog.storage_core.storage.local import make_directory, storage_errors
+from sparklog.storage_core.storage.owned_names import UNSHARED, replace_file
 
 __all__ = ["Samples", "figure_lines", "make_metrics_folder", "try_replace"]
 

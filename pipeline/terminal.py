@@ -4,7 +4,7 @@ import logging
 
 import click
 
-from storage_core.visible_text import visible
+from sparklog.storage_core.visible_text import visible
 
 __all__ = ["LogLines", "PeopleTable", "say"]
 

@@ -16,7 +16,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from storage_core.quantity_text import iso_time
+from sparklog.storage_core.quantity_text import iso_time
 
 __all__ = ["parse_duration", "parse_time"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from storage_core.errors import InvalidConfigError
-from storage_core.log_config import INT32_MAX, LogConfig
-from storage_core.property_names import ignored_properties
-from storage_core.topic_partition import check_topic_name, topic_names_collide
+from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.log_config import INT32_MAX, LogConfig
+from sparklog.storage_core.property_names import ignored_properties
+from sparklog.storage_core.topic_partition import check_topic_name, topic_names_collide
 
 __all__ = ["SinkConfig", "TopicConfig", "log_dir_problem"]
 

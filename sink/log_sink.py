@@ -8,16 +8,16 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from sink.config import SinkConfig
-from sink.end_offsets import EndOffsets
-from sink.frame_schema import select_columns
-from sink.metrics import MicroBatchMetrics
-from sink.stage import REPORT_DDL, StagePlan, stage
-from sink.stage_reports import StageReport
-from sink.store_writer import StoreWriter
-from sink.worker_python import prepare_workers
-from storage_core.clock import SystemClock
-from storage_core.errors import InvalidConfigError
+from sparklog.sink.config import SinkConfig
+from sparklog.sink.metrics import MicroBatchMetrics
+from sparklog.sink.place.end_offsets import EndOffsets
+from sparklog.sink.place.stage_reports import StageReport
+from sparklog.sink.spark.worker_python import prepare_workers
+from sparklog.sink.stage.frame_schema import select_columns
+from sparklog.sink.stage.stage_rows import REPORT_DDL, StagePlan, stage
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.errors import InvalidConfigError
 
 __all__ = ["LogSink"]
 

@@ -15,24 +15,24 @@ from pathlib import Path
 
 import numpy as np
 
-from sink.config import SinkConfig
-from sink.derived_files import DerivedFiles
-from sink.end_offsets import EndBatches, EndOffsets, check_end_offsets
-from sink.ledger_damage import one_line
-from sink.ledger_rows import LogState
-from sink.metrics import MicroBatchMetrics
-from sink.open_store import open_store
-from sink.place import Placement, StagedBatches
-from sink.signed_off_version import sign_off_version
-from sink.stage import StagePlan
-from sink.stage_reports import StageReport, check_reports, collect_batches, split_floors
-from sink.store import Store
-from sink.store_access import WRITER_LOCK, keep_maintenance_out
-from sink.topic_settings import number_logs, with_append_time
-from sink.unflushed import distrust_cache, flush_logs
-from sink.writer_lock import WriterLock
-from storage_core.clock import Clock
-from storage_core.errors import (
+from sparklog.sink.config import SinkConfig
+from sparklog.sink.ledger.damage import one_line
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.locks.signed_off_version import sign_off_version
+from sparklog.sink.locks.writer_lock import WriterLock
+from sparklog.sink.metrics import MicroBatchMetrics
+from sparklog.sink.opening.access import WRITER_LOCK, keep_maintenance_out
+from sparklog.sink.opening.open_store import open_store
+from sparklog.sink.opening.unflushed import distrust_cache, flush_logs
+from sparklog.sink.place.end_offsets import EndBatches, EndOffsets, check_end_offsets
+from sparklog.sink.place.placer import Placement, StagedBatches
+from sparklog.sink.place.stage_reports import StageReport, check_reports, collect_batches, split_floors
+from sparklog.sink.stage.stage_rows import StagePlan
+from sparklog.sink.store.derived_files import DerivedFiles
+from sparklog.sink.store.store_folder import Store
+from sparklog.sink.topic_settings import number_logs, with_append_time
+from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.errors import (
     CommitStateUnknownError,
     InvalidConfigError,
     InvalidRecordError,
@@ -41,10 +41,10 @@ from storage_core.errors import (
     StorageError,
     WriterFencedError,
 )
-from storage_core.fault_points import reach
-from storage_core.log.roll import BackwardOffsetError
-from storage_core.storage.local import make_directory, storage_errors
-from storage_core.storage.owned_names import remove_empty_folder, remove_unique
+from sparklog.storage_core.fault_points import reach
+from sparklog.storage_core.log.append.roll import BackwardOffsetError
+from sparklog.storage_core.storage.local import make_directory, storage_errors
+from sparklog.storage_core.storage.owned_names import remove_empty_folder, remove_unique
 
 __all__ = ["StoreWriter"]
 

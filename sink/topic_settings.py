@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from sink.config import SinkConfig, TopicConfig
-from sink.flush_policy import LogLimits, flush_limits
-from sink.ledger import Ledger
-from sink.partitioner import StageTopic
-from storage_core.index.index_entries import max_entries
-from storage_core.log.roll import ROLL_LIMITS
-from storage_core.log_config import INT64_MAX, LogConfig
-from storage_core.record.batch_encode import EncodeOptions
-from storage_core.topic_partition import TopicPartition
+from sparklog.sink.config import SinkConfig, TopicConfig
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.place.flush_policy import LogLimits, flush_limits
+from sparklog.sink.stage.partitioner import StageTopic
+from sparklog.storage_core.index.index_entries import max_entries
+from sparklog.storage_core.log.append.roll import ROLL_LIMITS
+from sparklog.storage_core.log_config import INT64_MAX, LogConfig
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
+from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["log_limits", "number_logs", "with_append_time"]
 

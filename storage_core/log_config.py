@@ -11,8 +11,8 @@ Source: Kafka LogConfig 4.3.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from storage_core.errors import InvalidConfigError
-from storage_core.property_names import resolve_properties
+from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.property_names import resolve_properties
 
 __all__ = ["CODECS", "INT32_MAX", "INT64_MAX", "LogConfig"]
 

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from storage_core.errors import InvalidConfigError
+from sparklog.storage_core.errors import InvalidConfigError
 
 __all__ = [
     "DirectoryKind",

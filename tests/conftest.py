@@ -25,8 +25,8 @@ settings.load_profile("sparklog")
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """One small local Spark for the whole run, quick to start and quiet."""
-    from pipeline.reader.data_source import register
-    from pipeline.session import build_session
+    from sparklog.pipeline.reader.data_source import register
+    from sparklog.pipeline.spark.session import build_session
 
     folder = tmp_path_factory.mktemp("spark")
     session = build_session(
@@ -56,7 +56,7 @@ def memory_path(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def sparklog(capfd: pytest.CaptureFixture[str]) -> Sparklog:
     """Run the command in this process."""
-    from pipeline.cli import main
+    from sparklog.pipeline.command.cli import main
 
     def sparklog(*arguments: object) -> Ran:
         with pytest.raises(SystemExit) as ended:

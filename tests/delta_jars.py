@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.jars import obtain_jars
-from storage_core.errors import InvalidConfigError
+from sparklog.pipeline.spark.jars import obtain_jars
+from sparklog.storage_core.errors import InvalidConfigError
 
 __all__ = ["jars_fixture"]
 

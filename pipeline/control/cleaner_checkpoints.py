@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
-from sink.ledger_rows import LogState
-from storage_core.topic_partition import TopicPartition
+from sparklog.sink.ledger.rows import LogState
+from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["CleanerCheckpoint", "LogWork", "after_work", "checkpoints_of"]
 

@@ -34,11 +34,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from pipeline.control.read_tables import read_rows
-from pipeline.control.schemas import LEASES, ControlTable
-from storage_core.clock import Clock, SystemClock
-from storage_core.errors import LogStorageError, StoreLockedError, WriterFencedError
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.control.read_tables import read_rows
+from sparklog.pipeline.control.schemas import LEASES, ControlTable
+from sparklog.storage_core.clock import Clock, SystemClock
+from sparklog.storage_core.errors import LogStorageError, StoreLockedError, WriterFencedError
+from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = [
     "LEASE_MS",

@@ -9,11 +9,11 @@ import pyarrow as pa
 from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from pipeline.control.read_tables import table_path
-from pipeline.control.schemas import ControlTable
-from sink.ledger_damage import one_line
-from storage_core.errors import LogStorageError
-from storage_core.storage.local import storage_errors
+from sparklog.pipeline.control.read_tables import table_path
+from sparklog.pipeline.control.schemas import ControlTable
+from sparklog.sink.ledger.damage import one_line
+from sparklog.storage_core.errors import LogStorageError
+from sparklog.storage_core.storage.local import storage_errors
 
 __all__ = ["drop_old_files", "file_count", "live_file_count"]
 

@@ -18,10 +18,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from sink.store_access import MAINTENANCE_LOCK
-from storage_core.errors import WriterFencedError
-from storage_core.storage.local import storage_errors
-from storage_core.storage.open_regular import open_reader
+from sparklog.sink.opening.access import MAINTENANCE_LOCK
+from sparklog.storage_core.errors import WriterFencedError
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.storage.open_regular import open_reader
 
 __all__ = ["OwnerCheck"]
 

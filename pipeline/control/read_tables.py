@@ -21,12 +21,12 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from pipeline.control.schemas import CONTROL_TABLES, SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
-from pipeline.control.side_sums import changed_position
-from sink.ledger_damage import one_line
-from storage_core.errors import CorruptFileError, UnsupportedFormatError
-from storage_core.storage.local import storage_errors
-from storage_core.storage.open_regular import check_regular_files, read_file
+from sparklog.pipeline.control.schemas import CONTROL_TABLES, SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
+from sparklog.pipeline.control.side_sums import changed_position
+from sparklog.sink.ledger.damage import one_line
+from sparklog.storage_core.errors import CorruptFileError, UnsupportedFormatError
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.storage.open_regular import check_regular_files, read_file
 
 __all__ = ["check_table", "check_tables", "has_table", "read_columns", "read_newest", "read_rows", "table_path"]
 

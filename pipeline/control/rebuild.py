@@ -17,18 +17,18 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.control.cleaner_checkpoints import CleanerCheckpoint
-from pipeline.control.leases import refuse_leased
-from pipeline.control.read_tables import check_table, table_path
-from pipeline.control.schemas import CLEANER_CHECKPOINTS, CONTROL_TABLES, LEASES, RUNS, ControlTable
-from pipeline.control.tables import ControlTables
-from sink.ledger import Ledger
-from sink.ledger_rows import LogState
-from sink.store_access import maintaining
-from storage_core.clock import Clock
-from storage_core.errors import CorruptFileError, UnsupportedFormatError
-from storage_core.storage.local import storage_errors, sync_directory
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.control.cleaner_checkpoints import CleanerCheckpoint
+from sparklog.pipeline.control.leases import refuse_leased
+from sparklog.pipeline.control.read_tables import check_table, table_path
+from sparklog.pipeline.control.schemas import CLEANER_CHECKPOINTS, CONTROL_TABLES, LEASES, RUNS, ControlTable
+from sparklog.pipeline.control.tables import ControlTables
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.opening.access import maintaining
+from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.errors import CorruptFileError, UnsupportedFormatError
+from sparklog.storage_core.storage.local import storage_errors, sync_directory
+from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["rebuild_control", "tables_to_replace", "unowned_leases"]
 

@@ -21,7 +21,7 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from storage_core.storage.open_regular import read_file, read_if_there
+from sparklog.storage_core.storage.open_regular import read_file, read_if_there
 
 __all__ = ["changed_position", "first_changed_part"]
 

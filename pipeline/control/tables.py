@@ -19,14 +19,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.control.old_files import drop_old_files, file_count, live_file_count
-from pipeline.control.read_tables import check_table, has_table, read_columns, read_rows, table_path
-from pipeline.control.schemas import CONTROL_TABLES, RUNS, SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
-from pipeline.control.update_rows import update_rows
-from sink.spark_errors import SPARK_ERRORS, explain
-from storage_core.errors import LogStorageError
-from storage_core.storage.local import make_directory, storage_errors
-from storage_core.storage.write_back import sync_filesystems
+from sparklog.pipeline.control.old_files import drop_old_files, file_count, live_file_count
+from sparklog.pipeline.control.read_tables import check_table, has_table, read_columns, read_rows, table_path
+from sparklog.pipeline.control.schemas import CONTROL_TABLES, RUNS, SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
+from sparklog.pipeline.control.update_rows import update_rows
+from sparklog.sink.spark.errors import SPARK_ERRORS, explain
+from sparklog.storage_core.errors import LogStorageError
+from sparklog.storage_core.storage.local import make_directory, storage_errors
+from sparklog.storage_core.storage.write_back import sync_filesystems
 
 __all__ = ["ControlTables", "TableBounds", "oldest_kept_ms"]
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from pipeline.control.read_tables import read_newest, table_path
-from pipeline.control.schemas import ControlTable
-from sink.ledger_damage import one_line
-from sink.table_commit import commit_rows
-from storage_core.errors import LogStorageError
-from storage_core.storage.local import storage_errors
-from storage_core.storage.write_back import sync_filesystems
+from sparklog.pipeline.control.read_tables import read_newest, table_path
+from sparklog.pipeline.control.schemas import ControlTable
+from sparklog.sink.ledger.damage import one_line
+from sparklog.sink.ledger.table_commit import commit_rows
+from sparklog.storage_core.errors import LogStorageError
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.storage.write_back import sync_filesystems
 
 __all__ = ["update_rows"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from storage_core.topic_partition import TopicPartition
+from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["ROWS_PER_BATCH", "RowMaker", "kafka_columns"]
 

@@ -14,15 +14,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pipeline.reader.columns import kafka_columns
-from pipeline.reader.log_bounds import find_bounds, resolve_ends, resolve_starts
-from pipeline.reader.options import ReaderOptions, parse_options
-from pipeline.reader.plan import ReadTask, plan_tasks
-from pipeline.reader.read_task import read_task
-from pipeline.reader.selection import choose_logs
-from pipeline.store_view import open_logs
-from sink.worker_python import prepare_workers
-from storage_core.errors import InvalidConfigError
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.reader.columns import kafka_columns
+from sparklog.pipeline.reader.log_bounds import find_bounds, resolve_ends, resolve_starts
+from sparklog.pipeline.reader.options import ReaderOptions, parse_options
+from sparklog.pipeline.reader.plan import ReadTask, plan_tasks
+from sparklog.pipeline.reader.read_task import read_task
+from sparklog.pipeline.reader.selection import choose_logs
+from sparklog.sink.spark.worker_python import prepare_workers
+from sparklog.storage_core.errors import InvalidConfigError
 
 __all__ = ["KafkaLogSource", "register"]
 
@@ -65,7 +65,7 @@ class KafkaLogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return a reader of a stream."""
-        from pipeline.reader.stream_reader import KafkaLogStreamReader
+        from sparklog.pipeline.reader.stream_reader import KafkaLogStreamReader
 
         options = parse_options(self.options, "stream")
         _check_columns(schema, options)

@@ -8,11 +8,11 @@ below the log's start, or a leader epoch that does not begin at 0.
 
 from pathlib import Path
 
-from storage_core.checkpoint.leader_epochs import parse_leader_epochs
-from storage_core.errors import CorruptFileError
-from storage_core.log.segments import list_readable_segments
-from storage_core.storage.local import storage_errors
-from storage_core.storage.open_regular import read_if_there
+from sparklog.storage_core.checkpoint.leader_epochs import parse_leader_epochs
+from sparklog.storage_core.errors import CorruptFileError
+from sparklog.storage_core.log.files.segments import list_readable_segments
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.storage.open_regular import read_if_there
 
 __all__ = ["has_deleted_records"]
 

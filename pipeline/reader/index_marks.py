@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from storage_core.index.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex
-from storage_core.log.segments import SegmentFiles, floor_segment
-from storage_core.log.split_plan import SegmentMarks
-from storage_core.storage.local import storage_errors
-from storage_core.storage.open_regular import open_to_read
+from sparklog.storage_core.index.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex
+from sparklog.storage_core.log.files.segments import SegmentFiles, floor_segment
+from sparklog.storage_core.log.read.split_plan import SegmentMarks
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.storage.open_regular import open_to_read
 
 __all__ = ["read_marks"]
 

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from pipeline.reader.offset_limits import EARLIEST, LATEST, OffsetLimit
-from pipeline.reader.options import ReaderOptions
-from pipeline.store_view import LogView
-from storage_core.errors import CorruptBatchError, InvalidConfigError, LogStorageError, OffsetOutOfRangeError
-from storage_core.log.log_reader import LogReader
-from storage_core.log.segment_reader import SegmentReader
-from storage_core.log.segments import SegmentFiles, list_readable_segments
-from storage_core.log.transactions import Isolation
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.places.store_view import LogView
+from sparklog.pipeline.reader.offset_limits import EARLIEST, LATEST, OffsetLimit
+from sparklog.pipeline.reader.options import ReaderOptions
+from sparklog.storage_core.errors import CorruptBatchError, InvalidConfigError, LogStorageError, OffsetOutOfRangeError
+from sparklog.storage_core.log.files.segments import SegmentFiles, list_readable_segments
+from sparklog.storage_core.log.producers.transactions import Isolation
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.log.scan.segment_reader import SegmentReader
+from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["LogBounds", "extend_bounds", "find_bounds", "report_data_loss", "resolve_ends", "resolve_starts"]
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from storage_core.topic_partition import TopicPartition
+from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = [
     "EARLIEST",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
-from pipeline.reader.offset_limits import (
+from sparklog.pipeline.reader.offset_limits import (
     EARLIEST,
     LATEST,
     LATEST_OFFSETS,
@@ -25,10 +25,10 @@ from pipeline.reader.offset_limits import (
     parse_time,
     parse_times,
 )
-from sink.ledger_versions import AsOf
-from storage_core.errors import InvalidConfigError
-from storage_core.log.transactions import Isolation
-from storage_core.topic_partition import TopicPartition
+from sparklog.sink.ledger.versions import AsOf
+from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.log.producers.transactions import Isolation
+from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["ReadKind", "ReaderOptions", "parse_options"]
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from pipeline.reader.index_marks import read_marks
-from pipeline.reader.log_bounds import LogBounds
-from pipeline.reader.options import ReaderOptions
-from storage_core.errors import LogStorageError
-from storage_core.log.segments import list_readable_segments
-from storage_core.log.split_plan import OffsetRange, SegmentMarks, divide_evenly, plan_ranges
-from storage_core.log.transactions import Isolation
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.reader.index_marks import read_marks
+from sparklog.pipeline.reader.log_bounds import LogBounds
+from sparklog.pipeline.reader.options import ReaderOptions
+from sparklog.storage_core.errors import LogStorageError
+from sparklog.storage_core.log.files.segments import list_readable_segments
+from sparklog.storage_core.log.producers.transactions import Isolation
+from sparklog.storage_core.log.read.split_plan import OffsetRange, SegmentMarks, divide_evenly, plan_ranges
+from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["LogSplit", "ReadTask", "plan_tasks"]
 

@@ -6,7 +6,7 @@ Source: the options maxOffsetsPerTrigger and minOffsetsPerTrigger of Spark's Kaf
 import math
 from collections.abc import Mapping
 
-from storage_core.topic_partition import TopicPartition
+from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["count_new_offsets", "limit_offsets"]
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.reader.columns import ROWS_PER_BATCH, RowMaker
-from pipeline.reader.plan import LogSplit, ReadTask
-from pipeline.reader.skip_damage import SoundBatch, check_place, is_outage, skip_batch, skip_to_index
-from storage_core.errors import CorruptBatchError, InvalidRecordError, LogStorageError
-from storage_core.log.log_reader import LogReader
-from storage_core.record.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
-from storage_core.record.batch_decode import iter_decoded
+from sparklog.pipeline.reader.columns import ROWS_PER_BATCH, RowMaker
+from sparklog.pipeline.reader.plan import LogSplit, ReadTask
+from sparklog.pipeline.reader.skip_damage import SoundBatch, check_place, is_outage, skip_batch, skip_to_index
+from sparklog.storage_core.errors import CorruptBatchError, InvalidRecordError, LogStorageError
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.record.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
+from sparklog.storage_core.record.batch_decode import iter_decoded
 
 __all__ = ["read_task"]
 

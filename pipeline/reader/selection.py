@@ -2,9 +2,9 @@
 
 import re
 
-from pipeline.reader.options import ReaderOptions
-from pipeline.store_view import LogView, StoreView
-from storage_core.errors import UnknownTopicError
+from sparklog.pipeline.places.store_view import LogView, StoreView
+from sparklog.pipeline.reader.options import ReaderOptions
+from sparklog.storage_core.errors import UnknownTopicError
 
 __all__ = ["choose_logs"]
 

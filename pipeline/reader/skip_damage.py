@@ -16,15 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-from storage_core.errors import CorruptBatchError, LogStorageError, StorageError
-from storage_core.index.offset_index import OffsetIndex
-from storage_core.log.log_walk import is_gone
-from storage_core.log.segment_reader import BatchChunk, SegmentReader, announced_size, scan_up_to_damage
-from storage_core.log.segments import floor_segment, list_readable_segments
-from storage_core.record.batch_header import LOG_OVERHEAD_BYTES, MAGIC_V2, UP_TO_MAGIC_BYTES
-from storage_core.record.batch_scan import BatchScan, check_crcs
-from storage_core.storage.local import storage_errors
-from storage_core.storage.open_regular import read_if_there
+from sparklog.storage_core.errors import CorruptBatchError, LogStorageError, StorageError
+from sparklog.storage_core.index.offset_index import OffsetIndex
+from sparklog.storage_core.log.files.segments import floor_segment, list_readable_segments
+from sparklog.storage_core.log.scan.log_walk import is_gone
+from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader, announced_size, scan_up_to_damage
+from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs
+from sparklog.storage_core.record.v2.batch_header import LOG_OVERHEAD_BYTES, MAGIC_V2, UP_TO_MAGIC_BYTES
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.storage.open_regular import read_if_there
 
 __all__ = ["Resumption", "SoundBatch", "check_place", "is_outage", "skip_batch", "skip_to_index"]
 

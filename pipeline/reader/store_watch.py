@@ -6,11 +6,11 @@ changed since.
 
 import os
 
-from pipeline.reader.options import ReaderOptions
-from pipeline.reader.selection import choose_logs
-from pipeline.store_view import LogView, open_logs
-from storage_core.clock import Clock
-from storage_core.storage.local import storage_errors
+from sparklog.pipeline.places.store_view import LogView, open_logs
+from sparklog.pipeline.reader.options import ReaderOptions
+from sparklog.pipeline.reader.selection import choose_logs
+from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.storage.local import storage_errors
 
 __all__ = ["StoreWatch"]
 

@@ -23,16 +23,16 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pipeline.reader.deleted_records import has_deleted_records
-from pipeline.reader.log_bounds import LogBounds, extend_bounds, find_bounds, report_data_loss, resolve_starts
-from pipeline.reader.offset_limits import LATEST
-from pipeline.reader.options import ReaderOptions
-from pipeline.reader.plan import plan_tasks
-from pipeline.reader.rate_limit import count_new_offsets, limit_offsets
-from pipeline.reader.read_task import read_task
-from pipeline.reader.store_watch import StoreWatch
-from storage_core.clock import Clock, SystemClock
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.reader.deleted_records import has_deleted_records
+from sparklog.pipeline.reader.log_bounds import LogBounds, extend_bounds, find_bounds, report_data_loss, resolve_starts
+from sparklog.pipeline.reader.offset_limits import LATEST
+from sparklog.pipeline.reader.options import ReaderOptions
+from sparklog.pipeline.reader.plan import plan_tasks
+from sparklog.pipeline.reader.rate_limit import count_new_offsets, limit_offsets
+from sparklog.pipeline.reader.read_task import read_task
+from sparklog.pipeline.reader.store_watch import StoreWatch
+from sparklog.storage_core.clock import Clock, SystemClock
+from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["KafkaLogStreamReader"]
 

@@ -9,7 +9,7 @@ Source: Kafka CheckpointFile.
 import re
 from collections.abc import Iterable
 
-from storage_core.errors import CorruptFileError
+from sparklog.storage_core.errors import CorruptFileError
 
 __all__ = ["parse_checkpoint_lines", "parse_integer", "render_checkpoint_lines"]
 

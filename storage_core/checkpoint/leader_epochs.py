@@ -11,9 +11,13 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from storage_core.checkpoint.checkpoint_lines import parse_checkpoint_lines, parse_integer, render_checkpoint_lines
-from storage_core.errors import CorruptFileError
-from storage_core.log_config import INT32_MAX, INT64_MAX
+from sparklog.storage_core.checkpoint.checkpoint_lines import (
+    parse_checkpoint_lines,
+    parse_integer,
+    render_checkpoint_lines,
+)
+from sparklog.storage_core.errors import CorruptFileError
+from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 
 __all__ = [
     "assign_batch_epochs",

@@ -8,7 +8,7 @@ Source: Kafka MetaProperties, MetaPropertiesVersion.V1; java.util.Properties.
 import re
 from typing import Final
 
-from storage_core.errors import CorruptFileError
+from sparklog.storage_core.errors import CorruptFileError
 
 __all__ = ["STORE_PROPERTY", "parse_meta_properties", "render_meta_properties", "store_of", "with_store"]
 

@@ -5,9 +5,13 @@ Source: Kafka OffsetCheckpointFile.
 
 from collections.abc import Mapping
 
-from storage_core.checkpoint.checkpoint_lines import parse_checkpoint_lines, parse_integer, render_checkpoint_lines
-from storage_core.log_config import INT32_MAX, INT64_MAX
-from storage_core.topic_partition import TopicPartition
+from sparklog.storage_core.checkpoint.checkpoint_lines import (
+    parse_checkpoint_lines,
+    parse_integer,
+    render_checkpoint_lines,
+)
+from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
+from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["parse_offset_checkpoint", "render_offset_checkpoint"]
 

@@ -9,7 +9,7 @@ Source: Kafka PartitionMetadataFile, Uuid.
 import base64
 import re
 
-from storage_core.errors import CorruptFileError
+from sparklog.storage_core.errors import CorruptFileError
 
 __all__ = ["parse_partition_metadata", "render_partition_metadata", "topic_id_from_bytes"]
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import crc32c
 
-from storage_core.errors import CorruptFileError
+from sparklog.storage_core.errors import CorruptFileError
 
 __all__ = ["ProducerState", "parse_producer_snapshot", "render_producer_snapshot"]
 

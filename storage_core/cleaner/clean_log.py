@@ -13,10 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage_core.cleaner.build_map import BuiltMap, build_map
-from storage_core.cleaner.clean_segments import CleanedSegment
-from storage_core.cleaner.cleaned_transactions import CleanedTransactions
-from storage_core.cleaner.cleaning_round import (
+from sparklog.storage_core.cleaner.cleaning_round import (
     CleanedLog,
     CleaningRound,
     LogToClean,
@@ -24,12 +21,15 @@ from storage_core.cleaner.cleaning_round import (
     prepare_round,
     result_of_round,
 )
-from storage_core.cleaner.hold_log import held_alone
-from storage_core.cleaner.listed_segments import ListedSegment
-from storage_core.cleaner.offset_map import OffsetMap
-from storage_core.errors import CorruptBatchError, CorruptFileError, InvalidRecordError, OffsetOutOfRangeError
-from storage_core.fault_points import reach
-from storage_core.storage.owned_names import Owner
+from sparklog.storage_core.cleaner.hold_log import held_alone
+from sparklog.storage_core.cleaner.keys.build_map import BuiltMap, build_map
+from sparklog.storage_core.cleaner.keys.offset_map import OffsetMap
+from sparklog.storage_core.cleaner.rewrite.clean_segments import CleanedSegment
+from sparklog.storage_core.cleaner.survey.cleaned_transactions import CleanedTransactions
+from sparklog.storage_core.cleaner.survey.listed_segments import ListedSegment
+from sparklog.storage_core.errors import CorruptBatchError, CorruptFileError, InvalidRecordError, OffsetOutOfRangeError
+from sparklog.storage_core.fault_points import reach
+from sparklog.storage_core.storage.owned_names import Owner
 
 __all__ = ["UNCLEANABLE", "CleanedLog", "LogToClean", "clean_log"]
 

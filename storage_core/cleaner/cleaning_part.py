@@ -28,17 +28,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from storage_core.cleaner.aborted_columns import NONE_ABORTED
-from storage_core.cleaner.build_map import BuiltMap, DirtyRange
-from storage_core.cleaner.clean_segments import CleanedSegment
-from storage_core.cleaner.cleaned_transactions import CleanedTransactions
-from storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, lacks_room, result_of_round
-from storage_core.cleaner.dirty_keys import Keys, iter_dirty_keys
-from storage_core.cleaner.hold_log import held_alone, held_group
-from storage_core.cleaner.listed_segments import ListedSegment
-from storage_core.cleaner.superseded import SupersededOffsets
-from storage_core.cleaner.swap import drop_others, swap_in
-from storage_core.storage.owned_names import Owner
+from sparklog.storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, lacks_room, result_of_round
+from sparklog.storage_core.cleaner.hold_log import held_alone, held_group
+from sparklog.storage_core.cleaner.keys.build_map import BuiltMap, DirtyRange
+from sparklog.storage_core.cleaner.keys.dirty_keys import Keys, iter_dirty_keys
+from sparklog.storage_core.cleaner.keys.superseded import SupersededOffsets
+from sparklog.storage_core.cleaner.rewrite.clean_segments import CleanedSegment
+from sparklog.storage_core.cleaner.survey.aborted_columns import NONE_ABORTED
+from sparklog.storage_core.cleaner.survey.cleaned_transactions import CleanedTransactions
+from sparklog.storage_core.cleaner.survey.listed_segments import ListedSegment
+from sparklog.storage_core.cleaner.swap import drop_others, swap_in
+from sparklog.storage_core.storage.owned_names import Owner
 
 __all__ = [
     "CleanedPart",

@@ -15,22 +15,31 @@ from typing import Final
 
 import pyarrow as pa
 
-from storage_core.cleaner.build_map import BuiltMap, DirtyRange
-from storage_core.cleaner.clean_segments import CleanCounts, CleanedSegment, CleanRequest, clean_segments
-from storage_core.cleaner.cleaned_transactions import CleanedTransactions
-from storage_core.cleaner.grouping import group_segments_by_size
-from storage_core.cleaner.listed_segments import ListedSegment, list_cleanable_segments, with_index_sizes
-from storage_core.cleaner.offset_map import KeySet
-from storage_core.cleaner.superseded import LaterRecords
-from storage_core.cleaner.survey_log import SurveyedLog, survey_transactions
-from storage_core.cleaner.swap import drop_cleaned, finish_own_swaps, swap_in
-from storage_core.errors import InvalidConfigError
-from storage_core.fault_points import reach
-from storage_core.log.append_state import CommittedEnd
-from storage_core.log.log_walk import SegmentList
-from storage_core.log_config import INT32_MAX, LogConfig
-from storage_core.storage.local import storage_errors
-from storage_core.storage.owned_names import Owner
+from sparklog.storage_core.cleaner.keys.build_map import BuiltMap, DirtyRange
+from sparklog.storage_core.cleaner.keys.offset_map import KeySet
+from sparklog.storage_core.cleaner.keys.superseded import LaterRecords
+from sparklog.storage_core.cleaner.rewrite.clean_segments import (
+    CleanCounts,
+    CleanedSegment,
+    CleanRequest,
+    clean_segments,
+)
+from sparklog.storage_core.cleaner.survey.cleaned_transactions import CleanedTransactions
+from sparklog.storage_core.cleaner.survey.grouping import group_segments_by_size
+from sparklog.storage_core.cleaner.survey.listed_segments import (
+    ListedSegment,
+    list_cleanable_segments,
+    with_index_sizes,
+)
+from sparklog.storage_core.cleaner.survey.survey_log import SurveyedLog, survey_transactions
+from sparklog.storage_core.cleaner.swap import drop_cleaned, finish_own_swaps, swap_in
+from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.fault_points import reach
+from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.scan.log_walk import SegmentList
+from sparklog.storage_core.log_config import INT32_MAX, LogConfig
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.storage.owned_names import Owner
 
 __all__ = [
     "CleanedLog",

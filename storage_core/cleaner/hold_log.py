@@ -29,11 +29,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from storage_core.errors import StoreLockedError
-from storage_core.log.log_files import LOG, segment_file_name
-from storage_core.storage.local import storage_errors
-from storage_core.storage.open_regular import open_folder, open_to_change
-from storage_core.storage.own_descriptor import OwnDescriptor
+from sparklog.storage_core.errors import StoreLockedError
+from sparklog.storage_core.log.files.names import LOG, segment_file_name
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.storage.open_regular import open_folder, open_to_change
+from sparklog.storage_core.storage.own_descriptor import OwnDescriptor
 
 __all__ = ["held_alone", "held_group", "wait_for_tasks"]
 

@@ -32,15 +32,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from storage_core.cleaner.clean_segments import CleanedSegment
-from storage_core.cleaner.hold_log import held_alone
-from storage_core.fault_points import reach
-from storage_core.log.deleted_files import drop_deleted, mark_replaced
-from storage_core.log.finish_leftovers import carry_out_leftovers, list_files, read_leftovers
-from storage_core.log.load_plan import LeftoverPlan, name_offset, plan_segments
-from storage_core.log.log_files import CLEANED, DELETED, LOG, SWAP, segment_file_name
-from storage_core.storage.local import storage_errors, sync_directory
-from storage_core.storage.owned_names import Owner, remove_file, remove_unique, rename
+from sparklog.storage_core.cleaner.hold_log import held_alone
+from sparklog.storage_core.cleaner.rewrite.clean_segments import CleanedSegment
+from sparklog.storage_core.fault_points import reach
+from sparklog.storage_core.log.files.deleted_files import drop_deleted, mark_replaced
+from sparklog.storage_core.log.files.names import CLEANED, DELETED, LOG, SWAP, segment_file_name
+from sparklog.storage_core.log.load.finish_leftovers import carry_out_leftovers, list_files, read_leftovers
+from sparklog.storage_core.log.load.plan import LeftoverPlan, name_offset, plan_segments
+from sparklog.storage_core.storage.local import storage_errors, sync_directory
+from sparklog.storage_core.storage.owned_names import Owner, remove_file, remove_unique, rename
 
 __all__ = ["drop_cleaned", "drop_others", "finish_own_swaps", "finish_swaps", "has_swaps", "swap_in"]
 

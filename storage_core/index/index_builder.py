@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from numba.types import int64, void
 
-from storage_core.index.offset_index import pack_offset_entries
-from storage_core.index.time_index import pack_time_entries
-from storage_core.kernels import READONLY_INT64, kernel
+from sparklog.storage_core.index.offset_index import pack_offset_entries
+from sparklog.storage_core.index.time_index import pack_time_entries
+from sparklog.storage_core.kernels import READONLY_INT64, kernel
 
 __all__ = ["BuiltIndexes", "IndexBuilder"]
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from storage_core.errors import OffsetOutOfRangeError
-from storage_core.log_config import INT32_MAX
+from sparklog.storage_core.errors import OffsetOutOfRangeError
+from sparklog.storage_core.log_config import INT32_MAX
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

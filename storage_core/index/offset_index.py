@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from storage_core.errors import CorruptFileError
-from storage_core.index.index_entries import check_relative_offsets, drop_zero_tail, read_entries
-from storage_core.index.index_search import ReadAt, last_entry_not_above
+from sparklog.storage_core.errors import CorruptFileError
+from sparklog.storage_core.index.index_entries import check_relative_offsets, drop_zero_tail, read_entries
+from sparklog.storage_core.index.index_search import ReadAt, last_entry_not_above
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

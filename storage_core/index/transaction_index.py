@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Final
 
-from storage_core.errors import CorruptFileError, OffsetOutOfRangeError
+from sparklog.storage_core.errors import CorruptFileError, OffsetOutOfRangeError
 
 __all__ = [
     "TRANSACTION_ENTRY_BYTES",

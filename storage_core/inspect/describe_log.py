@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from storage_core.inspect.findings import ExpectedLog
-from storage_core.log.largest_timestamp import largest_timestamp
-from storage_core.log.log_reader import LogReader
-from storage_core.log.segment_reader import SegmentReader
-from storage_core.log.segments import SegmentFiles, list_segments, segments_from
+from sparklog.storage_core.inspect.verify.findings import ExpectedLog
+from sparklog.storage_core.log.files.segments import SegmentFiles, list_segments, segments_from
+from sparklog.storage_core.log.read.largest_timestamp import largest_timestamp
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.log.scan.segment_reader import SegmentReader
 
 __all__ = ["LogDescription", "SegmentDescription", "describe_log", "render_descriptions"]
 

@@ -17,23 +17,27 @@ from typing import Any, Final
 
 import numpy as np
 
-from storage_core.checkpoint.leader_epochs import assign_leader_epoch, parse_leader_epochs, render_leader_epochs
-from storage_core.errors import (
-    CorruptBatchError,
-    CorruptFileError,
-    InvalidRecordError,
-    UnsupportedFormatError,
+from sparklog.storage_core.checkpoint.leader_epochs import (
+    assign_leader_epoch,
+    parse_leader_epochs,
+    render_leader_epochs,
 )
-from storage_core.index.index_builder import IndexBuilder
-from storage_core.log.log_files import INDEX, LOG, SNAPSHOT, TIMEINDEX, parse_base_offset, segment_file_name
-from storage_core.log.segment_reader import BatchChunk, SegmentReader
-from storage_core.log.segments import SegmentFiles, list_readable_segments
-from storage_core.log_config import INT32_MAX, INT64_MAX
-from storage_core.record.batch_convert import ConversionCounts, ConvertedBatches, ConvertOptions, convert_batches
-from storage_core.record.batch_header import MAGIC_V2
-from storage_core.record.batch_scan import BatchScan
-from storage_core.storage.local import storage_errors, write_all, write_file
-from storage_core.storage.open_regular import open_to_change, read_file
+from sparklog.storage_core.errors import CorruptBatchError, CorruptFileError, InvalidRecordError, UnsupportedFormatError
+from sparklog.storage_core.index.index_builder import IndexBuilder
+from sparklog.storage_core.log.files.names import INDEX, LOG, SNAPSHOT, TIMEINDEX, parse_base_offset, segment_file_name
+from sparklog.storage_core.log.files.segments import SegmentFiles, list_readable_segments
+from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
+from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
+from sparklog.storage_core.record.batch_convert import (
+    ConversionCounts,
+    ConvertedBatches,
+    ConvertOptions,
+    convert_batches,
+)
+from sparklog.storage_core.record.batch_scan import BatchScan
+from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
+from sparklog.storage_core.storage.local import storage_errors, write_all, write_file
+from sparklog.storage_core.storage.open_regular import open_to_change, read_file
 
 __all__ = ["ConversionReport", "convert_log"]
 

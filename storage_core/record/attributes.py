@@ -14,7 +14,7 @@ Source: Kafka DefaultRecordBatch; KIP-98, KIP-534.
 
 from typing import Final
 
-from storage_core.log_config import CODECS
+from sparklog.storage_core.log_config import CODECS
 
 __all__ = [
     "CODEC_MASK",

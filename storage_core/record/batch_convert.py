@@ -24,23 +24,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from storage_core.errors import CorruptBatchError, InvalidConfigError, UnsupportedFormatError
-from storage_core.log_config import CODECS, INT32_MAX
-from storage_core.record.attributes import (
+from sparklog.storage_core.errors import CorruptBatchError, InvalidConfigError, UnsupportedFormatError
+from sparklog.storage_core.log_config import CODECS, INT32_MAX
+from sparklog.storage_core.record.attributes import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
 )
-from storage_core.record.batch_decode import iter_decoded
-from storage_core.record.batch_encode import EncodedBatches, EncodeOptions, encode_batches
-from storage_core.record.batch_header import MAGIC_V2, ByteSource
-from storage_core.record.batch_scan import BatchScan
-from storage_core.record.compression import MAX_DECOMPRESSED_BYTES
-from storage_core.record.legacy_encode import LEGACY_CODECS, LegacyEncodeOptions, encode_legacy
-from storage_core.record.record_columns import RecordColumns
-from storage_core.record.schema import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP
+from sparklog.storage_core.record.batch_decode import iter_decoded
+from sparklog.storage_core.record.batch_scan import BatchScan
+from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES
+from sparklog.storage_core.record.legacy.encode import LEGACY_CODECS, LegacyEncodeOptions, encode_legacy
+from sparklog.storage_core.record.schema import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP
+from sparklog.storage_core.record.v2.batch_encode import EncodedBatches, EncodeOptions, encode_batches
+from sparklog.storage_core.record.v2.batch_header import MAGIC_V2, ByteSource
+from sparklog.storage_core.record.v2.record_columns import RecordColumns
 
 __all__ = ["ConversionCounts", "ConvertOptions", "ConvertedBatches", "convert_batches"]
 

@@ -19,14 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from storage_core.errors import CorruptBatchError
-from storage_core.log_config import CODECS, INT32_MAX
-from storage_core.record.attributes import CODEC_MASK, CONTROL_BIT
-from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2, ByteSource
-from storage_core.record.batch_scan import BatchScan, scan_batches
-from storage_core.record.compression import MAX_DECOMPRESSED_BYTES, decompress
-from storage_core.record.decode_kernels import SectionColumn
-from storage_core.record.decoded_columns import (
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.log_config import CODECS, INT32_MAX
+from sparklog.storage_core.record.attributes import CODEC_MASK, CONTROL_BIT
+from sparklog.storage_core.record.batch_scan import BatchScan, scan_batches
+from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES, decompress
+from sparklog.storage_core.record.decoded_columns import (
     MOST_RECORDS,
     DamagedSectionError,
     SectionTable,
@@ -34,10 +32,12 @@ from storage_core.record.decoded_columns import (
     plain_sections,
     split_sections,
 )
-from storage_core.record.legacy_decode import LEGACY_CODECS, InnerSet, open_wrapper, survey_wrapper
-from storage_core.record.legacy_header import MIN_ENTRY_BYTES
-from storage_core.record.legacy_kernels import compare_crcs, locate_entries
-from storage_core.record.schema import RECORD_SCHEMA
+from sparklog.storage_core.record.legacy.decode import LEGACY_CODECS, InnerSet, open_wrapper, survey_wrapper
+from sparklog.storage_core.record.legacy.header import MIN_ENTRY_BYTES
+from sparklog.storage_core.record.legacy.kernels import compare_crcs, locate_entries
+from sparklog.storage_core.record.schema import RECORD_SCHEMA
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, MAGIC_V2, ByteSource
+from sparklog.storage_core.record.v2.decode_kernels import SectionColumn
 
 __all__ = ["DECODE_TARGET_BYTES", "InspectedRecords", "decode_batches", "iter_decoded", "iter_inspected"]
 

@@ -13,17 +13,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage_core.errors import CorruptBatchError
-from storage_core.record.batch_header import MAGIC_V2, ByteSource
-from storage_core.record.crc_kernels import compare_crc32cs
-from storage_core.record.legacy_kernels import compare_crcs
-from storage_core.record.scan_kernels import (
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.record.crc_kernels import compare_crc32cs
+from sparklog.storage_core.record.legacy.kernels import compare_crcs
+from sparklog.storage_core.record.scan_kernels import (
     HEADER_COLUMNS,
     MIN_BATCH_BYTES,
     HeaderColumn,
     unpack_headers,
     walk_batches,
 )
+from sparklog.storage_core.record.v2.batch_header import MAGIC_V2, ByteSource
 
 __all__ = ["BatchScan", "check_crcs", "scan_batches"]
 

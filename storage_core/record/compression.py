@@ -26,8 +26,8 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from storage_core.errors import CorruptBatchError
-from storage_core.log_config import CODECS
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.log_config import CODECS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

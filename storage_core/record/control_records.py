@@ -26,11 +26,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from storage_core.errors import CorruptBatchError
-from storage_core.record.attributes import CONTROL_BIT
-from storage_core.record.batch_decode import iter_decoded
-from storage_core.record.batch_header import MAGIC_V2, ByteSource
-from storage_core.record.batch_scan import BatchScan
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.record.attributes import CONTROL_BIT
+from sparklog.storage_core.record.batch_decode import iter_decoded
+from sparklog.storage_core.record.batch_scan import BatchScan
+from sparklog.storage_core.record.v2.batch_header import MAGIC_V2, ByteSource
 
 __all__ = [
     "NO_CONTROL_TYPE",

@@ -19,8 +19,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from storage_core.kernels import kernel
-from storage_core.record.kernel_memory import BYTES, INT64S, address_of, inlined, load_byte, load_int32
+from sparklog.storage_core.kernels import kernel
+from sparklog.storage_core.record.kernel_memory import BYTES, INT64S, address_of, inlined, load_byte, load_int32
 
 __all__ = ["HAS_CRC_INSTRUCTION", "compare_by_library", "compare_crc32cs"]
 

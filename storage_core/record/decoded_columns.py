@@ -14,10 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from storage_core.record.attributes import LOG_APPEND_TIME_BIT
-from storage_core.record.batch_header import HEADER_BYTES, MAGIC_V2
-from storage_core.record.batch_scan import BatchScan
-from storage_core.record.decode_kernels import (
+from sparklog.storage_core.record.attributes import LOG_APPEND_TIME_BIT
+from sparklog.storage_core.record.batch_scan import BatchScan
+from sparklog.storage_core.record.java_text import java_text
+from sparklog.storage_core.record.legacy.kernels import LEGACY_FAILURES, parse_entries
+from sparklog.storage_core.record.schema import HEADERS_TYPE, NO_TIMESTAMP_TYPE, RECORD_SCHEMA
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, MAGIC_V2
+from sparklog.storage_core.record.v2.decode_kernels import (
     FAILURES,
     SECTION_COLUMNS,
     SectionColumn,
@@ -27,9 +30,6 @@ from storage_core.record.decode_kernels import (
     measure_headers,
     parse_records,
 )
-from storage_core.record.java_text import java_text
-from storage_core.record.legacy_kernels import LEGACY_FAILURES, parse_entries
-from storage_core.record.schema import HEADERS_TYPE, NO_TIMESTAMP_TYPE, RECORD_SCHEMA
 
 __all__ = [
     "MOST_RECORDS",

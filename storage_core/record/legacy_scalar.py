@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from storage_core.errors import CorruptBatchError
-from storage_core.log_config import CODECS
-from storage_core.record.attributes import CODEC_MASK, CONTROL_BIT
-from storage_core.record.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, unpack_header
-from storage_core.record.compression import MAX_DECOMPRESSED_BYTES, compress, decompress, decompress_v0
-from storage_core.record.legacy_header import (
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.log_config import CODECS
+from sparklog.storage_core.record.attributes import CODEC_MASK, CONTROL_BIT
+from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES, compress, decompress, decompress_v0
+from sparklog.storage_core.record.legacy.header import (
     CRC_COVERS_FROM,
     FIXED_BYTES,
     MIN_ENTRY_BYTES,
@@ -26,8 +25,9 @@ from storage_core.record.legacy_header import (
     pack_legacy_header,
     unpack_legacy_header,
 )
-from storage_core.record.scalar import Record, decode_records
-from storage_core.record.schema import LOG_APPEND_TIME, NO_TIMESTAMP
+from sparklog.storage_core.record.scalar import Record, decode_records
+from sparklog.storage_core.record.schema import LOG_APPEND_TIME, NO_TIMESTAMP
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, unpack_header
 
 __all__ = ["TypedRecord", "decode_log", "pack_entry", "pack_wrapper"]
 

@@ -24,15 +24,15 @@ from typing import Final
 
 import crc32c
 
-from storage_core.errors import CorruptBatchError, InvalidRecordError
-from storage_core.log_config import INT32_MAX
-from storage_core.record.attributes import pack_attributes
-from storage_core.record.batch_encode import EncodeOptions
-from storage_core.record.batch_header import HEADER_BYTES, BatchHeader, pack_header, unpack_header
-from storage_core.record.compression import MAX_DECOMPRESSED_BYTES, compress, decompress
-from storage_core.record.java_text import java_text
-from storage_core.record.schema import LOG_APPEND_TIME
-from storage_core.record.varint import VARLONG_MAX_BYTES, pack_varint, unpack_varint
+from sparklog.storage_core.errors import CorruptBatchError, InvalidRecordError
+from sparklog.storage_core.log_config import INT32_MAX
+from sparklog.storage_core.record.attributes import pack_attributes
+from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES, compress, decompress
+from sparklog.storage_core.record.java_text import java_text
+from sparklog.storage_core.record.schema import LOG_APPEND_TIME
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, BatchHeader, pack_header, unpack_header
+from sparklog.storage_core.record.varint import VARLONG_MAX_BYTES, pack_varint, unpack_varint
 
 __all__ = ["Record", "decode_records", "encode_records", "pack_batch", "pack_record", "unpack_record"]
 

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage_core.kernels import kernel
-from storage_core.record.batch_header import LOG_OVERHEAD_BYTES, UP_TO_MAGIC_BYTES
-from storage_core.record.kernel_memory import BYTES, INT64S, address_of, load_byte, load_int32, load_int64
+from sparklog.storage_core.kernels import kernel
+from sparklog.storage_core.record.kernel_memory import BYTES, INT64S, address_of, load_byte, load_int32, load_int64
+from sparklog.storage_core.record.v2.batch_header import LOG_OVERHEAD_BYTES, UP_TO_MAGIC_BYTES
 
 __all__ = ["HEADER_COLUMNS", "MIN_BATCH_BYTES", "HeaderColumn", "unpack_headers", "walk_batches"]
 

@@ -12,19 +12,19 @@ import errno
 import os
 from pathlib import Path
 
-from storage_core.checkpoint.leader_epochs import (
+from sparklog.storage_core.checkpoint.leader_epochs import (
     parse_leader_epochs,
     render_leader_epochs,
     truncate_epochs_from_start,
 )
-from storage_core.errors import CorruptFileError
-from storage_core.fault_points import reach
-from storage_core.log.deleted_files import mark_deleted
-from storage_core.retention.log_facts import ListedLog
-from storage_core.retention.plan_retention import RetentionPlan
-from storage_core.storage.local import storage_errors, write_all
-from storage_core.storage.open_regular import open_to_change, read_file
-from storage_core.storage.owned_names import Owner, remove_file, replace_file
+from sparklog.storage_core.errors import CorruptFileError
+from sparklog.storage_core.fault_points import reach
+from sparklog.storage_core.log.files.deleted_files import mark_deleted
+from sparklog.storage_core.retention.log_facts import ListedLog
+from sparklog.storage_core.retention.plan_retention import RetentionPlan
+from sparklog.storage_core.storage.local import storage_errors, write_all
+from sparklog.storage_core.storage.open_regular import open_to_change, read_file
+from sparklog.storage_core.storage.owned_names import Owner, remove_file, replace_file
 
 __all__ = ["delete_segments", "fits"]
 

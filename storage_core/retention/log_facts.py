@@ -10,16 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage_core.errors import CorruptFileError
-from storage_core.log.append_state import CommittedEnd
-from storage_core.log.deleted_files import DeletedFile, deleted_file, is_segment_file
-from storage_core.log.largest_timestamp import proven_largest_timestamp
-from storage_core.log.log_files import LOG, SWAP, parse_base_offset, segment_file_name
-from storage_core.log.segment_reader import SegmentReader, find_time
-from storage_core.log.segments import SegmentFiles
-from storage_core.log_config import INT64_MAX
-from storage_core.retention.plan_retention import LogFacts, SegmentFacts
-from storage_core.storage.local import storage_errors
+from sparklog.storage_core.errors import CorruptFileError
+from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.deleted_files import DeletedFile, deleted_file, is_segment_file
+from sparklog.storage_core.log.files.names import LOG, SWAP, parse_base_offset, segment_file_name
+from sparklog.storage_core.log.files.segments import SegmentFiles
+from sparklog.storage_core.log.read.largest_timestamp import proven_largest_timestamp
+from sparklog.storage_core.log.scan.segment_reader import SegmentReader, find_time
+from sparklog.storage_core.log_config import INT64_MAX
+from sparklog.storage_core.retention.plan_retention import LogFacts, SegmentFacts
+from sparklog.storage_core.storage.local import storage_errors
 
 __all__ = ["ListedLog", "list_log", "read_log_facts"]
 

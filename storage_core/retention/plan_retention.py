@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from storage_core.errors import CorruptBatchError
-from storage_core.log_config import LogConfig
-from storage_core.quantity_text import duration_text, iso_time, size_text
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.quantity_text import duration_text, iso_time, size_text
 
 __all__ = [
     "LogFacts",

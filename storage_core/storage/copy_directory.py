@@ -4,10 +4,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from storage_core.storage.copy_range import copy_range
-from storage_core.storage.local import storage_errors, sync_directory
-from storage_core.storage.open_regular import open_reader, open_to_change
-from storage_core.storage.owned_names import UNSHARED, Owner
+from sparklog.storage_core.storage.copy_range import copy_range
+from sparklog.storage_core.storage.local import storage_errors, sync_directory
+from sparklog.storage_core.storage.open_regular import open_reader, open_to_change
+from sparklog.storage_core.storage.owned_names import UNSHARED, Owner
 
 __all__ = ["copy_directory"]
 

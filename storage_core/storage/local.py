@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from storage_core.errors import StorageError
-from storage_core.storage.open_regular import open_folder, open_to_change, open_to_read
-from storage_core.storage.write_back import drop_cached, sync_filesystems, sync_path
+from sparklog.storage_core.errors import StorageError
+from sparklog.storage_core.storage.open_regular import open_folder, open_to_change, open_to_read
+from sparklog.storage_core.storage.write_back import drop_cached, sync_filesystems, sync_path
 
 __all__ = [
     "make_directory",

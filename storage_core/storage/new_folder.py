@@ -11,10 +11,16 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from storage_core.errors import InvalidConfigError, StoreLockedError
-from storage_core.storage.local import make_directory, storage_errors, sync_directories, sync_directory, sync_files
-from storage_core.storage.open_regular import open_folder
-from storage_core.storage.own_descriptor import OwnDescriptor
+from sparklog.storage_core.errors import InvalidConfigError, StoreLockedError
+from sparklog.storage_core.storage.local import (
+    make_directory,
+    storage_errors,
+    sync_directories,
+    sync_directory,
+    sync_files,
+)
+from sparklog.storage_core.storage.open_regular import open_folder
+from sparklog.storage_core.storage.own_descriptor import OwnDescriptor
 
 __all__ = ["new_folder"]
 

@@ -20,9 +20,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final, Protocol
 
-from storage_core.fault_points import reach
-from storage_core.storage.local import sync_directory, write_all
-from storage_core.storage.open_regular import open_to_change
+from sparklog.storage_core.fault_points import reach
+from sparklog.storage_core.storage.local import sync_directory, write_all
+from sparklog.storage_core.storage.open_regular import open_to_change
 
 __all__ = [
     "UNSHARED",

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from storage_core.storage.open_regular import open_folder, open_to_read
+from sparklog.storage_core.storage.open_regular import open_folder, open_to_read
 
 __all__ = ["drop_cached", "sync_filesystems", "sync_path"]
 

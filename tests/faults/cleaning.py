@@ -4,15 +4,15 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from pipeline.store_view import open_logs
-from pipeline.verify_command import verify
-from sink.clean_logs import clean_logs, pending_removals, plan_cleanings
-from sink.retain_logs import RetentionRun, remove_deleted
-from sink.store import Store
-from sink.store_access import maintaining
-from storage_core.clock import ManualClock
-from storage_core.errors import StorageError
-from tests.compacted_store import (
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.verbs.verify import verify
+from sparklog.sink.opening.access import maintaining
+from sparklog.sink.operations.clean_logs import clean_logs, pending_removals, plan_cleanings
+from sparklog.sink.operations.retain_logs import RetentionRun, remove_deleted
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.clock import ManualClock
+from sparklog.storage_core.errors import StorageError
+from tests.build.compacted_store import (
     BUDGET,
     LOG,
     NOW_MS,
@@ -22,9 +22,9 @@ from tests.compacted_store import (
     offsets,
     write_keyed,
 )
+from tests.build.retained_store import state_of
+from tests.build.sink_store import in_process, open_store
 from tests.faults.works import Work
-from tests.retained_store import state_of
-from tests.sink_store import in_process, open_store
 
 __all__ = ["Clean"]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from pipeline.store_view import open_logs
-from sink.config import SinkConfig
-from sink.store_writer import StoreWriter
-from storage_core.clock import SystemClock
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.sink.config import SinkConfig
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.clock import SystemClock
+from tests.build.sink_store import in_process
 from tests.kill.records import FILES_PER_MICRO_BATCH, TOPICS, problems_of, read_input, write_input
-from tests.sink_store import in_process
 
 __all__ = ["MICRO_BATCHES", "append", "batch_values", "open_job", "problems", "visible_values", "write_job"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
 
-from sink.pending_truncations import read_truncations
-from sink.store import Store
+from sparklog.sink.opening.pending_truncations import read_truncations
+from sparklog.sink.store.store_folder import Store
 from tests.faults.works import Work
-from tests.store_model import LOGS, NOW_MS, RETENTION_MS, Model, Operation, RunningStore
+from tests.plain.store_model import LOGS, NOW_MS, RETENTION_MS, Model, Operation, RunningStore
 
 __all__ = ["OPERATIONS", "operation_work"]
 

@@ -15,10 +15,10 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 from unittest import mock
 
-import sink.ledger
-import sink.lost_ranges
-import sink.table_commit
-from storage_core.storage import write_back
+import sparklog.sink.ledger.ledger
+import sparklog.sink.ledger.lost_ranges
+import sparklog.sink.ledger.table_commit
+from sparklog.storage_core.storage import write_back
 
 __all__ = ["KINDS", "Call", "Watcher", "watched"]
 
@@ -88,8 +88,12 @@ def watched(root: Path, watcher: Watcher) -> Iterator[None]:
         syncfs = SimpleNamespace(syncfs=calls.described("syncfs", write_back._LIBC.syncfs))
         patches.enter_context(mock.patch.object(write_back, "_LIBC", syncfs))
         for name in ("create_table", "write_entry"):
-            write = calls.writing_ledger(getattr(sink.table_commit, name))
-            for module in (sink.table_commit, sink.ledger, sink.lost_ranges):
+            write = calls.writing_ledger(getattr(sparklog.sink.ledger.table_commit, name))
+            for module in (
+                sparklog.sink.ledger.table_commit,
+                sparklog.sink.ledger.ledger,
+                sparklog.sink.ledger.lost_ranges,
+            ):
                 if hasattr(module, name):
                     patches.enter_context(mock.patch.object(module, name, write))
         yield

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store_view import open_logs
-from storage_core.errors import CommitStateUnknownError, StorageError
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.storage_core.errors import CommitStateUnknownError, StorageError
+from sparklog.storage_core.topic_partition import TopicPartition
 from tests.faults.fault_plan import Fault, FaultPlan
 from tests.faults.system_calls import watched
 from tests.kill.directory_job import (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.errors import CommitStateUnknownError, StorageError
+from sparklog.storage_core.errors import CommitStateUnknownError, StorageError
 from tests.faults.cleaning import Clean
 from tests.faults.fault_plan import Fault, FaultPlan
 from tests.faults.operations import OPERATIONS, operation_work

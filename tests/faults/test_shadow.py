@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.storage.local import sync_directory, sync_files
-from storage_core.storage.owned_names import UNSHARED, replace_file
+from sparklog.storage_core.storage.local import sync_directory, sync_files
+from sparklog.storage_core.storage.owned_names import UNSHARED, replace_file
 from tests.faults.shadow import Shadow, images, write_image
 from tests.faults.system_calls import watched
 

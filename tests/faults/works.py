@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pipeline.repair_command import RepairOptions, execute_repair
-from sink.store_writer import StoreWriter
-from storage_core.clock import SystemClock
-from storage_core.errors import InvalidConfigError
-from tests.damaged_store import DAMAGES, problems_of_repaired, segments, write_store
+from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.errors import InvalidConfigError
+from tests.build.damaged_store import DAMAGES, problems_of_repaired, segments, write_store
 from tests.faults.fault_plan import Fault, FaultPlan
 from tests.faults.job import MICRO_BATCHES, append, batch_values, open_job, problems, visible_values, write_job
 from tests.faults.system_calls import watched

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from storage_core.log_config import CODECS
-from storage_core.record.batch_decode import decode_batches
-from storage_core.record.batch_encode import EncodeOptions
-from storage_core.record.batch_scan import scan_batches
-from storage_core.record.compression import compress
-from tests.record_cases import SPECIMENS, encode
+from sparklog.storage_core.log_config import CODECS
+from sparklog.storage_core.record.batch_decode import decode_batches
+from sparklog.storage_core.record.batch_scan import scan_batches
+from sparklog.storage_core.record.compression import compress
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
+from tests.build.record_cases import SPECIMENS, encode
 
 __all__ = ["SeedLog", "files", "logs", "streams"]
 

@@ -14,31 +14,31 @@ from typing import Any
 import crc32c
 import pyarrow as pa
 
-from storage_core.checkpoint.leader_epochs import parse_leader_epochs
-from storage_core.checkpoint.meta_properties import parse_meta_properties
-from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
-from storage_core.checkpoint.partition_metadata import parse_partition_metadata
-from storage_core.checkpoint.producer_snapshot import parse_producer_snapshot
-from storage_core.errors import CorruptBatchError, LogStorageError
-from storage_core.index.offset_index import OffsetIndex
-from storage_core.index.time_index import TimeIndex
-from storage_core.index.transaction_index import parse_transaction_index
-from storage_core.inspect.describe_log import describe_log
-from storage_core.inspect.dump_log import DumpOptions, dump_log
-from storage_core.inspect.verify_log import verify_directory
-from storage_core.log.convert_log import convert_log
-from storage_core.log.log_reader import LogReader
-from storage_core.log.partition_log import PartitionLog
-from storage_core.log.producer_states import ProducerStates
-from storage_core.log.recover_segment import SegmentRecovery, recover_segment, scan_segment
-from storage_core.log.segments import SegmentFiles
-from storage_core.log.sound_batches import PIECE_BYTES
-from storage_core.log_config import CODECS
-from storage_core.record.batch_convert import ConvertOptions
-from storage_core.record.batch_decode import decode_batches, iter_decoded
-from storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
-from storage_core.record.compression import compress, decompress
-from storage_core.storage.owned_names import UNSHARED
+from sparklog.storage_core.checkpoint.leader_epochs import parse_leader_epochs
+from sparklog.storage_core.checkpoint.meta_properties import parse_meta_properties
+from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
+from sparklog.storage_core.checkpoint.partition_metadata import parse_partition_metadata
+from sparklog.storage_core.checkpoint.producer_snapshot import parse_producer_snapshot
+from sparklog.storage_core.errors import CorruptBatchError, LogStorageError
+from sparklog.storage_core.index.offset_index import OffsetIndex
+from sparklog.storage_core.index.time_index import TimeIndex
+from sparklog.storage_core.index.transaction_index import parse_transaction_index
+from sparklog.storage_core.inspect.describe_log import describe_log
+from sparklog.storage_core.inspect.dump.dump_log import DumpOptions, dump_log
+from sparklog.storage_core.inspect.verify.verify_log import verify_directory
+from sparklog.storage_core.log.convert_log import convert_log
+from sparklog.storage_core.log.files.segments import SegmentFiles
+from sparklog.storage_core.log.load.recover_segment import SegmentRecovery, recover_segment, scan_segment
+from sparklog.storage_core.log.producers.states import ProducerStates
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.log.read.partition_log import PartitionLog
+from sparklog.storage_core.log.scan.sound_batches import PIECE_BYTES
+from sparklog.storage_core.log_config import CODECS
+from sparklog.storage_core.record.batch_convert import ConvertOptions
+from sparklog.storage_core.record.batch_decode import decode_batches, iter_decoded
+from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
+from sparklog.storage_core.record.compression import compress, decompress
+from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.fuzz.mutations import mutate, repair_crcs
 from tests.fuzz.seeds import SeedLog, files, logs, streams
 

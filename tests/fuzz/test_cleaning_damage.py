@@ -6,16 +6,16 @@ from random import Random
 
 import pytest
 
-from storage_core.cleaner.build_map import DirtyRange, build_map
-from storage_core.cleaner.clean_segments import CleanRequest, clean_segments
-from storage_core.cleaner.cleaned_transactions import CleanedTransactions
-from storage_core.cleaner.offset_map import OffsetMap
-from storage_core.errors import LogStorageError
-from storage_core.log.log_files import LOG, segment_file_name
-from storage_core.log.segments import SegmentFiles
-from storage_core.record.batch_decode import decode_batches
-from storage_core.record.batch_scan import check_crcs, scan_batches
-from storage_core.storage.owned_names import UNSHARED
+from sparklog.storage_core.cleaner.keys.build_map import DirtyRange, build_map
+from sparklog.storage_core.cleaner.keys.offset_map import OffsetMap
+from sparklog.storage_core.cleaner.rewrite.clean_segments import CleanRequest, clean_segments
+from sparklog.storage_core.cleaner.survey.cleaned_transactions import CleanedTransactions
+from sparklog.storage_core.errors import LogStorageError
+from sparklog.storage_core.log.files.names import LOG, segment_file_name
+from sparklog.storage_core.log.files.segments import SegmentFiles
+from sparklog.storage_core.record.batch_decode import decode_batches
+from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
+from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.fuzz.mutations import mutate, repair_crcs
 from tests.fuzz.seeds import logs
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sink.store_writer import StoreWriter
-from storage_core.clock import ManualClock
-from storage_core.errors import InvalidRecordError
-from tests.sink_store import contents, in_process, open_store, read_store, rows
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.clock import ManualClock
+from sparklog.storage_core.errors import InvalidRecordError
+from tests.build.sink_store import contents, in_process, open_store, read_store, rows
 
 _NOW_MS = 1_700_000_000_000
 _SECRET = b"the-content-of-a-row"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sink_store import contents, in_process, open_store, rows
+from tests.build.sink_store import contents, in_process, open_store, rows
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +27,7 @@ spark: {spark.master: "local[1]", spark.driver.memory: 1g}
 
 def _check(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "file.yaml").write_text(text)
-    command = [sys.executable, "-m", "pipeline", "check", "--config", "file.yaml", *options]
+    command = [sys.executable, "-m", "sparklog", "check", "--config", "file.yaml", *options]
     return subprocess.run(
         command,
         cwd=folder,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.log.log_reader import LogReader
+from sparklog.storage_core.log.read.log_reader import LogReader
+from tests.build.text_stream import write_text_stream
 from tests.documented_samples import code_blocks
-from tests.text_stream import write_text_stream
 
 _ROOT = Path(__file__).resolve().parents[2]
 _TIMEOUT_S = 900
@@ -75,7 +75,7 @@ def test_archive_when_packed_then_has_sparklog_and_no_spark(archive: Path) -> No
         names = packed.getnames()
     packages = {found[1] for name in names if (found := re.search(r"site-packages/(\w+)", name))}
 
-    assert {"sink", "pipeline", "storage_core", "sparklog", "pyarrow", "numba"} <= packages
+    assert {"sparklog", "pyarrow", "numba"} <= packages
     assert not {"pyspark", "py4j", "pytest"} & packages
     assert (archive / "environment.tar.gz").stat().st_size < _LARGEST_ARCHIVE_BYTES
 
@@ -93,10 +93,10 @@ def test_stream_when_workers_run_the_archives_python_then_records_are_there(arch
         "spark.driver.memory": "1g",
         "spark.executor.memory": "600m",
         "spark.ui.enabled": "false",
-        "spark.python.daemon.module": "pipeline.worker_daemon",
+        "spark.python.daemon.module": "sparklog.pipeline.spark.worker_daemon",
     }
     write_text_stream(job, spark)
-    command = [sys.executable, str(_ROOT / "pipeline" / "__main__.py"), "stream", "--config", "settings.yaml"]
+    command = [sys.executable, str(_ROOT / "sparklog" / "__main__.py"), "stream", "--config", "settings.yaml"]
     python = str(job / "environment" / "bin" / "python")
     _do(command, job, PYSPARK_PYTHON=python, SPARK_LOCAL_IP="127.0.0.1", PYTHONPATH="")
 

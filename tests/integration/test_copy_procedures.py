@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sink.store_writer import StoreWriter
-from tests.own_process import ROOT
-from tests.sink_store import in_process, numbers, open_events, stored_numbers
+from sparklog.sink.store_writer import StoreWriter
+from tests.build.sink_store import in_process, numbers, open_events, stored_numbers
+from tests.programs.own_process import ROOT
 
 _PAGE = (ROOT / "docs" / "operations.md").read_text().partition("## Copy, back up and move a store")[2]
 _BLOCKS = re.findall(r"^```\n(.*?)^```$", _PAGE.partition("\n## ")[0], re.DOTALL | re.MULTILINE)

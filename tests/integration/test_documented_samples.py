@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.demo_flights import prepare_flights
+from sparklog.pipeline.demo_flights import prepare_flights
 from tests.documented_samples import Sample, code_blocks, printed, samples
 
 pytestmark = pytest.mark.spark

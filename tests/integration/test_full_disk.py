@@ -11,17 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.control.read_tables import read_rows
-from pipeline.control.schemas import LEASES
-from pipeline.control.update_rows import update_rows
-from sink.stage import StagePlan
-from sink.stage_reports import StageReport
-from storage_core.errors import CommitStateUnknownError, LogStorageError, StorageError
-from tests.control_tables import put_rows
-from tests.faults.operations import OPERATIONS, operation_work
-from tests.faults.works import Append
-from tests.retained_store import write_aged
-from tests.sink_store import (
+from sparklog.pipeline.control.read_tables import read_rows
+from sparklog.pipeline.control.schemas import LEASES
+from sparklog.pipeline.control.update_rows import update_rows
+from sparklog.sink.place.stage_reports import StageReport
+from sparklog.sink.stage.stage_rows import StagePlan
+from sparklog.storage_core.errors import CommitStateUnknownError, LogStorageError, StorageError
+from tests.build.control_tables import put_rows
+from tests.build.retained_store import write_aged
+from tests.build.sink_store import (
     contents,
     in_process,
     numbers,
@@ -32,6 +30,8 @@ from tests.sink_store import (
     rows,
     stored_numbers,
 )
+from tests.faults.operations import OPERATIONS, operation_work
+from tests.faults.works import Append
 from tests.sparklog_command import Sparklog
 
 _IS_LONG = bool(os.environ.get("SPARKLOG_SOAK"))

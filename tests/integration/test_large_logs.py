@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.control.owner_check import OwnerCheck
-from pipeline.control.runs import WorkResult
-from pipeline.maintenance_job import run_plan
-from pipeline.offset_map_job import PartChecks, clean_in_parts
-from pipeline.stop_file import StopFile
-from sink.store_access import maintaining
-from storage_core.cleaner.clean_log import LogToClean, clean_log
-from storage_core.clock import ManualClock
-from storage_core.log.log_files import LOG
-from storage_core.log_config import LogConfig
-from storage_core.storage.owned_names import UNSHARED
-from tests.compacted_logs import CompactedLog, LogShape, write_segments
-from tests.compacted_store import BUDGET, NOW_MS
-from tests.maintained_store import TOPIC, plan_of, write_keys
-from tests.owners import CheckedBy
-from tests.parallel_round import StopAtOnce, StopBehindOneGroup
-from tests.sink_store import read_store
+from sparklog.pipeline.control.owner_check import OwnerCheck
+from sparklog.pipeline.maintenance.job import run_plan
+from sparklog.pipeline.maintenance.offset_map_job import PartChecks, clean_in_parts
+from sparklog.pipeline.maintenance.runs import WorkResult
+from sparklog.pipeline.maintenance.stop_file import StopFile
+from sparklog.sink.opening.access import maintaining
+from sparklog.storage_core.cleaner.clean_log import LogToClean, clean_log
+from sparklog.storage_core.clock import ManualClock
+from sparklog.storage_core.log.files.names import LOG
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.storage.owned_names import UNSHARED
+from tests.build.compacted_logs import CompactedLog, LogShape, write_segments
+from tests.build.compacted_store import BUDGET, NOW_MS
+from tests.build.maintained_store import TOPIC, plan_of, write_keys
+from tests.build.owners import CheckedBy
+from tests.build.sink_store import read_store
+from tests.plain.parallel_round import StopAtOnce, StopBehindOneGroup
 
 pytestmark = pytest.mark.spark
 

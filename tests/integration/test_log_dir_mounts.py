@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sink.store_access import writing
-from sink.store_writer import StoreWriter
-from storage_core.errors import LogDirOfflineError, StorageError
+from sparklog.sink.opening.access import writing
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.errors import LogDirOfflineError, StorageError
+from tests.build.sink_store import contents, in_process, open_store, rows, stored_numbers
 from tests.kill.loop_disk import LoopDisk
-from tests.sink_store import contents, in_process, open_store, rows, stored_numbers
 from tests.sparklog_command import Sparklog
 
 _TOPICS = {"events": {"partitions": 2, "file.delete.delay.ms": 0}}
@@ -157,7 +157,7 @@ def test_move_log_when_the_target_fills_up_while_it_is_copied_then_the_log_stays
         big = rows(partition=[0] * 3000, value=[os.urandom(1000) for _ in range(3000)])
         writer.append("query", 1, in_process(big))
     (disk / "filler").write_bytes(bytes(2 << 20))
-    monkeypatch.setattr("sink.move_log._check_room", lambda _root, _size: None)
+    monkeypatch.setattr("sparklog.sink.operations.move_log._check_room", lambda _root, _size: None)
 
     ran = sparklog("move-log", store, "events:0", "--to", disk / "kafka", "--execute")
 
@@ -219,8 +219,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from storage_core.errors import LogDirOfflineError
-from tests.sink_store import in_process, open_store, rows
+from sparklog.storage_core.errors import LogDirOfflineError
+from tests.build.sink_store import in_process, open_store, rows
 
 def opened(root):
     return open_store(root / "store", {{"t": {{"partitions": 2}}}}, topic="t", log_dirs=("logs", str(root / "disk")))

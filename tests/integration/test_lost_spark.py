@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.delta_jars import jars_fixture
-from tests.own_process import run_module
+from tests.programs.own_process import run_module
 
 pytestmark = pytest.mark.spark
 
@@ -14,7 +14,7 @@ jars = jars_fixture("MAINTENANCE AFTER SPARK HAS GONE WAS NOT TESTED")
 
 
 def _ask(whose: str) -> dict[str, Any]:
-    done = run_module("tests.lost_spark", whose)
+    done = run_module("tests.programs.lost_spark", whose)
     assert done.returncode == 0, done.stderr[-4000:]
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return seen

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.control.read_tables import read_rows
-from pipeline.control.schemas import RUNS
+from sparklog.pipeline.control.read_tables import read_rows
+from sparklog.pipeline.control.schemas import RUNS
+from tests.build.maintained_store import PARTITIONS, TOPIC, live_values, write_keys
 from tests.delta_jars import jars_fixture
-from tests.maintained_store import PARTITIONS, TOPIC, live_values, write_keys
 
 pytestmark = pytest.mark.spark
 
@@ -21,7 +21,7 @@ jars = jars_fixture("MAINTENANCE WITH CONTROL TABLES WAS NOT TESTED")
 
 
 def _sparklog(*arguments: object) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "pipeline", *map(str, arguments)]
+    command = [sys.executable, "-m", "sparklog", *map(str, arguments)]
     ran = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=600, check=False)
     return ran.returncode, ran.stdout, ran.stderr
 

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.control.read_tables import check_table, read_rows, table_path
-from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
-from sink.store import Store
-from sink.truncated_offsets import note_truncated_offset, read_truncated_offsets
-from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
-from storage_core.errors import CorruptFileError
-from storage_core.storage.owned_names import UNSHARED
-from tests.compacted_store import LOG, SETTINGS, expected_offsets, offsets, write_keyed
-from tests.control_tables import flip_bit, set_version
+from sparklog.pipeline.control.read_tables import check_table, read_rows, table_path
+from sparklog.pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
+from sparklog.sink.opening.truncated_offsets import note_truncated_offset, read_truncated_offsets
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
+from sparklog.storage_core.errors import CorruptFileError
+from sparklog.storage_core.storage.owned_names import UNSHARED
+from tests.build.compacted_store import LOG, SETTINGS, expected_offsets, offsets, write_keyed
+from tests.build.control_tables import flip_bit, set_version
+from tests.build.retained_store import state_of
 from tests.delta_jars import jars_fixture
-from tests.maintained_spark import SPARK
-from tests.own_process import run_module
-from tests.retained_store import state_of
+from tests.programs.maintained_spark import SPARK
+from tests.programs.own_process import run_module
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +31,7 @@ def test_control_tables_when_written_by_spark_then_as_the_rules_say(tmp_path: Pa
     """Leases go by owner, machine and term; rows of a key are replaced, nulls too; tidying takes old runs only."""
     store = tmp_path / "a store"
     store.mkdir()
-    done = run_module("tests.maintained_spark", store)
+    done = run_module("tests.programs.maintained_spark", store)
     assert done.returncode == 0, done.stderr[-4000:]
     seen = json.loads(done.stdout)
 
@@ -139,4 +139,4 @@ def _maintain(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str
         "spark": SPARK,
     }
     (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
-    return run_module("pipeline", "maintain", "--config", folder / "settings.yaml", *arguments)
+    return run_module("sparklog", "maintain", "--config", folder / "settings.yaml", *arguments)

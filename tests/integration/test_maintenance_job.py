@@ -10,21 +10,21 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.control.owner_check import OwnerCheck
-from pipeline.control.runs import WorkResult
-from pipeline.maintenance_job import run_plan
-from pipeline.stop_file import StopFile
-from sink.clean_logs import CleanerBudget
-from sink.retain_logs import RetentionRun, remove_deleted
-from sink.store_access import MAINTENANCE_LOCK, maintaining
-from storage_core.clock import ManualClock
-from storage_core.errors import WriterFencedError
-from storage_core.log.log_files import LOG
-from storage_core.topic_partition import TopicPartition
-from tests.compacted_store import BUDGET, NOW_MS, SETTINGS
-from tests.maintained_store import PARTITIONS, TOPIC, DeadlyKeys, live_values, plan_of, write_keys
-from tests.retained_store import state_of
-from tests.sink_store import in_process, open_store, read_store, rows
+from sparklog.pipeline.control.owner_check import OwnerCheck
+from sparklog.pipeline.maintenance.job import run_plan
+from sparklog.pipeline.maintenance.runs import WorkResult
+from sparklog.pipeline.maintenance.stop_file import StopFile
+from sparklog.sink.opening.access import MAINTENANCE_LOCK, maintaining
+from sparklog.sink.operations.clean_logs import CleanerBudget
+from sparklog.sink.operations.retain_logs import RetentionRun, remove_deleted
+from sparklog.storage_core.clock import ManualClock
+from sparklog.storage_core.errors import WriterFencedError
+from sparklog.storage_core.log.files.names import LOG
+from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.compacted_store import BUDGET, NOW_MS, SETTINGS
+from tests.build.maintained_store import PARTITIONS, TOPIC, DeadlyKeys, live_values, plan_of, write_keys
+from tests.build.retained_store import state_of
+from tests.build.sink_store import in_process, open_store, read_store, rows
 
 pytestmark = pytest.mark.spark
 

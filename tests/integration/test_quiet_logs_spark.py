@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.control.owner_check import OwnerCheck
-from pipeline.maintenance_job import run_plan
-from pipeline.maintenance_plan import Bounds
-from pipeline.maintenance_survey import survey_store
-from sink.retain_logs import RetentionRun, remove_deleted
-from sink.store_access import maintaining
-from storage_core.clock import ManualClock
-from tests.compacted_store import BUDGET, LOG, NOW_MS, expected_offsets, offsets, write_keyed
-from tests.retained_store import state_of
+from sparklog.pipeline.control.owner_check import OwnerCheck
+from sparklog.pipeline.maintenance.job import run_plan
+from sparklog.pipeline.maintenance.plan import Bounds
+from sparklog.pipeline.maintenance.survey import survey_store
+from sparklog.sink.opening.access import maintaining
+from sparklog.sink.operations.retain_logs import RetentionRun, remove_deleted
+from sparklog.storage_core.clock import ManualClock
+from tests.build.compacted_store import BUDGET, LOG, NOW_MS, expected_offsets, offsets, write_keyed
+from tests.build.retained_store import state_of
 
 pytestmark = pytest.mark.spark
 

@@ -11,11 +11,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.store_view import open_logs
 from sparklog import LogSink
-from tests.golden import GoldenLog, golden_logs
-from tests.sink_store import in_process, numbers, open_events
-from tests.written_log import Batch, write_log
+from sparklog.pipeline.places.store_view import open_logs
+from tests.build.golden import GoldenLog, golden_logs
+from tests.build.sink_store import in_process, numbers, open_events
+from tests.build.written_log import Batch, write_log
 
 pytestmark = pytest.mark.spark
 

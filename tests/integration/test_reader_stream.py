@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from sink.store_writer import StoreWriter
-from tests.sink_store import in_process, open_store, rows
-from tests.written_log import Batch, write_log
+from sparklog.sink.store_writer import StoreWriter
+from tests.build.sink_store import in_process, open_store, rows
+from tests.build.written_log import Batch, write_log
 
 pytestmark = pytest.mark.spark
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.checkpoint.meta_properties import render_meta_properties
-from tests.damaged_store import change, write_store
-from tests.sink_store import in_process, numbers, open_store
+from sparklog.storage_core.checkpoint.meta_properties import render_meta_properties
+from tests.build.damaged_store import change, write_store
+from tests.build.sink_store import in_process, numbers, open_store
+from tests.build.written_log import Batch, write_log
 from tests.sparklog_command import Sparklog
-from tests.written_log import Batch, write_log
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_recover_when_another_command_is_at_it_then_refuses(
     """Also where no broker ever made a lock file."""
     folder = root if place == "root" else root / "t-1"
     program = (
-        "import sys; from pathlib import Path; from sink.broker_lock import broker_locked_out\n"
+        "import sys; from pathlib import Path; from sparklog.sink.locks.broker_lock import broker_locked_out\n"
         "with broker_locked_out([Path(sys.argv[1])]): print(flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.checkpoint.meta_properties import render_meta_properties
-from storage_core.log.log_reader import LogReader
-from tests.damaged_store import DAMAGES, END, LOG, change, problems_of_repaired, segments, write_store
-from tests.sink_store import contents, in_process, numbers, open_store, read_log, rows
+from sparklog.storage_core.checkpoint.meta_properties import render_meta_properties
+from sparklog.storage_core.log.read.log_reader import LogReader
+from tests.build.damaged_store import DAMAGES, END, LOG, change, problems_of_repaired, segments, write_store
+from tests.build.sink_store import contents, in_process, numbers, open_store, read_log, rows
+from tests.build.written_log import Batch, write_log
 from tests.sparklog_command import Sparklog
-from tests.written_log import Batch, write_log
 
 _ID = "q1Sh-9_ISia_zwGINzRvyQ"
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.repair_command import RepairOptions, execute_repair
-from storage_core.clock import SystemClock
-from storage_core.inspect.verify_log import verify_directory
-from storage_core.log.log_reader import LogReader
-from storage_core.record.batch_scan import scan_batches
-from tests.golden import GoldenLog, golden_logs
+from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.inspect.verify.verify_log import verify_directory
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.record.batch_scan import scan_batches
+from tests.build.golden import GoldenLog, golden_logs
 
 
 def _records(directory: Path) -> dict[int, tuple[object, ...]]:

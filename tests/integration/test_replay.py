@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparklog
+from tests.build.sink_store import contents
 from tests.kill.records import SPARK_SCHEMA, TOPICS, problems_of, read_input, reverse_rows, write_input
-from tests.sink_store import contents
 
 pytestmark = pytest.mark.spark
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sink.writer_lock import WriterLock
-from storage_core.log.log_reader import LogReader
-from tests.text_stream import write_text_stream
+from sparklog.sink.locks.writer_lock import WriterLock
+from sparklog.storage_core.log.read.log_reader import LogReader
+from tests.build.text_stream import write_text_stream
 
 pytestmark = pytest.mark.spark
 
@@ -54,7 +54,7 @@ def _run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def _sparklog(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return _run(folder, sys.executable, "-m", "pipeline", *arguments)
+    return _run(folder, sys.executable, "-m", "sparklog", *arguments)
 
 
 def _values(folder: Path) -> list[bytes]:
@@ -94,7 +94,7 @@ class _RunningStream:
         self.folder = folder
         self.lines: list[str] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline", "stream", "--config", str(config)],
+            [sys.executable, "-m", "sparklog", "stream", "--config", str(config)],
             cwd=folder,
             env=_environment(),
             stdin=subprocess.DEVNULL,
@@ -196,7 +196,7 @@ def test_stream_when_run_under_spark_submit_then_same_result(folder: Path) -> No
     _settings(folder)
     submit = ("spark-submit", "--master", "local[1]", "--conf", "spark.ui.enabled=false")
 
-    done = _run(folder, *submit, str(_ROOT / "pipeline" / "__main__.py"), "stream", "--config", "settings.yaml")
+    done = _run(folder, *submit, str(_ROOT / "sparklog" / "__main__.py"), "stream", "--config", "settings.yaml")
 
     assert done.returncode == 0, done.stderr
     assert "done: 6 records in 2 micro-batches" in done.stdout  # where spark-submit puts a program's stderr

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from deltalake import write_deltalake
 
-from storage_core.log.log_reader import LogReader
+from sparklog.storage_core.log.read.log_reader import LogReader
 from tests.delta_jars import jars_fixture
-from tests.own_process import run_module
+from tests.programs.own_process import run_module
 
 pytestmark = pytest.mark.spark
 
@@ -50,4 +50,4 @@ def _stream(folder: Path) -> "subprocess.CompletedProcess[str]":
         },
     }
     (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
-    return run_module("pipeline", "stream", "--config", "settings.yaml", folder=folder, timeout_s=300)
+    return run_module("sparklog", "stream", "--config", "settings.yaml", folder=folder, timeout_s=300)

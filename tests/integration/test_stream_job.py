@@ -11,11 +11,11 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from pipeline.settings import load_settings
-from pipeline.streaming_job import run_stream
-from sink.writer_lock import WriterLock
-from storage_core.errors import InvalidConfigError, InvalidRecordError, LogStorageError, StoreLockedError
-from storage_core.log.log_reader import LogReader
+from sparklog.pipeline.settings.stream_settings import load_settings
+from sparklog.pipeline.streaming.job import run_stream
+from sparklog.sink.locks.writer_lock import WriterLock
+from sparklog.storage_core.errors import InvalidConfigError, InvalidRecordError, LogStorageError, StoreLockedError
+from sparklog.storage_core.log.read.log_reader import LogReader
 
 pytestmark = pytest.mark.spark
 

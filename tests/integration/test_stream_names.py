@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.text_stream import write_text_stream
+from tests.build.text_stream import write_text_stream
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +31,7 @@ def test_stream_when_it_runs_then_first_line_names_in_spark_and_figures(tmp_path
     write_text_stream(tmp_path, spark, store="orders")
 
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline", "stream", "--config", "settings.yaml", "--metrics-file", "m/stream.prom"],
+        [sys.executable, "-m", "sparklog", "stream", "--config", "settings.yaml", "--metrics-file", "m/stream.prom"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(_ROOT)},
         stdin=subprocess.DEVNULL,

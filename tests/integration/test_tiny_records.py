@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.own_peak import peak_bytes
-from tests.tiny_records import CLEANINGS, OPERATIONS, write_many_headers, write_many_records
+from tests.build.tiny_records import CLEANINGS, OPERATIONS, write_many_headers, write_many_records
+from tests.programs.own_peak import peak_bytes
 
 _RECORDS = 3_000_000
 _RECORD_SECTION_BYTES = 10 * _RECORDS

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.log.log_reader import LogReader
-from tests.text_stream import write_text_stream
+from sparklog.storage_core.log.read.log_reader import LogReader
+from tests.build.text_stream import write_text_stream
 
 pytestmark = pytest.mark.spark
 
@@ -72,7 +72,7 @@ def test_stream_when_the_temporary_folder_has_a_long_path_then_runs(tmp_path: Pa
         "spark.executorEnv.PYTHONPATH": str(_ROOT),
     }
     done = run(
-        "pipeline",
+        "sparklog",
         *("stream", "--config", _settings(tmp_path, spark)),
         PYSPARK_PYTHON=sys.executable,
         TMPDIR=str(deep),
@@ -89,7 +89,7 @@ def test_sink_when_a_local_program_chose_no_python_then_workers_run_its_own(
     """`python3` is another Python here, without pyarrow: sink and reader do not care."""
     path = f"{bare_python.parent}{os.pathsep}{os.environ['PATH']}"
 
-    done = run("tests.own_session", "local[2]", tmp_path / "store", PATH=path)
+    done = run("tests.programs.own_session", "local[2]", tmp_path / "store", PATH=path)
 
     assert (done.returncode, done.stdout) == (0, "10\n"), done.stderr[-4000:]
 
@@ -100,12 +100,12 @@ def test_sink_when_the_python_that_was_chosen_has_no_sparklog_then_said_in_one_l
 ) -> None:
     """Which Python of which version on which host lacks what, before a micro-batch is tried."""
     memory = [f"{name}={value}" for name, value in _MEMORY.items()]
-    done = run("tests.own_session", master, tmp_path / "store", *memory, PYSPARK_PYTHON=str(bare_python))
+    done = run("tests.programs.own_session", master, tmp_path / "store", *memory, PYSPARK_PYTHON=str(bare_python))
 
     assert done.returncode == 1
     expected = (
-        "storage_core.errors.InvalidConfigError: Spark's workers can't run Sparklog: ModuleNotFoundError: No module "
-        f"named 'pyarrow'; python={bare_python} version={platform.python_version()} host={platform.node()}; "
+        "sparklog.storage_core.errors.InvalidConfigError: Spark's workers can't run Sparklog: ModuleNotFoundError: "
+        f"No module named 'numpy'; python={bare_python} version={platform.python_version()} host={platform.node()}; "
         "set PYSPARK_PYTHON or spark.pyspark.python to one that has it (docs/clusters.md)"
     )
     assert expected in done.stderr.splitlines(), done.stderr[-4000:]
@@ -114,7 +114,7 @@ def test_sink_when_the_python_that_was_chosen_has_no_sparklog_then_said_in_one_l
 def test_stream_when_there_is_no_such_python_then_said_in_one_line(tmp_path: Path, run: _Run) -> None:
     """What could not be started is in the line, and none of Spark's."""
     config = _settings(tmp_path, {"spark.master": "local[2]"})
-    done = run("pipeline", "stream", "--config", config, PYSPARK_PYTHON="/nowhere/python3")
+    done = run("sparklog", "stream", "--config", config, PYSPARK_PYTHON="/nowhere/python3")
 
     assert done.returncode == 2
     starting, line = [line for line in done.stderr.splitlines() if "incubator" not in line]
@@ -125,7 +125,7 @@ def test_stream_when_there_is_no_such_python_then_said_in_one_line(tmp_path: Pat
 def test_stream_when_there_is_no_java_then_says_what_to_install(tmp_path: Path, run: _Run) -> None:
     """The sentence of the Makefile, behind the line of the start."""
     config = _settings(tmp_path, {"spark.master": "local[2]"})
-    done = run("pipeline", "stream", "--config", config, PATH=str(tmp_path), JAVA_HOME="")
+    done = run("sparklog", "stream", "--config", config, PATH=str(tmp_path), JAVA_HOME="")
 
     assert done.returncode == 2
     sentence = "Java 17 is needed for Spark: install a JRE, or set JAVA_HOME and PATH"

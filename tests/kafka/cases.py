@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from storage_core.log_config import CODECS
+from sparklog.storage_core.log_config import CODECS
 from tests.kafka.consumed import CREATE_TIME, LOG_APPEND_TIME, Consumed, Log
 
 __all__ = [

@@ -7,10 +7,10 @@ records; all others byte for byte, but for delete horizons, which are clocks.
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storage_core.log.log_files import LOG, parse_base_offset
-from storage_core.record.attributes import CONTROL_BIT, DELETE_HORIZON_BIT
-from storage_core.record.batch_decode import decode_batches
-from storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
+from sparklog.storage_core.log.files.names import LOG, parse_base_offset
+from sparklog.storage_core.record.attributes import CONTROL_BIT, DELETE_HORIZON_BIT
+from sparklog.storage_core.record.batch_decode import decode_batches
+from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
 
 __all__ = ["CleanedBatch", "cleaned_batches", "segment_bases"]
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.damaged_store import change
-from tests.golden import golden_root
-from tests.written_log import Batch, encode_batch, write_log
+from tests.build.damaged_store import change
+from tests.build.golden import golden_root
+from tests.build.written_log import Batch, encode_batch, write_log
 
 __all__ = ["CLEAN_CASES", "UNCLEAN_CASES", "LoadCase"]
 

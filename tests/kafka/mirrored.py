@@ -50,7 +50,7 @@ def stream_mirror(folder: Path, bootstrap: str, topics: Mapping[str, Mapping[str
     path = folder / "mirror.yaml"
     path.write_text(yaml.safe_dump(settings))
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline", "stream", "--config", str(path)],
+        [sys.executable, "-m", "sparklog", "stream", "--config", str(path)],
         cwd=_ROOT,
         stdin=subprocess.DEVNULL,
         capture_output=True,

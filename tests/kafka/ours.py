@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from storage_core.log.log_reader import LogReader
+from sparklog.storage_core.log.read.log_reader import LogReader
 from tests.kafka.consumed import Consumed
 
 __all__ = ["read_log"]

@@ -13,10 +13,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.jars import obtain_jars
-from pipeline.reader.data_source import register
-from pipeline.session import build_session
 from sparklog import LogSink
+from sparklog.pipeline.reader.data_source import register
+from sparklog.pipeline.spark.jars import obtain_jars
+from sparklog.pipeline.spark.session import build_session
 
 _ROWS = ("key", "value", "topic", "partition", "offset", "timestampType", "headers")
 _LEVELS = ("read_uncommitted", "read_committed")

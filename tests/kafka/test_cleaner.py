@@ -14,24 +14,24 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
-from storage_core.cleaner.clean_log import LogToClean, clean_log
-from storage_core.cleaner.plan_log import LogFacts, plan_log
-from storage_core.clock import SystemClock
-from storage_core.errors import CorruptFileError
-from storage_core.inspect.findings import ExpectedLog
-from storage_core.inspect.verify_log import verify_directory
-from storage_core.log.log_files import INDEX, LOG, TIMEINDEX, TXNINDEX, segment_file_name
-from storage_core.log_config import LogConfig
-from storage_core.record.batch_scan import scan_batches
-from storage_core.storage.owned_names import UNSHARED
-from storage_core.topic_partition import TopicPartition
-from tests.compacted_logs import CompactedLog, LogShape, draw_shape, write_segments
+from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
+from sparklog.storage_core.cleaner.clean_log import LogToClean, clean_log
+from sparklog.storage_core.cleaner.survey.plan_log import LogFacts, plan_log
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.errors import CorruptFileError
+from sparklog.storage_core.inspect.verify.findings import ExpectedLog
+from sparklog.storage_core.inspect.verify.verify_log import verify_directory
+from sparklog.storage_core.log.files.names import INDEX, LOG, TIMEINDEX, TXNINDEX, segment_file_name
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.record.batch_scan import scan_batches
+from sparklog.storage_core.storage.owned_names import UNSHARED
+from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.compacted_logs import CompactedLog, LogShape, draw_shape, write_segments
+from tests.build.written_log import TOPIC_ID
 from tests.kafka.broker import KafkaBroker, TopicSpec
 from tests.kafka.cleaned import CleanedBatch, cleaned_batches, segment_bases
 from tests.kafka.consumed import read_with_confluent
 from tests.kafka.toolbox import KafkaToolbox
-from tests.written_log import TOPIC_ID
 
 pytestmark = pytest.mark.kafka
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.log.convert_log import convert_log
-from storage_core.log.log_reader import LogReader
-from storage_core.record.batch_convert import ConvertOptions
-from storage_core.record.batch_scan import scan_batches
+from sparklog.storage_core.log.convert_log import convert_log
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.record.batch_convert import ConvertOptions
+from sparklog.storage_core.record.batch_scan import scan_batches
+from tests.build.written_log import Batch, write_log
 from tests.kafka.toolbox import KafkaToolbox
-from tests.written_log import Batch, write_log
 
 pytestmark = pytest.mark.kafka
 

@@ -39,7 +39,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if store.is_dir():
         return store
     folder = tmp_path_factory.mktemp("demo") / "demo"
-    command = [sys.executable, "-m", "pipeline.demo_flights", str(folder)]
+    command = [sys.executable, "-m", "sparklog.pipeline.demo_flights", str(folder)]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=_RUN_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return folder / "store" / "logs"

@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.delete_topic_command import execute_deletion
-from pipeline.move_log_command import execute_move
-from sink.set_aside import find_deleted
-from sink.store import Store
-from storage_core.checkpoint.meta_properties import store_of
-from storage_core.clock import SystemClock
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.verbs.delete_topic import execute_deletion
+from sparklog.pipeline.verbs.move_log import execute_move
+from sparklog.sink.store.set_aside import find_deleted
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.checkpoint.meta_properties import store_of
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.sink_store import in_process, log_directories, open_store, rows
 from tests.kafka.broker import KafkaBroker, TopicSpec
 from tests.kafka.consumed import Consumed, read_with_confluent, read_with_kafka_python
 from tests.kafka.judge import judge_directory
 from tests.kafka.ours import read_log
 from tests.kafka.toolbox import KafkaToolbox, KafkaToolError
-from tests.sink_store import in_process, log_directories, open_store, rows
 
 pytestmark = pytest.mark.kafka
 
@@ -151,7 +151,7 @@ def test_broker_when_a_kill_left_a_future_directory_then_every_record_is_served(
     """The log has its name still; a broker takes the other directory for a move of its own, and may finish it."""
     broker, store = made
     expected = _records(store)
-    monkeypatch.setattr("sink.move_log.reach", _kill_at(step))
+    monkeypatch.setattr("sparklog.sink.operations.move_log.reach", _kill_at(step))
     with pytest.raises(_KilledError):
         execute_move(store, _MOVED, _TARGET)
 
@@ -166,7 +166,7 @@ def test_broker_when_a_kill_left_a_log_twice_then_refuses_to_start_and_the_next_
     """It would be worse if it found none, for it would begin an empty log."""
     broker, store = made
     expected = _records(store)
-    monkeypatch.setattr("sink.finish_pending.reach", _kill_at("move.renamed"))
+    monkeypatch.setattr("sparklog.sink.opening.finish_pending.reach", _kill_at("move.renamed"))
     with pytest.raises(_KilledError):
         execute_move(store, _MOVED, _TARGET)
     monkeypatch.undo()

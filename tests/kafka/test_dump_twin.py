@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.inspect.dump_log import DumpOptions, dump_log
-from storage_core.log_config import CODECS
-from storage_core.record.compression import compress
-from storage_core.record.legacy_scalar import pack_entry, pack_wrapper
-from storage_core.record.scalar import Record
-from tests.golden import golden_root
+from sparklog.storage_core.inspect.dump.dump_log import DumpOptions, dump_log
+from sparklog.storage_core.log_config import CODECS
+from sparklog.storage_core.record.compression import compress
+from sparklog.storage_core.record.legacy_scalar import pack_entry, pack_wrapper
+from sparklog.storage_core.record.scalar import Record
+from tests.build.golden import golden_root
 from tests.kafka.toolbox import KafkaToolbox
 
 pytestmark = pytest.mark.kafka

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.recover_command import RecoverOptions, execute_and_close
-from storage_core.checkpoint.leader_epochs import parse_leader_epochs
-from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint, render_offset_checkpoint
-from storage_core.checkpoint.producer_snapshot import ProducerState, parse_producer_snapshot
-from storage_core.clock import SystemClock
-from storage_core.log.load_log import LoadedLog
-from storage_core.log.log_reader import LogReader
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.verbs.recover import RecoverOptions, execute_and_close
+from sparklog.storage_core.checkpoint.leader_epochs import parse_leader_epochs
+from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint, render_offset_checkpoint
+from sparklog.storage_core.checkpoint.producer_snapshot import ProducerState, parse_producer_snapshot
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.log.load.load_log import LoadedLog
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.topic_partition import TopicPartition
 from tests.kafka.broker import KafkaBroker, TopicSpec
 from tests.kafka.consumed import CREATE_TIME, Consumed, read_with_confluent
 from tests.kafka.load_cases import CLEAN_CASES, UNCLEAN_CASES, LoadCase

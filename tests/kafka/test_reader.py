@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.jars import obtain_jars
-from storage_core.errors import InvalidConfigError
+from sparklog.pipeline.spark.jars import obtain_jars
+from sparklog.storage_core.errors import InvalidConfigError
 from tests.kafka.broker import KafkaBroker, TopicSpec
 from tests.kafka.produced import ProducedRecord, produce_in_transactions, produce_with_confluent
 

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.checkpoint.producer_snapshot import ProducerState, parse_producer_snapshot
-from storage_core.clock import SystemClock
-from storage_core.log.follow_producers import follow_producers
-from storage_core.log.log_files import LOG, SNAPSHOT, segment_file_name
-from storage_core.log.producer_snapshots import find_snapshot
-from storage_core.log.producer_states import ProducerStates
-from storage_core.log.recover_segment import recover_segment, scan_segment
-from storage_core.log.segments import list_segments
-from storage_core.storage.owned_names import UNSHARED
-from tests.batch_bytes import BatchSpec, segment_bytes
-from tests.golden import GoldenLog, golden_logs
+from sparklog.storage_core.checkpoint.producer_snapshot import ProducerState, parse_producer_snapshot
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.log.files.names import LOG, SNAPSHOT, segment_file_name
+from sparklog.storage_core.log.files.segments import list_segments
+from sparklog.storage_core.log.load.recover_segment import recover_segment, scan_segment
+from sparklog.storage_core.log.producers.follow import follow_producers
+from sparklog.storage_core.log.producers.snapshots import find_snapshot
+from sparklog.storage_core.log.producers.states import ProducerStates
+from sparklog.storage_core.storage.owned_names import UNSHARED
+from tests.build.batch_bytes import BatchSpec, segment_bytes
+from tests.build.golden import GoldenLog, golden_logs
+from tests.build.written_snapshot import write_snapshot
 from tests.kafka.broker import KafkaBroker, TopicSpec
-from tests.written_snapshot import write_snapshot
 
 pytestmark = pytest.mark.kafka
 

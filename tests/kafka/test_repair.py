@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.repair_command import RepairOptions, execute_repair
-from storage_core.clock import SystemClock
-from tests.damaged_store import DAMAGES, LOG, change, write_store
+from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
+from sparklog.storage_core.clock import SystemClock
+from tests.build.damaged_store import DAMAGES, LOG, change, write_store
 from tests.kafka.broker import KafkaBroker
 from tests.kafka.consumed import read_with_confluent, read_with_kafka_python
 from tests.kafka.foreign import ForeignTopic, mount

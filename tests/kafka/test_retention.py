@@ -15,22 +15,22 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from sink.ledger_rows import LogState
-from sink.retain_logs import execute_plans, plan_logs, remove_deleted
-from sink.store import Store
-from sink.store_access import maintaining
-from storage_core.clock import SystemClock
-from storage_core.log.log_files import LOG, parse_base_offset
-from storage_core.log.log_reader import LogReader
-from storage_core.retention.plan_retention import plan_record_deletion
-from storage_core.topic_partition import TopicPartition
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.opening.access import maintaining
+from sparklog.sink.operations.retain_logs import execute_plans, plan_logs, remove_deleted
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.log.files.names import LOG, parse_base_offset
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.retention.plan_retention import plan_record_deletion
+from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.retained_store import state_of
+from tests.build.sink_store import in_process, open_store, rows
 from tests.kafka.broker import KafkaBroker
 from tests.kafka.consumed import lookup_times_with_confluent, read_with_confluent
 from tests.kafka.foreign import ForeignTopic, mount
 from tests.kafka.ours import read_log
 from tests.kafka.toolbox import KafkaToolbox
-from tests.retained_store import state_of
-from tests.sink_store import in_process, open_store, rows
 
 pytestmark = pytest.mark.kafka
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sink.store import Store
-from storage_core.errors import StoreLockedError
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.errors import StoreLockedError
+from tests.build.sink_store import in_process, numbers, open_events
 from tests.kafka.broker import KafkaBroker
 from tests.kafka.toolbox import KafkaToolbox, KafkaToolError
-from tests.sink_store import in_process, numbers, open_events
 
 pytestmark = pytest.mark.kafka
 

@@ -8,8 +8,8 @@ from typing import get_args
 import confluent_kafka
 import pytest
 
-from storage_core.log.log_reader import LogReader
-from storage_core.log.transactions import Isolation
+from sparklog.storage_core.log.producers.transactions import Isolation
+from sparklog.storage_core.log.read.log_reader import LogReader
 from tests.kafka.broker import KafkaBroker, TopicSpec
 from tests.kafka.consumed import read_with_confluent
 

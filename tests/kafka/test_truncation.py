@@ -8,17 +8,17 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from sink.ledger import Ledger
-from sink.ledger_rows import LogState
-from sink.truncate_log import truncate_fully_and_start_at, truncate_to
-from storage_core.clock import SystemClock
-from storage_core.topic_partition import TopicPartition
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.sink_store import in_process, open_store, rows
 from tests.kafka.broker import KafkaBroker
 from tests.kafka.consumed import read_with_confluent
 from tests.kafka.foreign import ForeignTopic, mount
 from tests.kafka.ours import read_log
 from tests.kafka.toolbox import KafkaToolbox
-from tests.sink_store import in_process, open_store, rows
 
 pytestmark = pytest.mark.kafka
 

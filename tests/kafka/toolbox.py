@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from pipeline.jars import cache_folder
+from sparklog.pipeline.spark.jars import cache_folder
 
 __all__ = ["KafkaToolError", "KafkaToolbox", "KafkaUnavailableError", "StreamedRun"]
 

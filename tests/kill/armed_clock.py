@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage_core.clock import SystemClock
+from sparklog.storage_core.clock import SystemClock
 
 __all__ = ["ArmedClock"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import groupby, pairwise
 from pathlib import Path
 
-from storage_core.topic_partition import TopicPartition
+from sparklog.storage_core.topic_partition import TopicPartition
 from tests.kill.numbered_rows import LOGS, log_ends, micro_batches
 
 __all__ = ["Beside", "problem_of_order"]

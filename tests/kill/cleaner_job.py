@@ -5,10 +5,10 @@ import traceback
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
-from sink.clean_logs import clean_logs, plan_cleanings
-from sink.store_access import maintaining
-from storage_core.clock import ManualClock
-from tests.compacted_store import BUDGET, NOW_MS
+from sparklog.sink.opening.access import maintaining
+from sparklog.sink.operations.clean_logs import clean_logs, plan_cleanings
+from sparklog.storage_core.clock import ManualClock
+from tests.build.compacted_store import BUDGET, NOW_MS
 from tests.kill.harness import exit_code
 
 __all__ = ["finish_cleaning", "start_cleaning"]

@@ -10,19 +10,19 @@ from contextlib import closing
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-from pipeline.delete_topic_command import execute_deletion
-from pipeline.move_log_command import execute_move
-from pipeline.store_view import StoreView, open_logs
-from pipeline.tools import read_records
-from pipeline.verify_command import verify
-from sink.ledger import Ledger
-from sink.pending_work import PendingWork, read_pending
-from sink.store import Store
-from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
-from storage_core.clock import SystemClock
-from storage_core.topic_partition import TopicPartition, parse_directory_name
+from sparklog.pipeline.places.store_view import StoreView, open_logs
+from sparklog.pipeline.verbs.delete_topic import execute_deletion
+from sparklog.pipeline.verbs.move_log import execute_move
+from sparklog.pipeline.verbs.tools import read_records
+from sparklog.pipeline.verbs.verify import verify
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.opening.pending_work import PendingWork, read_pending
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.topic_partition import TopicPartition, parse_directory_name
+from tests.build.sink_store import in_process, numbers, open_store
 from tests.kill.harness import exit_code
-from tests.sink_store import in_process, numbers, open_store
 
 __all__ = [
     "LOG_DIRS",

@@ -17,11 +17,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from sink.store_writer import StoreWriter
-from storage_core.errors import LogStorageError
-from storage_core.fault_points import OWNED_NAMES_FAULT_POINTS
-from storage_core.storage import owned_names
-from tests.sink_store import in_process, numbers, open_store, read_store, rows
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.errors import LogStorageError
+from sparklog.storage_core.fault_points import OWNED_NAMES_FAULT_POINTS
+from sparklog.storage_core.storage import owned_names
+from tests.build.sink_store import in_process, numbers, open_store, read_store, rows
 
 __all__ = [
     "TOPICS",

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pyarrow as pa
 
-import sink.ledger_tidy
-import sink.quarantine
-from pipeline.delete_topic_command import execute_deletion
-from pipeline.move_log_command import execute_move
-from sink.forgotten_keys import make_request, put_request
-from sink.ledger import Ledger
-from sink.store import Store
-from sink.truncate_log import truncate_fully_and_start_at, truncate_to
-from storage_core.checkpoint.offset_checkpoint import render_offset_checkpoint
-from storage_core.clock import SystemClock
-from storage_core.storage.owned_names import UNSHARED
-from storage_core.topic_partition import TopicPartition
+import sparklog.sink.ledger.tidy
+import sparklog.sink.quarantine.diverted_rows
+from sparklog.pipeline.verbs.delete_topic import execute_deletion
+from sparklog.pipeline.verbs.move_log import execute_move
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
+from sparklog.sink.store.forgotten_keys import make_request, put_request
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.checkpoint.offset_checkpoint import render_offset_checkpoint
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.storage.owned_names import UNSHARED
+from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.sink_store import in_process, numbers
 from tests.kill.fenced_job import TOPICS, open_job, write_batches
-from tests.sink_store import in_process, numbers
 
 __all__ = ["SCENARIOS", "Scenario"]
 
@@ -34,8 +34,8 @@ _TWO_TOPICS = {**TOPICS, "extra": {"segment.bytes": 600, "batch.size": 200, "fil
 
 
 def _write(store: Path) -> None:
-    sink.ledger_tidy._DATA_FILE_AGE_S = 0.0
-    sink.quarantine.MERGED_COUNT = 2
+    sparklog.sink.ledger.tidy._DATA_FILE_AGE_S = 0.0
+    sparklog.sink.quarantine.diverted_rows.MERGED_COUNT = 2
     with closing(open_job(store)) as writer:
         write_batches(writer)
 

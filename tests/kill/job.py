@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-import sink.place
-from sink.config import SinkConfig
-from sink.store_writer import StoreWriter
-from storage_core.clock import SystemClock
-from storage_core.errors import LogStorageError
+import sparklog.sink.place.placer
+from sparklog.sink.config import SinkConfig
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.errors import LogStorageError
+from tests.build.sink_store import in_process
 from tests.kill.records import FILES_PER_MICRO_BATCH, SPARK_SCHEMA, TOPICS
-from tests.sink_store import in_process
 
 _ROWS_PER_ARROW_BATCH = 60
 
@@ -28,7 +28,9 @@ def run_direct(folder: Path, environment: dict[str, str], take_lock_by_force: bo
     os.environ.update(environment)
     os.environ["SPARKLOG_FAULT_PID"] = str(os.getpid())
     if environment.get("SPARKLOG_FAULT_SIGNAL") == "STOP":
-        sink.place._THREADS = 1  # another one could be stopped within a rename, where force waits for it
+        sparklog.sink.place.placer._THREADS = (
+            1  # another one could be stopped within a rename, where force waits for it
+        )
     _run_and_exit(folder, lambda: _direct(folder, take_lock_by_force))
 
 
@@ -46,8 +48,8 @@ def _direct(folder: Path, take_lock_by_force: bool) -> None:
 
 
 def _spark(folder: Path, take_lock_by_force: bool) -> None:
-    from pipeline.session import build_session
     from sparklog import LogSink
+    from sparklog.pipeline.spark.session import build_session
 
     spark = build_session(
         {

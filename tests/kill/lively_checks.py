@@ -7,14 +7,14 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from pipeline.control.read_tables import read_rows, table_path
-from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
-from pipeline.forget_command import search_forgotten
-from pipeline.store_view import open_logs
-from pipeline.verify_command import verify
-from storage_core.inspect.findings import HARMLESS_KINDS
-from storage_core.log.log_files import CLEANED, DELETED, SWAP
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.control.read_tables import read_rows, table_path
+from sparklog.pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
+from sparklog.pipeline.maintenance.forget import search_forgotten
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.verbs.verify import verify
+from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS
+from sparklog.storage_core.log.files.names import CLEANED, DELETED, SWAP
+from sparklog.storage_core.topic_partition import TopicPartition
 from tests.kill.lively_store import forgotten_records, log_ends, problems_of_records
 
 __all__ = ["problems_of_checkpoints", "problems_of_store"]

@@ -6,9 +6,9 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Final
 
-from sink.forgotten_keys import read_requests
-from sink.store import Store
-from storage_core.clock import SystemClock
+from sparklog.sink.store.forgotten_keys import read_requests
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.clock import SystemClock
 from tests.kill.harness import exit_code
 from tests.kill.killed_maintenance import KILLS, KilledMaintenance
 from tests.kill.lively_checks import problems_of_store

@@ -12,21 +12,22 @@ from contextlib import closing
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
-from pipeline.store_view import open_logs
-from pipeline.verify_command import verify
-from sink.clean_logs import CleanerBudget, clean_logs, pending_removals, plan_cleanings
-from sink.forget_keys import prepare_erasure, settle_requests
-from sink.forgotten_keys import erased_keys, read_requests
-from sink.ledger import Ledger
-from sink.retain_logs import RetentionRun, execute_plans, plan_logs, remove_deleted
-from sink.roll_active import roll_where_no_sink_is
-from sink.store import Store
-from sink.store_access import maintaining
-from sink.store_writer import StoreWriter
-from storage_core.clock import SystemClock
-from storage_core.errors import StoreLockedError
-from storage_core.inspect.findings import HARMLESS_KINDS
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.verbs.verify import verify
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.opening.access import maintaining
+from sparklog.sink.operations.clean_logs import CleanerBudget, clean_logs, pending_removals, plan_cleanings
+from sparklog.sink.operations.forget_keys import prepare_erasure, settle_requests
+from sparklog.sink.operations.retain_logs import RetentionRun, execute_plans, plan_logs, remove_deleted
+from sparklog.sink.operations.roll_active import roll_where_no_sink_is
+from sparklog.sink.store.forgotten_keys import erased_keys, read_requests
+from sparklog.sink.store.store_folder import Store
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.errors import StoreLockedError
+from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS
+from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.sink_store import in_process, open_store
 from tests.kill.lively_checks import problems_of_checkpoints
 from tests.kill.lively_store import (
     FORGOTTEN_UNTIL,
@@ -37,7 +38,6 @@ from tests.kill.lively_store import (
     log_ends,
     problems_of_records,
 )
-from tests.sink_store import in_process, open_store
 
 __all__ = ["ROLES", "clean_once", "error_of", "start", "wait_until_written"]
 

@@ -20,15 +20,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.forget_command import forget_keys
-from sink.forgotten_keys import read_requests
-from sink.ledger import Ledger
-from sink.store import Store
-from storage_core.clock import Clock
-from storage_core.errors import OffsetOutOfRangeError
-from storage_core.log.log_reader import LogReader
-from storage_core.topic_partition import TopicPartition
-from tests.sink_store import rows
+from sparklog.pipeline.maintenance.forget import forget_keys
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.store.forgotten_keys import read_requests
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.errors import OffsetOutOfRangeError
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.sink_store import rows
 
 __all__ = [
     "FORGOTTEN_UNTIL",

@@ -5,10 +5,10 @@ import traceback
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-from pipeline.recover_command import RecoverOptions, execute_and_close, execute_recovery
-from storage_core.clock import ManualClock
+from sparklog.pipeline.verbs.recover import RecoverOptions, execute_and_close, execute_recovery
+from sparklog.storage_core.clock import ManualClock
+from tests.build.loaded_log import NOW_MS
 from tests.kill.harness import exit_code
-from tests.loaded_log import NOW_MS
 
 __all__ = ["finish_load", "load_and_close"]
 

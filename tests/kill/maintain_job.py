@@ -3,7 +3,7 @@
 import os
 import sys
 
-from pipeline.cli import main
+from sparklog.pipeline.command.cli import main
 
 if __name__ == "__main__":
     os.environ["SPARKLOG_FAULT_PID"] = str(os.getpid())

@@ -20,12 +20,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline.maintain_command import MaintainedPlace, MaintenanceRun, Telling, execute_maintenance
-from pipeline.maintenance_loop import run_every
-from pipeline.maintenance_session import lazy_session
-from pipeline.maintenance_settings import MaintenanceSettings
-from storage_core.clock import SystemClock
-from storage_core.errors import LogStorageError
+from sparklog.pipeline.maintenance.loop import run_every
+from sparklog.pipeline.maintenance.run import MaintainedPlace, MaintenanceRun, Telling, execute_maintenance
+from sparklog.pipeline.maintenance.session import lazy_session
+from sparklog.pipeline.settings.maintenance_settings import MaintenanceSettings
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.errors import LogStorageError
 from tests.kill.armed_clock import ArmedClock
 from tests.kill.lively_store import MAP_BYTES
 

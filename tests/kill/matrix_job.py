@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
-from tests.store_model import LOGS, NOW_MS, RETENTION_MS, Model, Operation, RunningStore
+from tests.plain.store_model import LOGS, NOW_MS, RETENTION_MS, Model, Operation, RunningStore
 
 __all__ = ["Script", "any_kinds", "problems_of", "run", "start", "steps_done"]
 

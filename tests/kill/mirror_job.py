@@ -12,15 +12,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.store_view import open_logs
-from pipeline.verify_command import verify
-from sink.end_offsets import PlannedEnds
-from sink.ledger import Ledger
-from sink.store import Store
-from storage_core.inspect.findings import Finding
-from storage_core.record.batch_scan import scan_batches
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.verbs.verify import verify
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.place.end_offsets import PlannedEnds
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.inspect.verify.findings import Finding
+from sparklog.storage_core.record.batch_scan import scan_batches
+from tests.build.sink_store import in_process, open_store, read_log, rows
 from tests.kill.harness import exit_code
-from tests.sink_store import in_process, open_store, read_log, rows
 
 __all__ = ["QUERY", "finish_mirror", "mirror", "planned_ends", "problems_of_mirror"]
 

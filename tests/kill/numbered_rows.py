@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sink.ledger import Ledger
-from sink.store import Store
-from storage_core.topic_partition import TopicPartition
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.topic_partition import TopicPartition
 
 with warnings.catch_warnings():
     # kafka-python 3.0 reads its resources in a way that Python 3.11 deprecates and 3.13 allows again.

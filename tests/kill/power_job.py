@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sink.ledger import Ledger
+from sparklog.sink.ledger.ledger import Ledger
+from tests.build.sink_store import in_process, numbers, open_store
 from tests.kill.harness import exit_code, wait_until_stopped
 from tests.kill.loop_disk import FILESYSTEMS, LoopDisk
-from tests.sink_store import in_process, numbers, open_store
 
 __all__ = ["IS_LONG", "append_numbers", "cases", "cut_at", "finish", "mounted", "recovery_points"]
 

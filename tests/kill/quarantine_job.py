@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from sink.quarantine import MERGED_COUNT
-from tests.sink_store import in_process, open_events, rows
+from sparklog.sink.quarantine.diverted_rows import MERGED_COUNT
+from tests.build.sink_store import in_process, open_events, rows
 
 __all__ = ["MICRO_BATCHES", "divert", "expected_rows", "rows_of", "start_diverting"]
 

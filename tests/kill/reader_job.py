@@ -8,9 +8,9 @@ import sys
 import traceback
 from pathlib import Path
 
-from pipeline.jars import obtain_jars
-from pipeline.reader.data_source import register
-from pipeline.session import build_session
+from sparklog.pipeline.reader.data_source import register
+from sparklog.pipeline.spark.jars import obtain_jars
+from sparklog.pipeline.spark.session import build_session
 
 
 def _stream(folder: Path, *, is_last: bool) -> None:

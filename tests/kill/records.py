@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sink.ledger import Ledger
-from sink.murmur2 import murmur2
-from sink.store import Store
-from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
-from storage_core.inspect.findings import ExpectedLog
-from storage_core.inspect.verify_log import verify_logs
-from tests.sink_store import read_log
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.stage.murmur2 import murmur2
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
+from sparklog.storage_core.inspect.verify.findings import ExpectedLog
+from sparklog.storage_core.inspect.verify.verify_log import verify_logs
+from tests.build.sink_store import read_log
 
 TOPICS: dict[str, dict[str, object]] = {
     "plain": {"partitions": 2, "segment.bytes": 3_000, "batch.size": 500, "index.interval.bytes": 600},

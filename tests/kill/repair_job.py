@@ -5,8 +5,8 @@ import traceback
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-from pipeline.repair_command import RepairOptions, execute_repair
-from storage_core.clock import SystemClock
+from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
+from sparklog.storage_core.clock import SystemClock
 from tests.kill.harness import exit_code
 
 __all__ = ["finish_repair"]

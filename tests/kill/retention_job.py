@@ -6,9 +6,9 @@ import traceback
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-from pipeline.retain_command import execute_retention, has_failures
-from sink.retain_logs import plan_logs
-from storage_core.clock import SystemClock
+from sparklog.pipeline.verbs.retain import execute_retention, has_failures
+from sparklog.sink.operations.retain_logs import plan_logs
+from sparklog.storage_core.clock import SystemClock
 from tests.kill.harness import exit_code
 
 __all__ = ["finish_retention"]

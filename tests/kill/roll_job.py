@@ -5,12 +5,12 @@ import traceback
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-from sink.clean_logs import clean_logs, pending_removals, plan_cleanings
-from sink.retain_logs import RetentionRun, remove_deleted
-from sink.roll_active import roll_where_no_sink_is
-from sink.store_access import maintaining
-from storage_core.clock import ManualClock
-from tests.compacted_store import BUDGET, NOW_MS
+from sparklog.sink.opening.access import maintaining
+from sparklog.sink.operations.clean_logs import clean_logs, pending_removals, plan_cleanings
+from sparklog.sink.operations.retain_logs import RetentionRun, remove_deleted
+from sparklog.sink.operations.roll_active import roll_where_no_sink_is
+from sparklog.storage_core.clock import ManualClock
+from tests.build.compacted_store import BUDGET, NOW_MS
 from tests.kill.harness import exit_code
 
 __all__ = ["LATER_MS", "finish_rolling"]

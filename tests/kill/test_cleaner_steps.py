@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from sink.clean_logs import clean_logs, plan_cleanings
-from sink.finish_cleanings import finish_cleanings
-from sink.store import Store
-from sink.store_access import MAINTENANCE_LOCK, MaintainedStore
-from sink.writer_lock import WriterLock
-from storage_core.clock import ManualClock
-from storage_core.log.log_reader import LogReader
-from storage_core.operation_fault_points import CLEANER_FAULT_POINTS
-from tests.compacted_store import (
+from sparklog.sink.locks.writer_lock import WriterLock
+from sparklog.sink.opening.access import MAINTENANCE_LOCK, MaintainedStore
+from sparklog.sink.opening.finish_cleanings import finish_cleanings
+from sparklog.sink.operations.clean_logs import clean_logs, plan_cleanings
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.clock import ManualClock
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.operation_fault_points import CLEANER_FAULT_POINTS
+from tests.build.compacted_store import (
     BUDGET,
     LOG,
     NOW_MS,
@@ -26,10 +26,10 @@ from tests.compacted_store import (
     offsets,
     write_keyed,
 )
+from tests.build.retained_store import state_of
+from tests.build.sink_store import in_process, open_store
 from tests.kill.cleaner_job import finish_cleaning, start_cleaning
 from tests.kill.harness import exit_code, wait_until_stopped, wake
-from tests.retained_store import state_of
-from tests.sink_store import in_process, open_store
 from tests.sparklog_command import Sparklog
 
 pytestmark = pytest.mark.kill
@@ -123,7 +123,7 @@ def test_cleaner_when_it_was_suspended_and_lost_the_store_then_the_log_waits_and
     context: ForkServerContext, memory_path: Path, sparklog: Sparklog, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another one takes the lock by force and is refused the log; the first wakes up, and leaves every name alone."""
-    monkeypatch.setattr("storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
+    monkeypatch.setattr("sparklog.storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
     store = _write(memory_path / "store")
     process = start_cleaning(context, store, SPARKLOG_FAULT_POINT=step, SPARKLOG_FAULT_SIGNAL="STOP")
     wait_until_stopped(process)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sink.forgotten_keys import read_requests
-from sink.store import Store
-from storage_core.topic_partition import TopicPartition
+from sparklog.sink.store.forgotten_keys import read_requests
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.topic_partition import TopicPartition
 from tests.kill.harness import exit_code
 from tests.kill.lively_roles import ROLES, clean_once, error_of, start, wait_until_written
 from tests.kill.lively_store import FORGOTTEN_UNTIL, forgotten_records, problems_of_records

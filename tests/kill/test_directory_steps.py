@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store_view import open_logs
-from sink.ledger import Ledger
-from storage_core.operation_fault_points import DIRECTORY_FAULT_POINTS
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.storage_core.operation_fault_points import DIRECTORY_FAULT_POINTS
+from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.sink_store import in_process, numbers, open_store, stored_numbers
 from tests.kill.directory_job import (
     LOG_DIRS,
     TOPICS,
@@ -22,7 +23,6 @@ from tests.kill.directory_job import (
     run_move,
     write_store,
 )
-from tests.sink_store import in_process, numbers, open_store, stored_numbers
 
 pytestmark = pytest.mark.kill
 

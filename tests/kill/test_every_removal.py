@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-import sink.takeover_lock
-from sink.store_writer import StoreWriter
-from storage_core.errors import LogStorageError, StoreLockedError
-from storage_core.storage import owned_names
+import sparklog.sink.locks.takeover_lock
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.errors import LogStorageError, StoreLockedError
+from sparklog.storage_core.storage import owned_names
 from tests.kill.fenced_job import ended, note_all, open_job, pause_in, problems, write_batches
 from tests.kill.fenced_scenarios import SCENARIOS, Scenario
 from tests.kill.harness import exit_code, wait_until_stopped
@@ -31,19 +31,19 @@ _UNDER_MAINTENANCE = "only under maintenance.lock, which refuses a taking by for
 _BROKERS = "only where a broker's directory is loaded, under the broker's lock"
 _THIRD_PROCESS = "only by a taker beside a live writer; then it is the taker of these tests that comes to it"
 _NOT_REACHED = {
-    ("sink/broker_lock.py", "_replaced"): _THIRD_PROCESS,
-    ("sink/cleaner_checkpoint_files.py", "write_cleaner_checkpoints"): _UNDER_MAINTENANCE,
-    ("storage_core/log/deleted_files.py", "mark_replaced"): _UNDER_MAINTENANCE,
-    ("storage_core/log/finish_leftovers.py", "carry_out_leftovers"): _UNDER_MAINTENANCE,
-    ("storage_core/log/finish_leftovers.py", "_remove"): _UNDER_MAINTENANCE,
-    ("storage_core/log/load_changes.py", "write_epochs"): _BROKERS,
-    ("storage_core/log/load_changes.py", "write_snapshots"): _BROKERS,
-    ("storage_core/log/load_changes.py", "_unlink"): _BROKERS,
-    ("storage_core/log/load_root.py", "_write_checkpoint"): _BROKERS,
-    ("storage_core/log/recover_segment.py", "_replace_indexes"): _BROKERS,
-    ("storage_core/log/recover_segment.py", "_write_unpublished"): _BROKERS,
-    ("storage_core/log/split_segment.py", "split_segment"): _BROKERS,
-    ("storage_core/log/split_segment.py", "_write"): _BROKERS,
+    ("sink/locks/broker_lock.py", "_replaced"): _THIRD_PROCESS,
+    ("sink/store/cleaner_checkpoint_files.py", "write_cleaner_checkpoints"): _UNDER_MAINTENANCE,
+    ("storage_core/log/files/deleted_files.py", "mark_replaced"): _UNDER_MAINTENANCE,
+    ("storage_core/log/load/finish_leftovers.py", "carry_out_leftovers"): _UNDER_MAINTENANCE,
+    ("storage_core/log/load/finish_leftovers.py", "_remove"): _UNDER_MAINTENANCE,
+    ("storage_core/log/load/changes.py", "write_epochs"): _BROKERS,
+    ("storage_core/log/load/changes.py", "write_snapshots"): _BROKERS,
+    ("storage_core/log/load/changes.py", "_unlink"): _BROKERS,
+    ("storage_core/log/load/load_root.py", "_write_checkpoint"): _BROKERS,
+    ("storage_core/log/load/recover_segment.py", "_replace_indexes"): _BROKERS,
+    ("storage_core/log/load/recover_segment.py", "_write_unpublished"): _BROKERS,
+    ("storage_core/log/load/split_segment.py", "split_segment"): _BROKERS,
+    ("storage_core/log/load/split_segment.py", "_write"): _BROKERS,
 }
 """File and function of calls that no writer comes to while its store can be taken, and why."""
 
@@ -61,7 +61,7 @@ def _call_sites() -> dict[tuple[str, int], tuple[str, str]]:
     }
     found = {}
     for folder in ("sink", "storage_core/log"):
-        for path in sorted((_ROOT / folder).glob("*.py")):
+        for path in sorted((_ROOT / folder).rglob("*.py")):
             file, nodes = str(path.relative_to(_ROOT)), list(ast.walk(ast.parse(path.read_text())))
             if not any(isinstance(each, ast.ImportFrom) and each.module == owned_names.__name__ for each in nodes):
                 continue
@@ -158,7 +158,7 @@ def test_writer_when_stopped_at_any_removal_or_rename_then_its_successor_waits_a
     context: ForkServerContext, memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every acknowledged record is there once, read by the record format alone; so is every diverted row."""
-    monkeypatch.setattr(sink.takeover_lock, "_WAIT_S", 0.02)
+    monkeypatch.setattr(sparklog.sink.locks.takeover_lock, "_WAIT_S", 0.02)
     sites, taken, told = _call_sites(), set(), []
     for name, scenario in SCENARIOS.items():
         folder = memory_path / name.replace(" ", "-")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.errors import StoreLockedError
+from sparklog.storage_core.errors import StoreLockedError
+from tests.build.sink_store import contents, log_directories, open_store
 from tests.kill.harness import exit_code, finish_direct, start_direct, wait_until_stopped, wake
 from tests.kill.records import TOPICS, problems_of, read_input
-from tests.sink_store import contents, log_directories, open_store
 
 pytestmark = pytest.mark.kill
 

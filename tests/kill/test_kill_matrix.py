@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import tests.kill
-from storage_core import fault_points, operation_fault_points
+from sparklog.storage_core import fault_points, operation_fault_points
 from tests.kafka.judge import judge_directory
 from tests.kill.harness import exit_code
 from tests.kill.matrix_job import Script, any_kinds, problems_of, start, steps_done

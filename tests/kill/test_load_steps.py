@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.checkpoint.meta_properties import render_meta_properties
-from storage_core.checkpoint.producer_snapshot import parse_producer_snapshot
-from storage_core.fault_points import CHECKPOINT_FAULT_POINTS
-from storage_core.operation_fault_points import LOAD_FAULT_POINTS
-from tests.damaged_store import change
-from tests.golden import golden_root
+from sparklog.storage_core.checkpoint.meta_properties import render_meta_properties
+from sparklog.storage_core.checkpoint.producer_snapshot import parse_producer_snapshot
+from sparklog.storage_core.fault_points import CHECKPOINT_FAULT_POINTS
+from sparklog.storage_core.operation_fault_points import LOAD_FAULT_POINTS
+from tests.build.damaged_store import change
+from tests.build.golden import golden_root
+from tests.build.written_log import Batch, encode_batch, write_log
 from tests.kill.load_job import finish_load, load_and_close
-from tests.written_log import Batch, encode_batch, write_log
 
 pytestmark = pytest.mark.kill
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.build.sink_store import log_directories
 from tests.delta_jars import jars_fixture
 from tests.kafka.broker import KafkaBroker
 from tests.kafka.consumed import read_with_confluent
@@ -23,7 +24,6 @@ from tests.kafka.toolbox import KafkaToolbox, KafkaUnavailableError
 from tests.kill.killed_maintenance import KilledMaintenance
 from tests.kill.lively_episode import Episode
 from tests.seeds import GIVEN, take_seed
-from tests.sink_store import log_directories
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.control.read_tables import read_rows
-from pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES
-from storage_core.log.log_files import CLEANED, DELETED, SWAP
+from sparklog.pipeline.control.read_tables import read_rows
+from sparklog.pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES
+from sparklog.storage_core.log.files.names import CLEANED, DELETED, SWAP
+from tests.build.maintained_store import PARTITIONS, live_values, write_keys
+from tests.build.sink_store import read_store
 from tests.delta_jars import jars_fixture
 from tests.kill.harness import SparkJob
-from tests.maintained_store import PARTITIONS, live_values, write_keys
-from tests.sink_store import read_store
 from tests.sparklog_command import Sparklog
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sink.ledger import Ledger
-from storage_core.fault_points import CHECKPOINT_FAULT_POINTS, FAULT_POINTS
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.storage_core.fault_points import CHECKPOINT_FAULT_POINTS, FAULT_POINTS
 from tests.kill.loop_disk import LoopDisk
 from tests.kill.mirror_job import QUERY, finish_mirror, mirror, planned_ends, problems_of_mirror
 from tests.kill.power_job import IS_LONG, cases, cut_at, finish, mounted

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.fault_points import FAULT_POINTS
+from sparklog.storage_core.fault_points import FAULT_POINTS
 from tests.kill.harness import finish_direct
 from tests.kill.records import problems_of, read_input
 

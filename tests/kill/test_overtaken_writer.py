@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-import sink.place
-from storage_core.errors import StoreLockedError
+import sparklog.sink.place.placer
+from sparklog.storage_core.errors import StoreLockedError
 from tests.kill.fenced_job import ended, fail_once, open_job, pause_at_call, problems, write_batches
 from tests.kill.harness import exit_code, wait_until_stopped, wake
 
@@ -32,7 +32,7 @@ def _cut_back(folder: Path) -> None:
     def work() -> None:
         writer = open_job(folder / "store")
         write_batches(writer, 1)
-        fail_once(sink.place, "sync_files")
+        fail_once(sparklog.sink.place.placer, "sync_files")
         pause_at_call(lambda name, path: name == "unlink" and "events-" in path and path.endswith(".log"))
         write_batches(writer)
 

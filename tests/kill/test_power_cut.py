@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sink.ledger import Ledger
-from storage_core.fault_points import CHECKPOINT_FAULT_POINTS, FAULT_POINTS, LEDGER_FAULT_POINTS
-from storage_core.storage.owned_names import UNSHARED
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.storage_core.fault_points import CHECKPOINT_FAULT_POINTS, FAULT_POINTS, LEDGER_FAULT_POINTS
+from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.kill.harness import finish_direct, start_direct, wait_until_stopped
 from tests.kill.loop_disk import LoopDisk
 from tests.kill.power_job import append_numbers, cases, cut_at, finish, mounted, recovery_points

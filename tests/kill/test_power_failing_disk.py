@@ -11,15 +11,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.lost_view import lost_ranges
-from pipeline.repair_command import RepairOptions, execute_repair, plan_repairs
-from pipeline.store_view import open_logs
-from sink.ledger import Ledger
-from storage_core.clock import SystemClock
-from storage_core.errors import LogStorageError, StorageError, UnflushedRecordsLostError
+from sparklog.pipeline.places.lost_view import lost_ranges
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair, plan_repairs
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.errors import LogStorageError, StorageError, UnflushedRecordsLostError
+from tests.build.sink_store import in_process, open_store, read_store, rows
 from tests.kill.loop_disk import LoopDisk
 from tests.kill.power_job import IS_LONG, mounted
-from tests.sink_store import in_process, open_store, read_store, rows
 
 pytestmark = pytest.mark.kill
 

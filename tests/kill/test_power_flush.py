@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.lost_view import lost_ranges
-from pipeline.repair_command import RepairOptions, execute_repair, plan_repairs
-from pipeline.store_view import open_logs
-from storage_core.clock import ManualClock, SystemClock
-from storage_core.errors import UnflushedRecordsLostError
+from sparklog.pipeline.places.lost_view import lost_ranges
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair, plan_repairs
+from sparklog.storage_core.clock import ManualClock, SystemClock
+from sparklog.storage_core.errors import UnflushedRecordsLostError
+from tests.build.sink_store import in_process, numbers, open_store, read_store, stored_numbers
 from tests.kill.loop_disk import FILESYSTEMS, LoopDisk
 from tests.kill.power_job import IS_LONG, append_numbers, cut_at, finish, mounted, recovery_points
-from tests.sink_store import in_process, numbers, open_store, read_store, stored_numbers
 
 pytestmark = pytest.mark.kill
 

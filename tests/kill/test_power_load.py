@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.recover_command import RecoverOptions, execute_recovery
-from storage_core.clock import ManualClock
-from storage_core.operation_fault_points import LOAD_FAULT_POINTS
+from sparklog.pipeline.verbs.recover import RecoverOptions, execute_recovery
+from sparklog.storage_core.clock import ManualClock
+from sparklog.storage_core.operation_fault_points import LOAD_FAULT_POINTS
+from tests.build.loaded_log import NOW_MS
 from tests.kill import test_load_steps as loading
 from tests.kill.load_job import load_and_close
 from tests.kill.loop_disk import LoopDisk
 from tests.kill.power_job import cases, cut_at, mounted
-from tests.loaded_log import NOW_MS
 
 pytestmark = pytest.mark.kill
 

@@ -8,25 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.delete_records_command import planner
-from pipeline.delete_topic_command import execute_deletion
-from pipeline.move_log_command import execute_move
-from pipeline.repair_command import RepairOptions, execute_repair
-from pipeline.retain_command import execute_retention, has_failures
-from pipeline.store_view import open_logs
-from pipeline.verify_command import verify
-from sink.ledger import Ledger
-from sink.retain_logs import plan_logs
-from sink.store import Store
-from sink.truncate_log import truncate_fully_and_start_at, truncate_to
-from storage_core.clock import SystemClock
-from storage_core.log.log_reader import LogReader
-from storage_core.storage.owned_names import UNSHARED
-from tests.damaged_store import DAMAGES, problems_of_repaired, write_store
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.verbs.delete_records import planner
+from sparklog.pipeline.verbs.delete_topic import execute_deletion
+from sparklog.pipeline.verbs.move_log import execute_move
+from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
+from sparklog.pipeline.verbs.retain import execute_retention, has_failures
+from sparklog.pipeline.verbs.verify import verify
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.operations.retain_logs import plan_logs
+from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.storage.owned_names import UNSHARED
+from tests.build.damaged_store import DAMAGES, problems_of_repaired, write_store
+from tests.build.retained_store import LOG, aged_rows, state_of, write_aged
+from tests.build.sink_store import in_process, open_store
 from tests.kill.loop_disk import LoopDisk
 from tests.kill.power_job import cases, cut_at, finish, mounted
-from tests.retained_store import LOG, aged_rows, state_of, write_aged
-from tests.sink_store import in_process, open_store
 
 pytestmark = pytest.mark.kill
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.errors import StorageError
-from storage_core.log.log_files import LOG, segment_file_name
-from storage_core.log.producer_states import ProducerStates
-from storage_core.log.recover_segment import scan_segment
-from storage_core.log.segments import SegmentFiles
-from storage_core.storage.mapped_bytes import map_bytes
-from tests.batch_bytes import BatchSpec, segment_bytes
+from sparklog.storage_core.errors import StorageError
+from sparklog.storage_core.log.files.names import LOG, segment_file_name
+from sparklog.storage_core.log.files.segments import SegmentFiles
+from sparklog.storage_core.log.load.recover_segment import scan_segment
+from sparklog.storage_core.log.producers.states import ProducerStates
+from sparklog.storage_core.storage.mapped_bytes import map_bytes
+from tests.build.batch_bytes import BatchSpec, segment_bytes
 from tests.kill.loop_disk import FILESYSTEMS, LoopDisk
 from tests.kill.power_job import mounted
 

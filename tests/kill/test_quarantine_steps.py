@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from sink.quarantine import list_diverted
-from sink.quarantine_claims import store_part
-from sink.store import Store
-from storage_core.operation_fault_points import QUARANTINE_FAULT_POINTS
+from sparklog.sink.quarantine.claims import store_part
+from sparklog.sink.quarantine.diverted_rows import list_diverted
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.operation_fault_points import QUARANTINE_FAULT_POINTS
+from tests.build.sink_store import contents, open_events
 from tests.kill.harness import exit_code, wait_until_stopped, wake
 from tests.kill.quarantine_job import MICRO_BATCHES, expected_rows, rows_of, start_diverting
-from tests.sink_store import contents, open_events
 
 pytestmark = pytest.mark.kill
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from tests.build.sink_store import in_process, open_store, read_store, rows
 from tests.delta_jars import jars_fixture
 from tests.kill.harness import SparkJob
 from tests.seeds import take_seed
-from tests.sink_store import in_process, open_store, read_store, rows
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.lost_view import lost_ranges
-from pipeline.store_view import open_logs
-from sink.ledger import Ledger
-from storage_core.errors import LedgerDamagedError
-from storage_core.inspect.verify_log import verify_directory
-from storage_core.log.log_files import LOG, segment_file_name
-from storage_core.operation_fault_points import REPAIR_FAULT_POINTS
-from tests.damaged_store import DAMAGES, problems_of_repaired, segments, write_store
+from sparklog.pipeline.places.lost_view import lost_ranges
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.storage_core.errors import LedgerDamagedError
+from sparklog.storage_core.inspect.verify.verify_log import verify_directory
+from sparklog.storage_core.log.files.names import LOG, segment_file_name
+from sparklog.storage_core.operation_fault_points import REPAIR_FAULT_POINTS
+from tests.build.damaged_store import DAMAGES, problems_of_repaired, segments, write_store
+from tests.build.sink_store import contents, log_directories, open_store
+from tests.build.written_log import Batch, write_log
 from tests.kill.repair_job import finish_repair
-from tests.sink_store import contents, log_directories, open_store
-from tests.written_log import Batch, write_log
 
 pytestmark = pytest.mark.kill
 

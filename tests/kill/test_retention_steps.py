@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.clock import SystemClock
-from storage_core.log.log_reader import LogReader
-from storage_core.operation_fault_points import RETENTION_FAULT_POINTS
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.operation_fault_points import RETENTION_FAULT_POINTS
+from tests.build.retained_store import COUNT, LOG, aged_rows, names, retain, state_of, write_aged
+from tests.build.sink_store import in_process, open_store
 from tests.kill.retention_job import finish_retention
-from tests.retained_store import COUNT, LOG, aged_rows, names, retain, state_of, write_aged
-from tests.sink_store import in_process, open_store
 from tests.sparklog_command import Sparklog
 
 pytestmark = pytest.mark.kill

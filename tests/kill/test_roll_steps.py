@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.operation_fault_points import ROLL_FAULT_POINTS
-from tests.compacted_store import LOG, SETTINGS, expected_offsets, keyed_rows, offsets, write_keyed
+from sparklog.storage_core.operation_fault_points import ROLL_FAULT_POINTS
+from tests.build.compacted_store import LOG, SETTINGS, expected_offsets, keyed_rows, offsets, write_keyed
+from tests.build.retained_store import state_of
+from tests.build.sink_store import in_process, open_store
 from tests.kill.roll_job import finish_rolling
-from tests.retained_store import state_of
-from tests.sink_store import in_process, open_store
 from tests.sparklog_command import Sparklog
 
 pytestmark = pytest.mark.kill

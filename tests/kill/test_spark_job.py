@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.fault_points import FAULT_POINTS
+from sparklog.storage_core.fault_points import FAULT_POINTS
+from tests.build.sink_store import contents
 from tests.kill.harness import SparkJob
 from tests.kill.records import problems_of, read_input, write_input
 from tests.seeds import take_seed
-from tests.sink_store import contents
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
 

@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.repair_command import RepairOptions, execute_repair
-from pipeline.store_view import open_logs
-from pipeline.verify_command import verify
-from sink.ledger import Ledger
-from sink.log_starts import raise_log_starts
-from sink.lost_ranges import LostRange, LostRangeTable
-from sink.pending_truncations import read_truncations
-from sink.store import Store
-from sink.store_access import keep_maintenance_out, maintaining
-from sink.store_writer import StoreWriter
-from sink.truncate_log import truncate_fully_and_start_at, truncate_to
-from storage_core.clock import SystemClock
-from storage_core.errors import StoreLockedError
-from storage_core.inspect.findings import Finding
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
+from sparklog.pipeline.verbs.verify import verify
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeTable
+from sparklog.sink.opening.access import keep_maintenance_out, maintaining
+from sparklog.sink.opening.pending_truncations import read_truncations
+from sparklog.sink.operations.log_starts import raise_log_starts
+from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
+from sparklog.sink.store.store_folder import Store
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.errors import StoreLockedError
+from sparklog.storage_core.inspect.verify.findings import Finding
+from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.sink_store import in_process, open_store, read_log, rows
 from tests.kill.directory_job import finish
-from tests.sink_store import in_process, open_store, read_log, rows
 
 pytestmark = pytest.mark.kill
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sink.ledger import Ledger
+from sparklog.sink.ledger.ledger import Ledger
 from tests.kill.harness import exit_code, finish_direct, start_direct, wait_until_stopped, wake
 from tests.kill.records import problems_of, read_input
 

@@ -2,10 +2,10 @@
 
 from hypothesis import strategies as st
 
-from storage_core.log_config import CODECS
-from storage_core.record.batch_encode import EncodeOptions
-from storage_core.record.legacy_scalar import pack_entry, pack_wrapper
-from storage_core.record.scalar import Record, pack_batch
+from sparklog.storage_core.log_config import CODECS
+from sparklog.storage_core.record.legacy_scalar import pack_entry, pack_wrapper
+from sparklog.storage_core.record.scalar import Record, pack_batch
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 
 __all__ = ["legacy_batches", "mixed_batches"]
 

@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
-from storage_core.log_config import CODECS
-from storage_core.record.batch_encode import EncodeOptions
-from storage_core.record.scalar import Record
+from sparklog.storage_core.log_config import CODECS
+from sparklog.storage_core.record.scalar import Record
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 
 __all__ = ["encode_options", "int64s", "record_lists"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_core.log.roll import APPEND_STATE, ROLL_LIMITS, BatchColumns, plan_appends
+from sparklog.storage_core.log.append.roll import APPEND_STATE, ROLL_LIMITS, BatchColumns, plan_appends
 
 
 @dataclass

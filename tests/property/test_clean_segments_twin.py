@@ -10,24 +10,24 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_core.checkpoint.producer_snapshot import ProducerState
-from storage_core.cleaner.aborted_columns import AbortedColumns
-from storage_core.cleaner.build_map import DirtyRange, build_map
-from storage_core.cleaner.clean_segments import CleanRequest, clean_segments
-from storage_core.cleaner.cleaned_transactions import CleanedTransactions
-from storage_core.cleaner.offset_map import KeySet, OffsetMap, digest_keys
-from storage_core.cleaner.scalar import PlainCleaning, clean_plainly, digest_key
-from storage_core.index.transaction_index import AbortedTransaction, parse_transaction_index
-from storage_core.log.log_files import LOG, segment_file_name
-from storage_core.log.segments import SegmentFiles
-from storage_core.log_config import CODECS
-from storage_core.record.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
-from storage_core.record.batch_encode import EncodeOptions
-from storage_core.record.batch_header import HEADER_BYTES, pack_header, unpack_header
-from storage_core.record.batch_scan import check_crcs, scan_batches
-from storage_core.record.control_records import ControlType, EndTransactionMarker, pack_end_transaction_marker
-from storage_core.record.scalar import Record, decode_records, pack_batch
-from storage_core.storage.owned_names import UNSHARED
+from sparklog.storage_core.checkpoint.producer_snapshot import ProducerState
+from sparklog.storage_core.cleaner.keys.build_map import DirtyRange, build_map
+from sparklog.storage_core.cleaner.keys.offset_map import KeySet, OffsetMap, digest_keys
+from sparklog.storage_core.cleaner.rewrite.clean_segments import CleanRequest, clean_segments
+from sparklog.storage_core.cleaner.scalar import PlainCleaning, clean_plainly, digest_key
+from sparklog.storage_core.cleaner.survey.aborted_columns import AbortedColumns
+from sparklog.storage_core.cleaner.survey.cleaned_transactions import CleanedTransactions
+from sparklog.storage_core.index.transaction_index import AbortedTransaction, parse_transaction_index
+from sparklog.storage_core.log.files.names import LOG, segment_file_name
+from sparklog.storage_core.log.files.segments import SegmentFiles
+from sparklog.storage_core.log_config import CODECS
+from sparklog.storage_core.record.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
+from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
+from sparklog.storage_core.record.control_records import ControlType, EndTransactionMarker, pack_end_transaction_marker
+from sparklog.storage_core.record.scalar import Record, decode_records, pack_batch
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, pack_header, unpack_header
+from sparklog.storage_core.storage.owned_names import UNSHARED
 
 _NOW_MS = 1_700_000_000_000
 _HASH_KEY = bytes(range(16))

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
-from storage_core.cleaner.plan_log import LogFacts, plan_log
-from storage_core.inspect.findings import ExpectedLog
-from storage_core.inspect.verify_log import verify_directory
-from storage_core.log.log_files import LOG
-from storage_core.log.log_reader import LogReader
-from storage_core.log_config import LogConfig
-from storage_core.record.scalar import Record
-from storage_core.storage.owned_names import UNSHARED
-from tests.compacted_logs import CompactedLog, draw_shape, write_segments
-from tests.written_log import TOPIC_ID
+from sparklog.storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
+from sparklog.storage_core.cleaner.survey.plan_log import LogFacts, plan_log
+from sparklog.storage_core.inspect.verify.findings import ExpectedLog
+from sparklog.storage_core.inspect.verify.verify_log import verify_directory
+from sparklog.storage_core.log.files.names import LOG
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.record.scalar import Record
+from sparklog.storage_core.storage.owned_names import UNSHARED
+from tests.build.compacted_logs import CompactedLog, draw_shape, write_segments
+from tests.build.written_log import TOPIC_ID
 
 _START_MS = 1_700_000_000_000
 _NOW_MS = _START_MS + 3_600_000

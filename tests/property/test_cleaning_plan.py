@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_core.cleaner.cleanable import CleanableLog, plan_cleaning
-from storage_core.cleaner.grouping import group_segments_by_size
-from storage_core.cleaner.listed_segments import ListedSegment
-from storage_core.log_config import LogConfig
+from sparklog.storage_core.cleaner.survey.cleanable import CleanableLog, plan_cleaning
+from sparklog.storage_core.cleaner.survey.grouping import group_segments_by_size
+from sparklog.storage_core.cleaner.survey.listed_segments import ListedSegment
+from sparklog.storage_core.log_config import LogConfig
 
 _NOW = 100
 

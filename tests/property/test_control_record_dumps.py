@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_core.inspect.dump_control import control_text
+from sparklog.storage_core.inspect.dump.control import control_text
 
 
 @given(st.binary(max_size=8) | st.integers(0, 7).map(lambda number: bytes((0, 0, 0, number))), st.binary(max_size=60))

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_core.errors import CorruptBatchError
-from storage_core.record.batch_scan import scan_batches
-from storage_core.record.control_records import control_types, unpack_control_type
-from tests.transaction_log import Marker, control_batch
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.record.batch_scan import scan_batches
+from sparklog.storage_core.record.control_records import control_types, unpack_control_type
+from tests.build.transaction_log import Marker, control_batch
 
 _KEYS = st.one_of(st.binary(max_size=8), st.binary(min_size=4, max_size=4).map(lambda key: b"\0" + key[1:]))
 

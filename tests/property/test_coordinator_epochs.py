@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_core.errors import CorruptBatchError
-from storage_core.record.batch_scan import scan_batches
-from storage_core.record.control_records import (
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.record.batch_scan import scan_batches
+from sparklog.storage_core.record.control_records import (
     ControlType,
     EndTransactionMarker,
     control_types,
     coordinator_epochs,
     unpack_end_transaction_marker,
 )
-from tests.transaction_log import Data, Marker, control_batch, data_batch
+from tests.build.transaction_log import Data, Marker, control_batch, data_batch
 
 _KEYS = st.one_of(st.binary(max_size=8), st.integers(-1, 4).map(lambda each: struct.pack(">hh", 0, each)))
 _VALUES = st.one_of(

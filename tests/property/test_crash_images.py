@@ -8,12 +8,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sink.ledger import Ledger
-from sink.store import Store
-from sink.store_writer import StoreWriter
-from storage_core.inspect.findings import ExpectedLog
-from storage_core.inspect.verify_log import verify_logs
-from tests.sink_store import contents, in_process, open_store, read_store, rows
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.store.store_folder import Store
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.inspect.verify.findings import ExpectedLog
+from sparklog.storage_core.inspect.verify.verify_log import verify_logs
+from tests.build.sink_store import contents, in_process, open_store, read_store, rows
 
 _TOPIC = {
     "partitions": 2,

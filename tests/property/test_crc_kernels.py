@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_core.record.crc_kernels import HAS_CRC_INSTRUCTION, compare_by_library, compare_crc32cs
-from tests.batch_bytes import BatchSpec, batch_bytes
+from sparklog.storage_core.record.crc_kernels import HAS_CRC_INSTRUCTION, compare_by_library, compare_crc32cs
+from tests.build.batch_bytes import BatchSpec, batch_bytes
 
 _BODIES = st.lists(st.binary(max_size=90), min_size=1, max_size=12)
 _INT64S = st.integers(-(2**63), 2**63 - 1)

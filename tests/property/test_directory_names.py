@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_core.topic_partition import (
+from sparklog.storage_core.topic_partition import (
     DirectoryKind,
     TopicPartition,
     parse_directory_name,

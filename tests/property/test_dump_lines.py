@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from legacy_strategies import mixed_batches
 
-from storage_core.inspect.dump_log import DumpOptions, dump_log
-from storage_core.record.legacy_scalar import decode_log
+from sparklog.storage_core.inspect.dump.dump_log import DumpOptions, dump_log
+from sparklog.storage_core.record.legacy_scalar import decode_log
 
 
 def _dump(data: bytes, **options: bool) -> tuple[bool, list[str], str]:

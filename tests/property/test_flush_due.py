@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sink.flush_policy import FLUSH_LIMITS, is_flush_due, is_flush_due_by_log
-from storage_core.log_config import INT64_MAX
+from sparklog.sink.place.flush_policy import FLUSH_LIMITS, is_flush_due, is_flush_due_by_log
+from sparklog.storage_core.log_config import INT64_MAX
 
 _SMALL_OR_NEVER = st.integers(0, 20) | st.just(INT64_MAX)
 _LOG = st.tuples(

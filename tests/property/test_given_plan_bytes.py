@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.given_plan import PLAN_VERSION, compare_plans, parse_plan
-from pipeline.maintenance_plan import plan_maintenance
-from storage_core.errors import InvalidConfigError
-from tests.maintained_logs import NOW_MS, surveyed
+from sparklog.pipeline.maintenance.given_plan import PLAN_VERSION, compare_plans, parse_plan
+from sparklog.pipeline.maintenance.plan import plan_maintenance
+from sparklog.storage_core.errors import InvalidConfigError
+from tests.build.maintained_logs import NOW_MS, surveyed
 
 _ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sink.group_rows import group_rows
-from sink.refused_rows import backward_rows
+from sparklog.sink.stage.group_rows import group_rows
+from sparklog.sink.stage.refused_rows import backward_rows
 
 _ROWS = st.lists(st.tuples(st.integers(-1, 6), st.integers(0, 2**63 - 1) | st.integers(0, 30)), max_size=60)
 

@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_core.index.offset_index import OffsetIndex, find_offset_entry, pack_offset_entries
-from storage_core.index.time_index import TimeIndex, find_time_entry, pack_time_entries
+from sparklog.storage_core.index.offset_index import OffsetIndex, find_offset_entry, pack_offset_entries
+from sparklog.storage_core.index.time_index import TimeIndex, find_time_entry, pack_time_entries
 
 _BASES = st.integers(0, 2**62)
 _RELATIVE = st.lists(st.integers(0, 2**31 - 1), unique=True, max_size=50).map(sorted)

@@ -6,12 +6,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_core.errors import LogStorageError
-from storage_core.inspect.describe_log import describe_log
-from storage_core.inspect.dump_log import DumpOptions, dump_log
-from storage_core.inspect.verify_log import verify_directory
-from storage_core.log.log_reader import LogReader
-from tests.written_log import Batch, encode_batch, write_log
+from sparklog.storage_core.errors import LogStorageError
+from sparklog.storage_core.inspect.describe_log import describe_log
+from sparklog.storage_core.inspect.dump.dump_log import DumpOptions, dump_log
+from sparklog.storage_core.inspect.verify.verify_log import verify_directory
+from sparklog.storage_core.log.read.log_reader import LogReader
+from tests.build.written_log import Batch, encode_batch, write_log
 
 _SOUND = encode_batch(Batch([5, 6]), 0)
 _PIECES = st.one_of(

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_core.checkpoint.leader_epochs import (
+from sparklog.storage_core.checkpoint.leader_epochs import (
     assign_batch_epochs,
     assign_leader_epoch,
     end_offset_for,

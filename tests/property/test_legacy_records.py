@@ -8,13 +8,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from legacy_strategies import legacy_batches, mixed_batches
 
-from storage_core.errors import CorruptBatchError
-from storage_core.record.batch_decode import decode_batches, iter_decoded, iter_inspected
-from storage_core.record.batch_scan import check_crcs, scan_batches
-from storage_core.record.compression import compress
-from storage_core.record.legacy_scalar import TypedRecord, decode_log, pack_entry
-from storage_core.record.scalar import Record
-from tests.record_cases import records_of
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.record.batch_decode import decode_batches, iter_decoded, iter_inspected
+from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
+from sparklog.storage_core.record.compression import compress
+from sparklog.storage_core.record.legacy_scalar import TypedRecord, decode_log, pack_entry
+from sparklog.storage_core.record.scalar import Record
+from tests.build.record_cases import records_of
 
 _MAX_BATCH_BYTES = 1 << 20
 

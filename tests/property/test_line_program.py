@@ -3,8 +3,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_core.inspect.line_order import interleaved, merge_lines
-from storage_core.inspect.line_program import Contents, LineProgram
+from sparklog.storage_core.inspect.dump.line_order import interleaved, merge_lines
+from sparklog.storage_core.inspect.dump.line_program import Contents, LineProgram
 
 _INT64S = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, 9, 10, -1, -(2**63), 2**63 - 1])
 _TEXTS = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

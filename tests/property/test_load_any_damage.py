@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_core.errors import LogStorageError
-from storage_core.log.load_log import LoadedLog
-from storage_core.log.segments import SegmentFiles
-from storage_core.log.split_segment import SplitPart, plan_split
-from storage_core.log_config import INT32_MAX
-from storage_core.record.batch_scan import check_crcs, scan_batches
-from tests.loaded_log import execute_load, plan_load
-from tests.sink_store import contents
-from tests.written_log import Batch, encode_batch, write_log
+from sparklog.storage_core.errors import LogStorageError
+from sparklog.storage_core.log.files.segments import SegmentFiles
+from sparklog.storage_core.log.load.load_log import LoadedLog
+from sparklog.storage_core.log.load.split_segment import SplitPart, plan_split
+from sparklog.storage_core.log_config import INT32_MAX
+from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
+from tests.build.loaded_log import execute_load, plan_load
+from tests.build.sink_store import contents
+from tests.build.written_log import Batch, encode_batch, write_log
 
 _BASES = (0, 6, 12, 18)
 _SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")

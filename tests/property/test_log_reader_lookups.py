@@ -4,8 +4,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_core.log.log_reader import LogReader
-from tests.written_log import Batch, WrittenLog, write_log
+from sparklog.storage_core.log.read.log_reader import LogReader
+from tests.build.written_log import Batch, WrittenLog, write_log
 
 _BATCHES = st.builds(
     Batch,

@@ -10,13 +10,13 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
-from storage_core.log.log_reader import LogReader
-from storage_core.log_config import LogConfig
-from storage_core.storage.owned_names import UNSHARED
-from tests.compacted_logs import CompactedLog, LogShape, draw_shape, write_segments
-from tests.owners import CheckedBy
-from tests.parallel_round import clean_parts
+from sparklog.storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.storage.owned_names import UNSHARED
+from tests.build.compacted_logs import CompactedLog, LogShape, draw_shape, write_segments
+from tests.build.owners import CheckedBy
+from tests.plain.parallel_round import clean_parts
 
 _START_MS = 1_700_000_000_000
 _RETENTION_MS = 60_000

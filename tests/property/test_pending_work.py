@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sink.pending_work import LogMove, PendingWork, TopicDeletion, parse_pending, render_pending
-from storage_core.errors import CorruptFileError
+from sparklog.sink.opening.pending_work import LogMove, PendingWork, TopicDeletion, parse_pending, render_pending
+from sparklog.storage_core.errors import CorruptFileError
 
 _TOPICS = st.from_regex(r"[a-zA-Z0-9_-]{1,249}", fullmatch=True)
 _NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=30)

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_core.errors import LogStorageError
-from storage_core.log.log_reader import LogReader
-from storage_core.log.transactions import Isolation
-from storage_core.record.batch_encode import EncodeOptions
-from storage_core.record.batch_scan import scan_batches
-from storage_core.record.control_records import ControlType
-from storage_core.record.legacy_scalar import pack_entry, pack_wrapper
-from storage_core.record.scalar import Record, pack_batch
-from tests.transaction_log import Data, Marker, TransactionLog, write_transaction_log
+from sparklog.storage_core.errors import LogStorageError
+from sparklog.storage_core.log.producers.transactions import Isolation
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.record.batch_scan import scan_batches
+from sparklog.storage_core.record.control_records import ControlType
+from sparklog.storage_core.record.legacy_scalar import pack_entry, pack_wrapper
+from sparklog.storage_core.record.scalar import Record, pack_batch
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
+from tests.build.transaction_log import Data, Marker, TransactionLog, write_transaction_log
 
 _ABORT = ControlType.ABORT
 _ISOLATIONS: tuple[Isolation, ...] = get_args(Isolation)

@@ -5,15 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_strategies import encode_options, record_lists
 
-from storage_core.errors import InvalidRecordError
-from storage_core.log_config import CODECS
-from storage_core.record.batch_decode import decode_batches, iter_decoded
-from storage_core.record.batch_encode import EncodeOptions, encode_batches
-from storage_core.record.batch_header import HEADER_BYTES, unpack_header
-from storage_core.record.batch_scan import check_crcs, scan_batches
-from storage_core.record.compression import decompress
-from storage_core.record.scalar import Record, decode_records, encode_records
-from tests.record_cases import columns_of, encode, records_of, split_batches
+from sparklog.storage_core.errors import InvalidRecordError
+from sparklog.storage_core.log_config import CODECS
+from sparklog.storage_core.record.batch_decode import decode_batches, iter_decoded
+from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
+from sparklog.storage_core.record.compression import decompress
+from sparklog.storage_core.record.scalar import Record, decode_records, encode_records
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions, encode_batches
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, unpack_header
+from tests.build.record_cases import columns_of, encode, records_of, split_batches
 
 
 def _sections(batches: list[bytes]) -> list[bytes]:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_strategies import int64s
 
-from storage_core.record.varint import VARLONG_MAX_BYTES, pack_varint, unpack_varint, varint_size, varint_sizes
+from sparklog.storage_core.record.varint import VARLONG_MAX_BYTES, pack_varint, unpack_varint, varint_size, varint_sizes
 
 
 @given(st.lists(int64s))

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from storage_core.errors import CorruptBatchError
-from storage_core.index.index_builder import IndexBuilder
-from storage_core.log.log_files import LOG, segment_file_name
-from storage_core.log.producer_states import ProducerStates
-from storage_core.log.recover_segment import SegmentRecovery, recover_segment, scan_segment
-from storage_core.log.segments import SegmentFiles
-from storage_core.record.batch_scan import scan_batches
-from storage_core.record.control_records import control_types, coordinator_epochs
-from storage_core.storage.owned_names import UNSHARED
-from tests.batch_bytes import BatchSpec, segment_bytes
-from tests.plain_recovery import PlainRecovery, recover_plainly
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.index.index_builder import IndexBuilder
+from sparklog.storage_core.log.files.names import LOG, segment_file_name
+from sparklog.storage_core.log.files.segments import SegmentFiles
+from sparklog.storage_core.log.load.recover_segment import SegmentRecovery, recover_segment, scan_segment
+from sparklog.storage_core.log.producers.states import ProducerStates
+from sparklog.storage_core.record.batch_scan import scan_batches
+from sparklog.storage_core.record.control_records import control_types, coordinator_epochs
+from sparklog.storage_core.storage.owned_names import UNSHARED
+from tests.build.batch_bytes import BatchSpec, segment_bytes
+from tests.plain.plain_recovery import PlainRecovery, recover_plainly
 
 _BASE = 1000
 _DATA = st.builds(

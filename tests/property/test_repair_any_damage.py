@@ -7,14 +7,14 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.repair_command import RepairOptions, execute_repair
-from pipeline.store_view import open_logs
-from pipeline.verify_command import verify
-from storage_core.clock import SystemClock
-from storage_core.inspect.findings import HARMLESS_KINDS
-from storage_core.log.log_reader import LogReader
-from tests.damaged_store import problems_of_repaired, write_store
-from tests.written_log import Batch, write_log
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
+from sparklog.pipeline.verbs.verify import verify
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS
+from sparklog.storage_core.log.read.log_reader import LogReader
+from tests.build.damaged_store import problems_of_repaired, write_store
+from tests.build.written_log import Batch, write_log
 
 
 def _damage(folder: Path, draw: random.Random, count: int) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_core.log_config import LogConfig
-from storage_core.retention.plan_retention import LogFacts, SegmentFacts, plan_retention
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.retention.plan_retention import LogFacts, SegmentFacts, plan_retention
 
 _NOW = 1000
 

@@ -6,7 +6,7 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.control.side_sums import first_changed_part
+from sparklog.pipeline.control.side_sums import first_changed_part
 
 
 def _sums(data: bytes, part_bytes: int) -> bytes:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_core.log.split_plan import OffsetRange, SegmentMarks, divide_evenly, plan_ranges
+from sparklog.storage_core.log.read.split_plan import OffsetRange, SegmentMarks, divide_evenly, plan_ranges
 
 _OFFSETS = st.integers(0, 2**63 - 1)
 _LONGS = st.integers(-(2**63), 2**63 - 1)

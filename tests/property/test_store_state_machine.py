@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.faults.system_calls import Call, watched
-from tests.store_model import LOGS, NOW_MS, RETENTION_MS, Model, Operation, RunningStore
+from tests.plain.store_model import LOGS, NOW_MS, RETENTION_MS, Model, Operation, RunningStore
 
 _EXAMPLES, _STEPS = (60, 30) if os.environ.get("SPARKLOG_SOAK") else (10, 20)
 _LOG = st.integers(0, 1)

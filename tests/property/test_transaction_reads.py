@@ -5,14 +5,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_core.index.transaction_index import AbortedTransaction
-from storage_core.log.aborted_batches import AbortedBatches, aborted_mask
-from storage_core.log.log_reader import LogReader
-from storage_core.log.log_walk import LogWalk, SegmentList
-from storage_core.log.transactions import TransactionTracker
-from storage_core.record.batch_scan import scan_batches
-from storage_core.record.control_records import NO_CONTROL_TYPE, ControlType, control_types
-from tests.transaction_log import Data, Event, Marker, TransactionLog, data_batch, write_transaction_log
+from sparklog.storage_core.index.transaction_index import AbortedTransaction
+from sparklog.storage_core.log.producers.transactions import TransactionTracker
+from sparklog.storage_core.log.read.aborted_batches import AbortedBatches, aborted_mask
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.log.scan.log_walk import LogWalk, SegmentList
+from sparklog.storage_core.record.batch_scan import scan_batches
+from sparklog.storage_core.record.control_records import NO_CONTROL_TYPE, ControlType, control_types
+from tests.build.transaction_log import Data, Event, Marker, TransactionLog, data_batch, write_transaction_log
 
 _PRODUCERS = st.integers(0, 3)
 _EVENTS = st.one_of(

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.checkpoint.leader_epochs import parse_leader_epochs
-from storage_core.checkpoint.producer_snapshot import ProducerState, render_producer_snapshot
-from storage_core.inspect.findings import ExpectedLog, LogReport
-from storage_core.inspect.verify_log import verify_directory
-from storage_core.log.log_files import LOG
-from storage_core.record.batch_scan import scan_batches
-from tests.written_log import Batch, WrittenLog, write_log
+from sparklog.storage_core.checkpoint.leader_epochs import parse_leader_epochs
+from sparklog.storage_core.checkpoint.producer_snapshot import ProducerState, render_producer_snapshot
+from sparklog.storage_core.inspect.verify.findings import ExpectedLog, LogReport
+from sparklog.storage_core.inspect.verify.verify_log import verify_directory
+from sparklog.storage_core.log.files.names import LOG
+from sparklog.storage_core.record.batch_scan import scan_batches
+from tests.build.written_log import Batch, WrittenLog, write_log
 
 _GOLDEN = Path(__file__).resolve().parent.parent / "data" / "golden"
 _IS_FULL = os.environ.get("SPARKLOG_MUTATION_FULL") == "1"

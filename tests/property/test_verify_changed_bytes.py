@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_core.inspect.findings import LogReport
-from storage_core.inspect.verify_log import verify_directory
-from tests.written_log import Batch, WrittenLog, write_log
+from sparklog.storage_core.inspect.verify.findings import LogReport
+from sparklog.storage_core.inspect.verify.verify_log import verify_directory
+from tests.build.written_log import Batch, WrittenLog, write_log
 
 _BATCHES = st.builds(
     Batch,

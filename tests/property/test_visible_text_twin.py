@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_core.inspect.line_program import Contents
-from storage_core.visible_text import visible, visible_json
+from sparklog.storage_core.inspect.dump.line_program import Contents
+from sparklog.storage_core.visible_text import visible, visible_json
 
 _ODD = st.sampled_from(
     "\x00\t\n\r\x1b\x7f\x80\x9f\xa0\u061b\u061c\u200d\u200e\u200f\u2027\u2028\u202e\u202f\u2065\u2066\u2069\u206a\\"

@@ -9,11 +9,11 @@ _PACKAGES = ("pipeline", "sink", "storage_core", "sparklog")
 _METHODS = ("read_bytes", "read_text", "write_bytes", "write_text")
 _ALLOWED = {
     "storage_core/storage/open_regular.py",
-    "sink/log_dirs.py",  # a file without a name
-    "pipeline/settings.py",  # what a user names may be a pipe
-    "pipeline/given_plan.py",
-    "pipeline/forget_command.py",
-    "pipeline/jars.py",  # files of the package
+    "sink/store/log_dirs.py",  # a file without a name
+    "pipeline/settings/stream_settings.py",  # what a user names may be a pipe
+    "pipeline/maintenance/given_plan.py",
+    "pipeline/maintenance/forget.py",
+    "pipeline/spark/jars.py",  # files of the package
     "pipeline/control/leases.py",  # of the kernel
 }
 

@@ -13,10 +13,10 @@ _METHODS = {"unlink", "rmdir", "rename", "removedirs", "renames", "rmtree"}
 
 _OF_MODULES = {"os": {*_METHODS, "remove", "replace", "truncate"}, "shutil": {"rmtree", "move"}}
 _ALLOWED = {
-    ("sink/writer_lock.py", "unlink"): "the file has the taker's token",
-    ("sink/writer_lock.py", "replace"): "this is the taking by force itself; it holds takeover.lock alone",
-    ("sink/quarantine.py", "move"): "from a staging folder to a folder that both have the writer's token",
-    ("storage_core/log/clean_shutdown.py", "unlink"): "a broker's marker, under the broker's lock",
+    ("sink/locks/writer_lock.py", "unlink"): "the file has the taker's token",
+    ("sink/locks/writer_lock.py", "replace"): "this is the taking by force itself; it holds takeover.lock alone",
+    ("sink/quarantine/diverted_rows.py", "move"): "from a staging folder to a folder that both have the writer's token",
+    ("storage_core/log/files/clean_shutdown.py", "unlink"): "a broker's marker, under the broker's lock",
 }
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 import pytest
 
-from pipeline.cli import cli
+from sparklog.pipeline.command.cli import cli
 
 _ROOT = Path(__file__).parents[2]
 _PAGES = (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md")))
-_COMMAND = re.compile(r"^(?:\$ )?(?:\S*=)?(?:\.venv/bin/|\S*/)?sparklog +(\S.*)|pipeline/__main__\.py +(\S.*)")
+_COMMAND = re.compile(r"^(?:\$ )?(?:\S*=)?(?:\.venv/bin/|\S*/)?sparklog +(\S.*)|sparklog/__main__\.py +(\S.*)")
 _SYNOPSIS = re.compile(r"[\[|]|\.\.\.")
 
 

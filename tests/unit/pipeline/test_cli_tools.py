@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden import GoldenLog, golden_logs
-from tests.sink_store import in_process, open_store, rows
+from tests.build.golden import GoldenLog, golden_logs
+from tests.build.sink_store import in_process, open_store, rows
 from tests.sparklog_command import Sparklog
 
 _START_MS = 1_700_000_000_000
@@ -324,8 +324,8 @@ def test_command_when_asked_for_help_then_neither_spark_nor_kernels_are_loaded(
 ) -> None:
     """Help comes at once."""
     program = (
-        "import sys, pipeline.cli\n"
-        "try: pipeline.cli.main(['verify', '--help'])\n"
+        "import sys, sparklog.pipeline.command.cli\n"
+        "try: sparklog.pipeline.command.cli.main(['verify', '--help'])\n"
         "except SystemExit: pass\n"
         "print([name for name in ('pyspark', 'numba', 'pyarrow', 'yaml') if name in sys.modules])"
     )

@@ -1,7 +1,7 @@
 import csv
 from pathlib import Path
 
-from pipeline.demo_flights import prepare_flights
+from sparklog.pipeline.demo_flights import prepare_flights
 
 
 def test_prepare_flights_when_called_twice_then_a_file_per_month_written_once(tmp_path: Path) -> None:

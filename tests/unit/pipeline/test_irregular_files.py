@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sink.store_writer import StoreWriter
-from storage_core.errors import LogStorageError
-from tests.sink_store import EVENTS, in_process, numbers, open_store, rows
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.errors import LogStorageError
+from tests.build.sink_store import EVENTS, in_process, numbers, open_store, rows
 from tests.sparklog_command import Sparklog
 
 _PATIENCE_S = 2.0

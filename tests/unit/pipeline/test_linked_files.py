@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.errors import LogStorageError
-from tests.sink_store import in_process, numbers, open_events
+from sparklog.storage_core.errors import LogStorageError
+from tests.build.sink_store import in_process, numbers, open_events
 from tests.sparklog_command import Sparklog
 
 _SEGMENT = "00000000000000000000"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sink_store import in_process, open_store, rows
+from tests.build.sink_store import in_process, open_store, rows
 from tests.sparklog_command import Sparklog
 
 _START = datetime(2023, 11, 14, 22, 0, tzinfo=UTC)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sink.config import SinkConfig
-from storage_core.errors import InvalidConfigError
+from sparklog.sink.config import SinkConfig
+from sparklog.storage_core.errors import InvalidConfigError
 
 _TOPICS = {"orders": {"partitions": 1}}
 

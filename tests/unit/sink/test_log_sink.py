@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparklog
-from sink.config import SinkConfig
-from sink.frame_schema import select_columns
-from storage_core.errors import InvalidConfigError, InvalidRecordError
-from tests.sink_store import contents, read_store
+from sparklog.sink.config import SinkConfig
+from sparklog.sink.stage.frame_schema import select_columns
+from sparklog.storage_core.errors import InvalidConfigError, InvalidRecordError
+from tests.build.sink_store import contents, read_store
 
 pytestmark = pytest.mark.spark
 

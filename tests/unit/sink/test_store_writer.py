@@ -7,20 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sink.stage import StagePlan
-from sink.stage_reports import StageReport
-from storage_core.errors import (
-    InvalidConfigError,
-    StorageError,
-)
-from tests.sink_store import (
-    contents,
-    in_process,
-    numbers,
-    open_events,
-    read_store,
-    stored_numbers,
-)
+from sparklog.sink.place.stage_reports import StageReport
+from sparklog.sink.stage.stage_rows import StagePlan
+from sparklog.storage_core.errors import InvalidConfigError, StorageError
+from tests.build.sink_store import contents, in_process, numbers, open_events, read_store, stored_numbers
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from storage_core import errors
+from sparklog.storage_core import errors
 
 _ARGUMENTS = {
     "CorruptBatchError": ("batch has a wrong CRC", 77),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[3]
 _MODULE = """
-from storage_core.kernels import kernel
+from sparklog.storage_core.kernels import kernel
 
 @kernel("int64(int64)")
 def twice(number):

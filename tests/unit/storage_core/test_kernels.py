@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 _SHARED = """
-from storage_core.record.kernel_memory import inlined
+from sparklog.storage_core.record.kernel_memory import inlined
 
 @inlined
 def answer() -> int:
@@ -14,7 +14,7 @@ def answer() -> int:
 """
 _BETWEEN = """
 from kernel_case.shared import answer
-from storage_core.record.kernel_memory import inlined
+from sparklog.storage_core.record.kernel_memory import inlined
 
 @inlined
 def twice() -> int:
@@ -22,7 +22,7 @@ def twice() -> int:
 """
 _KERNEL = """
 from kernel_case.between import twice
-from storage_core.kernels import kernel
+from sparklog.storage_core.kernels import kernel
 
 @kernel("int64()")
 def ask() -> int:

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from storage_core.errors import InvalidConfigError
-from storage_core.log_config import INT32_MAX, INT64_MAX, LogConfig
+from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX, LogConfig
 
 
 def test_from_properties_when_empty_then_has_kafkas_defaults() -> None:

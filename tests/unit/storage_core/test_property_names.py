@@ -2,9 +2,9 @@
 
 import pytest
 
-from storage_core.errors import InvalidConfigError
-from storage_core.log_config import LogConfig
-from storage_core.property_names import ignored_properties
+from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.property_names import ignored_properties
 
 _HOUR_MS = 3_600_000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_core.quantity_text import duration_text, size_text
+from sparklog.storage_core.quantity_text import duration_text, size_text
 
 
 @pytest.mark.parametrize(

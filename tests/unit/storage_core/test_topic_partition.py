@@ -2,8 +2,8 @@
 
 import pytest
 
-from storage_core.errors import InvalidConfigError
-from storage_core.topic_partition import (
+from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.topic_partition import (
     DirectoryKind,
     SetAsideDirectory,
     TopicPartition,

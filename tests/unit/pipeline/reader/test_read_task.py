@@ -10,13 +10,13 @@ import crc32c
 import pyarrow as pa
 import pytest
 
-from pipeline.reader.log_bounds import find_bounds
-from pipeline.reader.options import parse_options
-from pipeline.reader.plan import ReadTask, plan_tasks
-from pipeline.reader.read_task import read_task
-from pipeline.store_view import open_logs
-from storage_core.errors import CorruptBatchError, InvalidRecordError, StorageError
-from tests.written_log import Batch, WrittenLog, write_log
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.reader.log_bounds import find_bounds
+from sparklog.pipeline.reader.options import parse_options
+from sparklog.pipeline.reader.plan import ReadTask, plan_tasks
+from sparklog.pipeline.reader.read_task import read_task
+from sparklog.storage_core.errors import CorruptBatchError, InvalidRecordError, StorageError
+from tests.build.written_log import Batch, WrittenLog, write_log
 
 _HEADER_BYTES = 61
 

@@ -3,9 +3,9 @@
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pipeline.reader.columns import ROWS_PER_BATCH, RowMaker, kafka_columns
-from storage_core.record.schema import RECORD_SCHEMA
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.reader.columns import ROWS_PER_BATCH, RowMaker, kafka_columns
+from sparklog.storage_core.record.schema import RECORD_SCHEMA
+from sparklog.storage_core.topic_partition import TopicPartition
 
 _LOG = TopicPartition("orders-eu", 7)
 _LARGEST_MS = (2**63 - 1) // 1000

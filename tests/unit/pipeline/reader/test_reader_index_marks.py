@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from pipeline.reader.index_marks import read_marks
-from storage_core.index.offset_index import OffsetIndex
-from storage_core.log.segments import list_segments
-from tests.written_log import Batch, write_log
+from sparklog.pipeline.reader.index_marks import read_marks
+from sparklog.storage_core.index.offset_index import OffsetIndex
+from sparklog.storage_core.log.files.segments import list_segments
+from tests.build.written_log import Batch, write_log
 
 
 def _segments_of(folder: Path) -> Path:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.reader.log_bounds import LogBounds, find_bounds, resolve_ends, resolve_starts
-from pipeline.reader.options import ReaderOptions, parse_options
-from pipeline.store_view import open_logs
-from storage_core.errors import CorruptBatchError, InvalidConfigError, OffsetOutOfRangeError
-from storage_core.topic_partition import TopicPartition
-from tests.sink_store import in_process, numbers, open_events
-from tests.written_log import Batch, write_log
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.reader.log_bounds import LogBounds, find_bounds, resolve_ends, resolve_starts
+from sparklog.pipeline.reader.options import ReaderOptions, parse_options
+from sparklog.storage_core.errors import CorruptBatchError, InvalidConfigError, OffsetOutOfRangeError
+from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.sink_store import in_process, numbers, open_events
+from tests.build.written_log import Batch, write_log
 
 _T0, _T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.reader.offset_limits import EARLIEST, LATEST_OFFSETS, OffsetLimit
-from pipeline.reader.options import parse_options
-from sink.ledger_versions import AsOf
-from storage_core.errors import InvalidConfigError
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.reader.offset_limits import EARLIEST, LATEST_OFFSETS, OffsetLimit
+from sparklog.pipeline.reader.options import parse_options
+from sparklog.sink.ledger.versions import AsOf
+from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.topic_partition import TopicPartition
 
 _T0, _T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.reader.log_bounds import LogBounds, find_bounds
-from pipeline.reader.options import ReaderOptions, parse_options
-from pipeline.reader.plan import ReadTask, plan_tasks
-from pipeline.store_view import open_logs
-from storage_core.errors import StorageError
-from storage_core.topic_partition import TopicPartition
-from tests.written_log import Batch, write_log
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.reader.log_bounds import LogBounds, find_bounds
+from sparklog.pipeline.reader.options import ReaderOptions, parse_options
+from sparklog.pipeline.reader.plan import ReadTask, plan_tasks
+from sparklog.storage_core.errors import StorageError
+from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.written_log import Batch, write_log
 
 _Bounds = dict[TopicPartition, LogBounds]
 

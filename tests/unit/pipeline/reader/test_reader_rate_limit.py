@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.reader.rate_limit import count_new_offsets, limit_offsets
-from storage_core.topic_partition import TopicPartition
+from sparklog.pipeline.reader.rate_limit import count_new_offsets, limit_offsets
+from sparklog.storage_core.topic_partition import TopicPartition
 
 _LOGS = [TopicPartition("t", number) for number in range(5)]
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.reader.options import parse_options
-from pipeline.reader.selection import choose_logs
-from pipeline.store_view import open_logs
-from storage_core.errors import UnknownTopicError
+from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.reader.options import parse_options
+from sparklog.pipeline.reader.selection import choose_logs
+from sparklog.storage_core.errors import UnknownTopicError
 
 
 @pytest.fixture

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.reader.options import parse_options
-from pipeline.reader.stream_reader import KafkaLogStreamReader
-from pipeline.repair_command import RepairOptions, execute_repair
-from sink.log_starts import raise_log_starts
-from sink.store import Store
-from storage_core.clock import SystemClock
-from storage_core.errors import OffsetOutOfRangeError
-from tests.retained_store import COUNT, LOG, delete_records, names, state_of, write_aged
-from tests.sink_store import in_process, open_store, rows
+from sparklog.pipeline.reader.options import parse_options
+from sparklog.pipeline.reader.stream_reader import KafkaLogStreamReader
+from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
+from sparklog.sink.operations.log_starts import raise_log_starts
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.errors import OffsetOutOfRangeError
+from tests.build.retained_store import COUNT, LOG, delete_records, names, state_of, write_aged
+from tests.build.sink_store import in_process, open_store, rows
 
 _START, _END = {"aged": {"0": 0, "1": 0}}, {"aged": {"0": COUNT, "1": 0}}
 _EPOCHS = "leader-epoch-checkpoint"

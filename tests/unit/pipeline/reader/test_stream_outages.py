@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pipeline.reader.data_source import KafkaLogSource
-from pipeline.reader.options import parse_options
-from pipeline.reader.stream_reader import KafkaLogStreamReader
-from storage_core.errors import LogDirOfflineError, StorageError
-from tests.retained_store import COUNT, write_aged
+from sparklog.pipeline.reader.data_source import KafkaLogSource
+from sparklog.pipeline.reader.options import parse_options
+from sparklog.pipeline.reader.stream_reader import KafkaLogStreamReader
+from sparklog.storage_core.errors import LogDirOfflineError, StorageError
+from tests.build.retained_store import COUNT, write_aged
 
 _START, _END = {"aged": {"0": 0, "1": 0}}, {"aged": {"0": COUNT, "1": 0}}
 

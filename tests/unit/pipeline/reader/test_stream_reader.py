@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from pipeline.reader.options import parse_options
-from pipeline.reader.stream_reader import KafkaLogStreamReader
-from sink.store_writer import StoreWriter
-from storage_core.clock import ManualClock
-from storage_core.errors import OffsetOutOfRangeError
-from tests.retained_store import COUNT, delete_records, write_aged
-from tests.sink_store import in_process, open_store, rows
-from tests.written_log import Batch, write_log
+from sparklog.pipeline.reader.options import parse_options
+from sparklog.pipeline.reader.stream_reader import KafkaLogStreamReader
+from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.clock import ManualClock
+from sparklog.storage_core.errors import OffsetOutOfRangeError
+from tests.build.retained_store import COUNT, delete_records, write_aged
+from tests.build.sink_store import in_process, open_store, rows
+from tests.build.written_log import Batch, write_log
 
 _TOPICS: dict[str, dict[str, object]] = {"t": {"partitions": 2}, "u": {"partitions": 1}}
 

@@ -1,12 +1,12 @@
 import pytest
 
-from storage_core.checkpoint.leader_epochs import (
+from sparklog.storage_core.checkpoint.leader_epochs import (
     assign_leader_epoch,
     end_offset_for,
     parse_leader_epochs,
     render_leader_epochs,
 )
-from storage_core.errors import CorruptFileError
+from sparklog.storage_core.errors import CorruptFileError
 
 
 def test_render_leader_epochs_when_one_entry_then_kafkas_text() -> None:

@@ -1,13 +1,13 @@
 import pytest
 
-from storage_core.checkpoint.meta_properties import (
+from sparklog.storage_core.checkpoint.meta_properties import (
     STORE_PROPERTY,
     parse_meta_properties,
     render_meta_properties,
     store_of,
     with_store,
 )
-from storage_core.errors import CorruptFileError
+from sparklog.storage_core.errors import CorruptFileError
 
 
 def test_render_meta_properties_when_rendered_then_version_1_keys() -> None:

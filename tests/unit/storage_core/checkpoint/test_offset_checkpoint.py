@@ -1,8 +1,8 @@
 import pytest
 
-from storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint, render_offset_checkpoint
-from storage_core.errors import CorruptFileError
-from storage_core.topic_partition import TopicPartition
+from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint, render_offset_checkpoint
+from sparklog.storage_core.errors import CorruptFileError
+from sparklog.storage_core.topic_partition import TopicPartition
 
 _ORDERS = TopicPartition("orders", 0)
 _OFFSETS = TopicPartition("__consumer_offsets", 49)

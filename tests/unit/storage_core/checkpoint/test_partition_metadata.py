@@ -1,11 +1,11 @@
 import pytest
 
-from storage_core.checkpoint.partition_metadata import (
+from sparklog.storage_core.checkpoint.partition_metadata import (
     parse_partition_metadata,
     render_partition_metadata,
     topic_id_from_bytes,
 )
-from storage_core.errors import CorruptFileError
+from sparklog.storage_core.errors import CorruptFileError
 
 _ID = "q1Sh-9_ISia_zwGINzRvyQ"
 

@@ -1,11 +1,11 @@
 import pytest
 
-from storage_core.checkpoint.producer_snapshot import (
+from sparklog.storage_core.checkpoint.producer_snapshot import (
     ProducerState,
     parse_producer_snapshot,
     render_producer_snapshot,
 )
-from storage_core.errors import CorruptFileError
+from sparklog.storage_core.errors import CorruptFileError
 
 _THREE = bytes.fromhex(
     "00014671f34000000003"

@@ -8,17 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
-from storage_core.cleaner.plan_log import LogFacts, plan_log
-from storage_core.cleaner.swap import has_swaps
-from storage_core.errors import CorruptBatchError, InvalidConfigError, StorageError, StoreLockedError, WriterFencedError
-from storage_core.log.log_files import DELETED, LOG, SNAPSHOT, segment_file_name
-from storage_core.log.log_reader import LogReader
-from storage_core.log_config import LogConfig
-from storage_core.storage.owned_names import UNSHARED, Owner
-from tests.compacted_logs import CompactedLog, LogShape, write_segments
-from tests.loaded_log import execute_load
-from tests.owners import CheckedBy
+from sparklog.storage_core.cleaner.clean_log import CleanedLog, LogToClean, clean_log
+from sparklog.storage_core.cleaner.survey.plan_log import LogFacts, plan_log
+from sparklog.storage_core.cleaner.swap import has_swaps
+from sparklog.storage_core.errors import (
+    CorruptBatchError,
+    InvalidConfigError,
+    StorageError,
+    StoreLockedError,
+    WriterFencedError,
+)
+from sparklog.storage_core.log.files.names import DELETED, LOG, SNAPSHOT, segment_file_name
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.storage.owned_names import UNSHARED, Owner
+from tests.build.compacted_logs import CompactedLog, LogShape, write_segments
+from tests.build.loaded_log import execute_load
+from tests.build.owners import CheckedBy
 
 _NOW_MS = 1_700_003_600_000
 _CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=1 << 20, min_cleanable_dirty_ratio=0.0)
@@ -167,7 +173,7 @@ def test_clean_when_a_segment_grows_too_large_for_an_index_then_refused(
     """Batches that are built without a codec may take any room; nothing of that is swapped in."""
     log = _log(memory_path)
     before = {each.name: each.read_bytes() for each in log.directory.iterdir()}
-    monkeypatch.setattr("storage_core.cleaner.cleaning_round._LARGEST_BYTES", 10)
+    monkeypatch.setattr("sparklog.storage_core.cleaner.cleaning_round._LARGEST_BYTES", 10)
     with pytest.raises(InvalidConfigError, match="too large for an index"):
         _clean(log)
 
@@ -209,7 +215,7 @@ def test_clean_when_another_attempt_is_at_work_then_it_alone_changes_the_log(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task that Spark runs again beside the first one is refused at every step of that, which comes to its end."""
-    monkeypatch.setattr("storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
+    monkeypatch.setattr("sparklog.storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
     log = _log(memory_path)
     refusals = []
 

@@ -7,19 +7,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from storage_core.cleaner.clean_log import LogToClean
-from storage_core.cleaner.cleaning_part import CleanedPart, cut_into_parts, swap_in_parts, write_part
-from storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, prepare_round
-from storage_core.cleaner.listed_segments import ListedSegment
-from storage_core.cleaner.swap import finish_swaps
-from storage_core.log.append_state import CommittedEnd
-from storage_core.log.log_reader import LogReader
-from storage_core.log_config import LogConfig
-from storage_core.record.batch_encode import EncodeOptions
-from storage_core.record.scalar import Record, pack_batch
-from storage_core.storage.owned_names import UNSHARED
-from tests.owners import CheckedBy
-from tests.parallel_round import clean_parts, superseded_offsets
+from sparklog.storage_core.cleaner.clean_log import LogToClean
+from sparklog.storage_core.cleaner.cleaning_part import CleanedPart, cut_into_parts, swap_in_parts, write_part
+from sparklog.storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, prepare_round
+from sparklog.storage_core.cleaner.survey.listed_segments import ListedSegment
+from sparklog.storage_core.cleaner.swap import finish_swaps
+from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.record.scalar import Record, pack_batch
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
+from sparklog.storage_core.storage.owned_names import UNSHARED
+from tests.build.owners import CheckedBy
+from tests.plain.parallel_round import clean_parts, superseded_offsets
 
 _START_MS = 1_700_000_000_000
 _CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=1 << 20, delete_retention_ms=1000)
@@ -30,7 +30,8 @@ _SEGMENTS = [[(b"gone", b"v1"), (b"a", b"1")], [(b"gone", None), (b"b", b"2")], 
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A key's value in the first group, its tombstone in the second; each segment is a group."""
     monkeypatch.setattr(
-        "storage_core.cleaner.cleaning_round.group_segments_by_size", lambda found, *_: [[each] for each in found]
+        "sparklog.storage_core.cleaner.cleaning_round.group_segments_by_size",
+        lambda found, *_: [[each] for each in found],
     )
     for number, rows in enumerate(_SEGMENTS):
         base = 2 * number
@@ -79,7 +80,7 @@ def test_clean_part_when_the_group_in_front_is_not_done_then_its_tombstone_stays
         return "not enough disk" if group[0].base_offset == 0 else None
 
     with monkeypatch.context() as full:
-        full.setattr("storage_core.cleaner.cleaning_part.lacks_room", no_room)
+        full.setattr("sparklog.storage_core.cleaner.cleaning_part.lacks_room", no_room)
         for now_ms in (1, 2000):
             cleaned = _clean(log, now_ms, 0, erased)
             assert (cleaned.stopped, cleaned.first_dirty_offset) == ("not enough disk", 0)

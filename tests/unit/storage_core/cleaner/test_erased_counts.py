@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.cleaned_log import clean, data, write
+from tests.build.cleaned_log import clean, data, write
 
 
 def test_clean_segments_with_keys_to_erase_counts_them_by_the_segment_that_had_them(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.cleaner.hold_log import held_alone, held_group
-from storage_core.errors import StorageError, StoreLockedError
+from sparklog.storage_core.cleaner.hold_log import held_alone, held_group
+from sparklog.storage_core.errors import StorageError, StoreLockedError
 
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the first files of two groups; nobody waits."""
-    monkeypatch.setattr("storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
+    monkeypatch.setattr("sparklog.storage_core.cleaner.hold_log._PATIENCE_S", 0.0)
     for base in (0, 10):
         (tmp_path / f"{base:020}.log").write_bytes(b"x")
     return tmp_path
@@ -58,7 +58,7 @@ def test_hold_when_groups_are_cleaned_then_others_are_let_in_and_nobody_twice(lo
 
 def test_hold_when_the_other_ends_soon_then_waits_for_it(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that Spark gave up has some seconds to end."""
-    monkeypatch.setattr("storage_core.cleaner.hold_log._PATIENCE_S", 30.0)
+    monkeypatch.setattr("sparklog.storage_core.cleaner.hold_log._PATIENCE_S", 30.0)
     is_held, may_end = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -84,7 +84,7 @@ def test_hold_when_the_segment_was_replaced_meanwhile_then_refused(log: Path, mo
         (log / "new").write_bytes(b"y")
         (log / "new").replace(path)
 
-    monkeypatch.setattr("storage_core.cleaner.hold_log.fcntl.flock", flock)
+    monkeypatch.setattr("sparklog.storage_core.cleaner.hold_log.fcntl.flock", flock)
     with pytest.raises(StoreLockedError, match="has replaced this segment"):
         _take_group(log, 0)
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.cleaner.clean_segments import CleanedSegment
-from storage_core.cleaner.swap import finish_swaps, has_swaps, swap_in
-from storage_core.errors import WriterFencedError
-from storage_core.log.log_files import DELETED, INDEX, LOG, SNAPSHOT, TIMEINDEX, TXNINDEX
-from storage_core.storage.owned_names import UNSHARED
-from tests.owners import CheckedBy
-from tests.written_log import Batch, encode_batch
+from sparklog.storage_core.cleaner.rewrite.clean_segments import CleanedSegment
+from sparklog.storage_core.cleaner.swap import finish_swaps, has_swaps, swap_in
+from sparklog.storage_core.errors import WriterFencedError
+from sparklog.storage_core.log.files.names import DELETED, INDEX, LOG, SNAPSHOT, TIMEINDEX, TXNINDEX
+from sparklog.storage_core.storage.owned_names import UNSHARED
+from tests.build.owners import CheckedBy
+from tests.build.written_log import Batch, encode_batch
 
 _SUFFIXES = (LOG, INDEX, TIMEINDEX, TXNINDEX, SNAPSHOT)
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_core.errors import OffsetOutOfRangeError
-from storage_core.index.index_builder import BuiltIndexes, IndexBuilder
-from storage_core.index.offset_index import pack_offset_entries
-from storage_core.index.time_index import pack_time_entries
-from storage_core.record.batch_scan import scan_batches
-from tests.sink_store import in_process, log_directories, numbers, open_store
-from tests.written_log import Batch, write_log
+from sparklog.storage_core.errors import OffsetOutOfRangeError
+from sparklog.storage_core.index.index_builder import BuiltIndexes, IndexBuilder
+from sparklog.storage_core.index.offset_index import pack_offset_entries
+from sparklog.storage_core.index.time_index import pack_time_entries
+from sparklog.storage_core.record.batch_scan import scan_batches
+from tests.build.sink_store import in_process, log_directories, numbers, open_store
+from tests.build.written_log import Batch, write_log
 
 _BASE = 100
 

@@ -1,8 +1,8 @@
 import pytest
 
-from storage_core.errors import CorruptFileError, OffsetOutOfRangeError
-from storage_core.index.index_entries import max_entries
-from storage_core.index.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex, pack_offset_entries
+from sparklog.storage_core.errors import CorruptFileError, OffsetOutOfRangeError
+from sparklog.storage_core.index.index_entries import max_entries
+from sparklog.storage_core.index.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex, pack_offset_entries
 
 
 def test_pack_offset_entries_when_packed_then_two_big_endian_ints_per_entry() -> None:

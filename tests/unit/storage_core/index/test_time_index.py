@@ -1,7 +1,7 @@
 import pytest
 
-from storage_core.errors import CorruptFileError, OffsetOutOfRangeError
-from storage_core.index.time_index import TIME_ENTRY_BYTES, TimeIndex, pack_time_entries
+from sparklog.storage_core.errors import CorruptFileError, OffsetOutOfRangeError
+from sparklog.storage_core.index.time_index import TIME_ENTRY_BYTES, TimeIndex, pack_time_entries
 
 
 def test_pack_time_entries_when_packed_then_long_and_int_per_entry() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
-from storage_core.errors import CorruptFileError, OffsetOutOfRangeError
-from storage_core.index.transaction_index import (
+from sparklog.storage_core.errors import CorruptFileError, OffsetOutOfRangeError
+from sparklog.storage_core.index.transaction_index import (
     TRANSACTION_ENTRY_BYTES,
     AbortedTransaction,
     collect_aborted,

@@ -1,8 +1,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from storage_core.inspect.describe_log import describe_log, render_descriptions
-from tests.written_log import Batch, WrittenLog, write_log
+from sparklog.storage_core.inspect.describe_log import describe_log, render_descriptions
+from tests.build.written_log import Batch, WrittenLog, write_log
 
 
 def _log(directory: Path) -> WrittenLog:

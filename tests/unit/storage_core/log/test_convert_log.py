@@ -10,18 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from storage_core.checkpoint.leader_epochs import parse_leader_epochs
-from storage_core.errors import CorruptBatchError, CorruptFileError, InvalidRecordError, UnsupportedFormatError
-from storage_core.inspect.verify_log import verify_directory
-from storage_core.log.convert_log import ConversionReport, convert_log
-from storage_core.log.log_reader import LogReader
-from storage_core.record.batch_convert import ConvertOptions
-from storage_core.record.batch_encode import EncodeOptions
-from storage_core.record.batch_scan import scan_batches
-from storage_core.record.legacy_scalar import pack_entry, pack_wrapper
-from storage_core.record.scalar import Record
-from tests.record_cases import encode
-from tests.written_log import Batch, encode_batch, write_log
+from sparklog.storage_core.checkpoint.leader_epochs import parse_leader_epochs
+from sparklog.storage_core.errors import CorruptBatchError, CorruptFileError, InvalidRecordError, UnsupportedFormatError
+from sparklog.storage_core.inspect.verify.verify_log import verify_directory
+from sparklog.storage_core.log.convert_log import ConversionReport, convert_log
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.record.batch_convert import ConvertOptions
+from sparklog.storage_core.record.batch_scan import scan_batches
+from sparklog.storage_core.record.legacy_scalar import pack_entry, pack_wrapper
+from sparklog.storage_core.record.scalar import Record
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
+from tests.build.record_cases import encode
+from tests.build.written_log import Batch, encode_batch, write_log
 
 _GOLDEN = Path(__file__).resolve().parents[3] / "data" / "golden"
 _V2_CASES = sorted(path.name for path in _GOLDEN.glob("v2-*"))

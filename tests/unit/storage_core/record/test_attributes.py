@@ -1,7 +1,7 @@
 import pytest
 
-from storage_core.log_config import CODECS
-from storage_core.record.attributes import codec_name, pack_attributes
+from sparklog.storage_core.log_config import CODECS
+from sparklog.storage_core.record.attributes import codec_name, pack_attributes
 
 
 @pytest.mark.parametrize(("number", "codec"), list(enumerate(CODECS)))

@@ -1,11 +1,11 @@
 import pytest
 
-from storage_core.errors import CorruptBatchError
-from storage_core.log_config import INT64_MAX
-from storage_core.record.batch_convert import ConversionCounts, ConvertOptions, convert_batches
-from storage_core.record.batch_encode import EncodeOptions
-from storage_core.record.batch_scan import scan_batches
-from storage_core.record.scalar import Record, pack_batch
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.log_config import INT64_MAX
+from sparklog.storage_core.record.batch_convert import ConversionCounts, ConvertOptions, convert_batches
+from sparklog.storage_core.record.batch_scan import scan_batches
+from sparklog.storage_core.record.scalar import Record, pack_batch
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 
 
 def _batch_at(base_offset: int, record_count: int) -> bytes:

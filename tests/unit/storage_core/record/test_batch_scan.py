@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage_core.errors import CorruptBatchError
-from storage_core.record.batch_encode import EncodeOptions
-from storage_core.record.batch_header import HEADER_DTYPE, unpack_header
-from storage_core.record.batch_scan import check_crcs, scan_batches
-from tests.record_cases import SPECIMENS, encode, split_batches
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
+from sparklog.storage_core.record.v2.batch_header import HEADER_DTYPE, unpack_header
+from tests.build.record_cases import SPECIMENS, encode, split_batches
 
 _V0 = bytes.fromhex("000000000000000900000016 2356c137 00 00 00000003 6b6579 00000005 76616c7565")
 _V1 = bytes.fromhex("000000000000000a0000001e ea5a4861 01 00 00000163639e71cb 00000003 6b6579 00000005 76616c7565")

@@ -8,9 +8,9 @@ import lz4.frame
 import pytest
 import zstandard
 
-from storage_core.errors import CorruptBatchError
-from storage_core.log_config import CODECS
-from storage_core.record.compression import check_level, compress, decompress, decompress_v0
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.log_config import CODECS
+from sparklog.storage_core.record.compression import check_level, compress, decompress, decompress_v0
 
 _SECTIONS = {
     "empty": b"",

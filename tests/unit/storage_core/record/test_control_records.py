@@ -1,8 +1,8 @@
 import pytest
 
-from storage_core.errors import CorruptBatchError
-from storage_core.record.batch_scan import scan_batches
-from storage_core.record.control_records import (
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.record.batch_scan import scan_batches
+from sparklog.storage_core.record.control_records import (
     NO_CONTROL_TYPE,
     ControlType,
     EndTransactionMarker,
@@ -11,8 +11,8 @@ from storage_core.record.control_records import (
     unpack_control_type,
     unpack_end_transaction_marker,
 )
-from tests.golden import GoldenLog, golden_logs
-from tests.transaction_log import Data, Marker, control_batch, data_batch
+from tests.build.golden import GoldenLog, golden_logs
+from tests.build.transaction_log import Data, Marker, control_batch, data_batch
 
 _ABORT = bytes.fromhex("00000000")
 _VALUE = bytes.fromhex("00000000000b")

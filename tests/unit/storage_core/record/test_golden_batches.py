@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from storage_core.record.batch_decode import decode_batches
-from storage_core.record.batch_scan import check_crcs, scan_batches
-from storage_core.record.legacy_scalar import decode_log
-from tests.golden import GoldenLog, golden_logs
-from tests.record_cases import records_of
+from sparklog.storage_core.record.batch_decode import decode_batches
+from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
+from sparklog.storage_core.record.legacy_scalar import decode_log
+from tests.build.golden import GoldenLog, golden_logs
+from tests.build.record_cases import records_of
 
 _TIMESTAMP_TYPES = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
 

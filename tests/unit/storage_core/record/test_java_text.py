@@ -1,6 +1,6 @@
 import pytest
 
-from storage_core.record.java_text import java_text
+from sparklog.storage_core.record.java_text import java_text
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from storage_core.log_config import CODECS
-from storage_core.record.batch_decode import decode_batches
-from storage_core.record.batch_encode import EncodeOptions
-from storage_core.record.batch_scan import check_crcs, scan_batches
-from storage_core.record.scalar import Record
-from tests.record_cases import encode, records_of, split_batches
+from sparklog.storage_core.log_config import CODECS
+from sparklog.storage_core.record.batch_decode import decode_batches
+from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
+from sparklog.storage_core.record.scalar import Record
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
+from tests.build.record_cases import encode, records_of, split_batches
 
 with warnings.catch_warnings():
     # kafka-python 3.0 reads its resources in a way that Python 3.11 deprecates and 3.13 allows again.

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from storage_core.record.varint import (
+from sparklog.storage_core.record.varint import (
     VARINT_MAX_BYTES,
     VARLONG_MAX_BYTES,
     pack_varint,

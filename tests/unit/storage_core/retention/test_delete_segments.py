@@ -4,15 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.checkpoint.leader_epochs import parse_leader_epochs, render_leader_epochs
-from storage_core.errors import StorageError
-from storage_core.log.append_state import CommittedEnd
-from storage_core.log_config import LogConfig
-from storage_core.retention.delete_segments import delete_segments, fits
-from storage_core.retention.log_facts import ListedLog, list_log, read_log_facts
-from storage_core.retention.plan_retention import RetentionPlan, after_roll, plan_record_deletion, plan_retention
-from storage_core.storage.owned_names import UNSHARED
-from tests.written_log import Batch, write_log
+from sparklog.storage_core.checkpoint.leader_epochs import parse_leader_epochs, render_leader_epochs
+from sparklog.storage_core.errors import StorageError
+from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.retention.delete_segments import delete_segments, fits
+from sparklog.storage_core.retention.log_facts import ListedLog, list_log, read_log_facts
+from sparklog.storage_core.retention.plan_retention import (
+    RetentionPlan,
+    after_roll,
+    plan_record_deletion,
+    plan_retention,
+)
+from sparklog.storage_core.storage.owned_names import UNSHARED
+from tests.build.written_log import Batch, write_log
 
 _EPOCHS = "leader-epoch-checkpoint"
 

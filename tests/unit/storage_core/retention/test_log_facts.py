@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.errors import CorruptBatchError, CorruptFileError, StorageError
-from storage_core.log.append_state import CommittedEnd
-from storage_core.retention.log_facts import list_log, read_log_facts
-from storage_core.retention.plan_retention import SegmentFacts
-from tests.written_log import Batch, WrittenLog, write_log
+from sparklog.storage_core.errors import CorruptBatchError, CorruptFileError, StorageError
+from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.retention.log_facts import list_log, read_log_facts
+from sparklog.storage_core.retention.plan_retention import SegmentFacts
+from tests.build.written_log import Batch, WrittenLog, write_log
 
 
 def _log(tmp_path: Path) -> tuple[WrittenLog, CommittedEnd]:

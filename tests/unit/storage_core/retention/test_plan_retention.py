@@ -4,10 +4,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from storage_core.errors import CorruptBatchError
-from storage_core.log_config import LogConfig
-from storage_core.quantity_text import duration_text
-from storage_core.retention.plan_retention import LogFacts, RetentionPlan, SegmentFacts, plan_retention, without_roll
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.quantity_text import duration_text
+from sparklog.storage_core.retention.plan_retention import (
+    LogFacts,
+    RetentionPlan,
+    SegmentFacts,
+    plan_retention,
+    without_roll,
+)
 
 _NOW = 1_000_000
 

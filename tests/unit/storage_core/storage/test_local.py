@@ -8,15 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.errors import StorageError
-from storage_core.storage.copy_range import copy_range
-from storage_core.storage.local import (
-    make_directory,
-    storage_errors,
-    sync_directories,
-    sync_files,
-    write_all,
-)
+from sparklog.storage_core.errors import StorageError
+from sparklog.storage_core.storage.copy_range import copy_range
+from sparklog.storage_core.storage.local import make_directory, storage_errors, sync_directories, sync_files, write_all
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.storage.mapped_bytes import map_bytes
+from sparklog.storage_core.storage.mapped_bytes import map_bytes
 
 _SIZE = 20_000
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.errors import InvalidConfigError, StoreLockedError
-from storage_core.storage.new_folder import new_folder
+from sparklog.storage_core.errors import InvalidConfigError, StoreLockedError
+from sparklog.storage_core.storage.new_folder import new_folder
 
 
 def test_new_folder_when_block_ends_well_then_all_of_it_is_there(tmp_path: Path) -> None:

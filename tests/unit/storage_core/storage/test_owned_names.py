@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_core.errors import WriterFencedError
-from storage_core.storage.owned_names import (
+from sparklog.storage_core.errors import WriterFencedError
+from sparklog.storage_core.storage.owned_names import (
     UNSHARED,
     Owner,
     change_names,
@@ -19,8 +19,8 @@ from storage_core.storage.owned_names import (
     rename,
     replace_file,
 )
-from tests.owners import CheckedBy
-from tests.sink_store import contents
+from tests.build.owners import CheckedBy
+from tests.build.sink_store import contents
 
 
 def _lost() -> None:

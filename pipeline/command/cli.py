@@ -1,0 +1,374 @@
+"""The command `sparklog`; each verb also runs under `spark-submit`.
+
+Exit code 0: done. 1: failed, or found damage. 2: wrong use, settings included. A failure is one line on stderr.
+Imports stand inside the verbs: the tools must not wait for Spark, nor `--help` for anything.
+"""
+
+import io
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sparklog.pipeline.command.forget_verb import forget
+from sparklog.pipeline.command.maintenance_verbs import MAINTENANCE_VERBS
+from sparklog.pipeline.command.operation_verbs import OPERATION_VERBS
+from sparklog.pipeline.command.options import DONE, FAILED, JSON, PLACE, TIME, TIME_OR_END, WRONG_USE
+from sparklog.pipeline.terminal import LogLines, say
+from sparklog.storage_core.errors import InvalidConfigError, LogStorageError
+from sparklog.storage_core.quantity_text import size_text
+from sparklog.storage_core.visible_text import visible
+
+if TYPE_CHECKING:
+    from sparklog.pipeline.places.store_view import LogView, StoreView
+    from sparklog.storage_core.inspect.repair.plan import RepairStep
+    from sparklog.storage_core.inspect.verify.findings import Finding
+    from sparklog.storage_core.log.convert_log import ConversionReport
+    from sparklog.storage_core.log.producers.transactions import Isolation
+
+__all__ = ["cli", "main"]
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_CONFIG = click.option("--config", required=True, metavar="FILE", help="Settings file (YAML).")
+_SET = click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Override one setting; may be repeated.")
+_KEEP_IN = click.option(
+    "--keep-cut-in",
+    "keep_in",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR2",
+    help="Folder of what a repair cuts off a plain folder's logs, DIR-cut if not given; a store has its own.",
+)
+_ISOLATION = click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="What is seen of transactions; read_committed ends at the last stable offset.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="sparklog", message="%(package)s %(version)s")
+def cli() -> None:
+    """Writes and reads Apache Kafka's on-disk log format."""
+
+
+@cli.command()
+@_CONFIG
+@_SET
+@click.option("--available-now", is_flag=True, help="Take what is there, then stop, whatever the file's trigger.")
+@click.option("--take-lock-by-force", is_flag=True, help="Take the store from a writer that can't be stopped.")
+@click.option("--metrics-file", type=_FILE, metavar="FILE", help="Figures of the stream, for Prometheus.")
+def stream(
+    config: str,
+    overrides: tuple[str, ...],
+    available_now: bool,
+    take_lock_by_force: bool,
+    metrics_file: Path | None,
+) -> None:
+    """Stream a source into the Kafka logs of a store, exactly once.
+
+    SIGINT or SIGTERM stops after the running micro-batch; a second one stops at once.
+    """
+    from sparklog.pipeline.settings.stream_settings import load_settings
+
+    trigger = ("trigger={available_now: true}",) if available_now else ()
+    settings = load_settings(config, (*overrides, *trigger))
+    from sparklog.pipeline.streaming.start import starting_line
+
+    _report(starting_line(settings))
+    from sparklog.pipeline.streaming.job import run_stream
+    from sparklog.pipeline.streaming.metrics import figures_of
+    from sparklog.sink.spark.errors import silence_spark_loggers
+
+    silence_spark_loggers()
+    with settings.places.locating(), figures_of(metrics_file) as figures:
+        run_stream(settings, _report, take_lock_by_force=take_lock_by_force, figures=figures)
+
+
+@cli.command()
+@_CONFIG
+@_SET
+def check(config: str, overrides: tuple[str, ...]) -> None:
+    """Say what `stream` would do with a settings file, or what is wrong with it; writes nothing.
+
+    Spark looks at the source's columns and at every expression, and starts no query.
+    """
+    from sparklog.pipeline.settings.stream_settings import load_settings
+
+    settings = load_settings(config, overrides)
+    from sparklog.pipeline.verbs.check import check_stream
+    from sparklog.sink.spark.errors import silence_spark_loggers
+
+    silence_spark_loggers()
+    with settings.places.locating():
+        say(*check_stream(settings))
+
+
+@cli.command()
+@click.argument("store", type=PLACE)
+@click.argument("topic", required=False)
+@_KEEP_IN
+@JSON
+def describe(store: Path, topic: str | None, keep_in: Path | None, as_json: bool) -> None:
+    """Show the logs of a STORE, or of a folder of topic-partition directories.
+
+    With TOPIC also each log's offsets, with the segment and position where each is, and its segments. Offsets that a
+    repair wrote down as lost are shown, too.
+    """
+    from sparklog.pipeline.maintenance.cleaner_view import describe_cleaner
+    from sparklog.pipeline.places.lost_view import lost_of
+    from sparklog.pipeline.verbs import tools
+    from sparklog.pipeline.verbs.quarantine_view import describe_quarantine
+    from sparklog.storage_core.clock import SystemClock
+
+    view, logs = _open(store, topic)
+    described = tools.describe(view, logs, with_offsets=topic is not None) | {
+        "lost_ranges": lost_of(view, logs, keep_in)
+    }
+    described |= describe_cleaner(view, logs, SystemClock()) | ({} if topic else describe_quarantine(view))
+    if as_json:
+        say(tools.to_json(described))
+    else:
+        from sparklog.pipeline.verbs.describe_table import print_description
+
+        print_description(described, with_segments=topic is not None)
+
+
+@cli.command()
+@click.argument("store", type=PLACE)
+@click.argument("name", metavar="TOPIC[:PARTITION]")
+@click.option(
+    "--time",
+    type=TIME_OR_END,
+    default="latest",
+    show_default=True,
+    metavar="TIME",
+    help="Such as 2026-11-20T10:00Z, 2026-11-20, -1h or MS since 1970; or earliest, latest, max-timestamp.",
+)
+@_ISOLATION
+@JSON
+def offsets(store: Path, name: str, time: int | str, isolation: "Isolation", as_json: bool) -> None:
+    """Print TOPIC:PARTITION:OFFSET of each log at a time; the offset is -1 where no record is that late."""
+    from sparklog.pipeline.verbs import tools
+
+    _, logs = _open(store, name)
+    for found in tools.lookup_offsets(logs, time, isolation):
+        offset = -1 if found["offset"] is None else found["offset"]
+        say(tools.to_json(found) if as_json else f"{found['topic']}:{found['partition']}:{offset}")
+
+
+@cli.command()
+@click.argument("store", type=PLACE)
+@click.argument("name", metavar="TOPIC[:PARTITION]")
+@click.option("--from", "start_offset", type=click.IntRange(0), metavar="OFFSET", help="First offset, of one log.")
+@click.option(
+    "--from-time",
+    "start_time",
+    type=TIME,
+    metavar="TIME",
+    help="Start at the first record of this time, such as 2026-11-20T10:00Z, 2026-11-20, -1h or MS since 1970.",
+)
+@click.option("--max", "limit", type=click.IntRange(0), metavar="N", help="Stop after so many records.")
+@_ISOLATION
+@click.option("--raw", "as_raw", is_flag=True, help="Keys, values and headers as they are; a terminal may obey them.")
+@JSON
+def read(
+    store: Path,
+    name: str,
+    start_offset: int | None,
+    start_time: int | None,
+    limit: int | None,
+    isolation: "Isolation",
+    as_raw: bool,
+    as_json: bool,
+) -> None:
+    """Print records, one a line: place, time, key, value and headers between tabs, or a JSON object in base64."""
+    from sparklog.pipeline.verbs import tools
+
+    if start_offset is not None and start_time is not None:
+        raise click.UsageError("--from and --from-time exclude each other")
+    if as_raw and as_json:
+        raise click.UsageError("--raw and --json exclude each other")
+    view, logs = _open(store, name)
+    for log, batch in tools.read_records(view, logs, start_offset, start_time, limit, isolation):
+        lines = tools.raw_records(log, batch) if as_raw else tools.record_texts(log, batch, as_json=as_json)
+        for line in lines:
+            click.echo(line)
+
+
+@cli.command()
+@click.argument("store", metavar="STORE|DIR", type=PLACE)
+@click.option("--deep", is_flag=True, help="Decode every record, too, not only check its batch's CRC.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; as many as there are cores if not given.")
+@_KEEP_IN
+@JSON
+def verify(store: Path, deep: bool, jobs: int | None, keep_in: Path | None, as_json: bool) -> int:
+    """Check every CRC, offset, index entry, file size, leader epoch and checkpoint; reads only.
+
+    In a store also whether records of forgotten keys are there.
+
+    Exit code 1: something is wrong, or there was nothing to check.
+    """
+    from sparklog.pipeline.places.store_view import open_logs
+    from sparklog.pipeline.verbs import tools, verify_forgotten
+    from sparklog.pipeline.verbs import verify as verify_command
+
+    def report(each: "Finding") -> None:
+        say(tools.to_json(each.as_dict()) if as_json else f"{each} -> {each.remedy}")
+
+    view = open_logs(store)
+    with verify_command.progress_bar(view) as progress:
+        result = verify_command.verify(view, report, deep=deep, jobs=jobs, keep_in=keep_in, progress=progress)
+    result.add(verify_forgotten.forgotten_findings(view), report)
+    summary = result.summary()
+    if as_json:
+        say(tools.to_json(summary))
+    else:
+        verdict = "sound" if result.is_sound else "NOT sound"
+        counts = ", ".join(f"{summary[name]:,} {name}" for name in ("logs", "segments", "batches"))
+        say(f"{verdict}: {counts}, {size_text(int(summary['bytes']))}")
+    return DONE if result.is_sound else FAILED
+
+
+@cli.command()
+@click.argument("store", metavar="STORE|DIR", type=PLACE)
+@click.option("--execute", is_flag=True, help="Do it; without, only say what would be done.")
+@click.option("--index-interval-bytes", type=click.IntRange(0), default=4096, show_default=True, help="As Kafka's.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; as many as there are cores if not given.")
+@_KEEP_IN
+@JSON
+def repair(
+    store: Path, execute: bool, index_interval_bytes: int, jobs: int | None, keep_in: Path | None, as_json: bool
+) -> int:
+    """Mend what `verify` finds: rebuild indexes, leave damaged bytes out, drop leftovers, write down what is lost.
+
+    What is cut off is kept beside. Exit code 1: something is left to do, or can't be repaired.
+    """
+    from sparklog.pipeline.verbs import repair as repair_command
+    from sparklog.pipeline.verbs import tools
+    from sparklog.storage_core.clock import SystemClock
+
+    def report(step: "RepairStep") -> None:
+        line = tools.to_json({"log": step.log, "file": step.file, "step": step.what})
+        say(line if as_json else f"{step.log}/{step.file}: {step.what}")
+
+    options = repair_command.RepairOptions(keep_in=keep_in, index_interval_bytes=index_interval_bytes, jobs=jobs)
+    if execute:
+        result = repair_command.execute_repair(store, options, SystemClock(), report)
+    else:
+        result = repair_command.plan_repairs(store, options)
+        for step in result.steps:
+            report(step)
+    if as_json:
+        say(tools.to_json(result.as_dict()))
+    else:
+        say(*repair_command.verdict(result, is_executed=execute))
+    return DONE if result.is_sound and (execute or not result.steps) else FAILED
+
+
+@cli.command()
+@click.argument("store", metavar="STORE|DIR", type=PLACE)
+@click.option("--to", "wanted", required=True, type=click.Choice(["v0", "v1", "v2"]), help="The format to write.")
+@click.option("--out", required=True, metavar="DIR2", type=click.Path(path_type=Path), help="New folder of logs.")
+@click.option(
+    "--compression-type",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    help="Codec of the batches that are built again; each one's own if not given.",
+)
+@JSON
+def convert(store: Path, wanted: str, out: Path, compression_type: str | None, as_json: bool) -> None:
+    """Write logs again in message format v0, v1 or v2, as Kafka converts them; say what that loses."""
+    from sparklog.pipeline.verbs import convert as convert_command
+    from sparklog.pipeline.verbs import tools
+    from sparklog.storage_core.record.batch_convert import ConvertOptions
+
+    def report(done: "ConversionReport") -> None:
+        if not as_json:
+            say(*convert_command.report_lines(done))
+
+    options = ConvertOptions(magic=convert_command.FORMATS[wanted], codec=compression_type)
+    reports = convert_command.convert(store, out, options, report)
+    if as_json:
+        say(tools.to_json(convert_command.reports_as_dict(out, options.magic, reports)))
+
+
+@cli.command("dump-log")
+@click.option("--files", required=True, multiple=True, metavar="F[,F]", help="Log, index or snapshot files.")
+@click.option("--deep-iteration", is_flag=True, help="A line per record.")
+@click.option("--print-data-log", is_flag=True, help="Keys and values, too.")
+@click.option("--verify-index-only", is_flag=True, help="Only what index and log disagree about.")
+@click.option("--index-sanity-check", is_flag=True, help="Only whether an index is sane in itself.")
+@click.option("--max-message-size", type=int, help="Bytes read at each index entry.")
+@click.option("--max-bytes", type=int, help="Bytes of each log file to read.")
+@click.option("--skip-record-metadata", is_flag=True, help="Only keys and values.")
+@click.option("--key-decoder-class", metavar="CLASS", help="One of Kafka's decoders: String, Integer, Long, Default.")
+@click.option("--value-decoder-class", metavar="CLASS", help="The same for values.")
+@click.option("--offsets-decoder", is_flag=True, help="Not offered, as are the other four decoders of Kafka's topics.")
+@click.option("--transaction-log-decoder", is_flag=True, hidden=True)
+@click.option("--cluster-metadata-decoder", is_flag=True, hidden=True)
+@click.option("--remote-log-metadata-decoder", is_flag=True, hidden=True)
+@click.option("--share-group-state-decoder", is_flag=True, hidden=True)
+@click.option("--json", is_flag=True, help="One object a line.")
+@click.option("--raw", is_flag=True, help="Control characters as they are, as Kafka's tool prints them.")
+def dump_log(files: tuple[str, ...], **options: Any) -> int:
+    """Show what files hold, in the shape and under the options of Kafka's own dump tool."""
+    from sparklog.storage_core.inspect.dump.dump_log import DumpOptions, dump_log
+
+    paths = [Path(name) for each in files for name in each.split(",") if name]
+    if not paths:
+        raise click.UsageError("--files names no file")
+    given = {name: value for name, value in options.items() if value is not None}
+    if given["raw"] and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files that are no UTF-8
+    return DONE if dump_log(paths, DumpOptions(**given), sys.stdout, sys.stderr) else FAILED
+
+
+for _verb in (*OPERATION_VERBS, *MAINTENANCE_VERBS, forget):
+    cli.add_command(_verb)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and end the process with its exit code."""
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(LogLines("%(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[log])
+    logging.getLogger("sparklog.storage_core.kernels").setLevel(logging.INFO)  # what else would look like a hang
+    try:
+        code = cli.main(args=arguments, prog_name="sparklog", standalone_mode=False)
+    except click.ClickException as error:
+        shown = io.StringIO()
+        error.show(shown)
+        say(*shown.getvalue().removesuffix("\n").split("\n"), err=True)
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        _report("interrupted")
+        code = FAILED
+    except LogStorageError as error:
+        code = WRONG_USE if isinstance(error, InvalidConfigError) else FAILED
+        for problem in error.problems if isinstance(error, InvalidConfigError) else (str(error),):
+            _report(f"error: {problem}")
+    sys.exit(code if isinstance(code, int) else DONE)
+
+
+def _open(store: Path, name: str | None) -> "tuple[StoreView, list[LogView]]":
+    """Open a place for a reading verb; without a name all of its logs."""
+    from sparklog.pipeline.places.store_view import open_logs, select_logs
+
+    view = open_logs(store)
+    view.require_clean_end()
+    logs = list(view.logs) if name is None else select_logs(view.logs, name)
+    return view, sorted(logs, key=lambda each: each.offline is not None)  # they fail: what is there comes first
+
+
+def _report(line: str) -> None:
+    """Write one line to stderr, past every buffer: a signal handler may call this in the middle of another one."""
+    os.write(2, f"{visible(line)}\n".encode())
+
+
+if __name__ == "__main__":
+    main()

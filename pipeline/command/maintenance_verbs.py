@@ -1,0 +1,245 @@
+"""The verbs of the command `sparklog` that are scheduled: `maintain`."""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from sparklog.pipeline.command.options import DONE, EXECUTE, FAILED, JSON, PLACE
+from sparklog.pipeline.terminal import say
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparklog.pipeline.maintenance.plan import MaintenancePlan
+    from sparklog.pipeline.maintenance.run import MaintainedPlace
+
+__all__ = ["MAINTENANCE_VERBS"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """How a run is shown."""
+
+    as_json: bool
+    with_kept: bool
+
+
+@click.command()
+@click.argument("store", type=PLACE, required=False)
+@click.option("--config", metavar="FILE", help="Settings file (YAML), in place of STORE.")
+@EXECUTE
+@click.option("--plan", "plan_file", metavar="FILE", help="With --execute: what maintain --json printed, and no more.")
+@click.option("--max-bytes", metavar="SIZE", help="What the cleanings of a run may read, such as 10GiB.")
+@click.option("--max-time", metavar="TIME", help="How long a run may be expected to take, such as 30m.")
+@click.option("--memory", metavar="SIZE", help="What the offset map of a task may take; 128MiB if not given.")
+@click.option("--every", metavar="TIME", help="With --execute: again and again, such as 15m, until SIGTERM.")
+@click.option("--metrics-file", metavar="FILE", help="With --execute: figures of the run, for Prometheus.")
+@click.option("--all", "with_kept", is_flag=True, help="Show what is not due, too.")
+@click.option("--rebuild-control", is_flag=True, help="Make the control tables anew from the logs.")
+@JSON
+def maintain(
+    store: Path | None,
+    config: str | None,
+    plan_file: str | None,
+    execute: bool,
+    with_kept: bool,
+    rebuild_control: bool,
+    as_json: bool,
+    **given: str | None,
+) -> int:
+    """Plan retention and compaction of all logs of a STORE, and with --execute do it, on Spark.
+
+    Works beside a running sink, which keeps its active segments. Exit code 1: a log failed, or is another run's.
+    """
+    from sparklog.pipeline.maintenance import report as maintenance_report
+    from sparklog.pipeline.maintenance import run as maintain_command
+    from sparklog.pipeline.verbs import tools
+    from sparklog.sink.store.store_folder import Store
+    from sparklog.storage_core.clock import SystemClock
+    from sparklog.storage_core.errors import InvalidConfigError
+
+    if (store is None) == (config is None):
+        raise click.UsageError("one of STORE and --config is needed")
+    problems = _useless({**given, "plan": plan_file, "all": with_kept, "json": as_json}, execute, rebuild_control)
+    place = _find_place(store, config, given, None if plan_file is None else Path(plan_file), problems)
+    if place is not None and execute and not rebuild_control:
+        problems += _metrics_problems(place)
+    if problems or place is None:
+        raise InvalidConfigError(*problems)
+    if rebuild_control:
+        return _rebuild_control(place, execute)
+    if execute:
+        return _maintain(place, as_json, with_kept)
+    plan = maintain_command.plan_maintenance_of(place, SystemClock())
+    if as_json:
+        say(tools.to_json(maintenance_report.plan_as_dict(plan, Store.find(place.root).store_id)))
+    else:
+        maintenance_report.print_plan(plan, with_kept=with_kept)
+        say(maintenance_report.plan_verdict(plan))
+    return DONE
+
+
+def _useless(given: Mapping[str, object], execute: bool, rebuild_control: bool) -> list[str]:
+    """Return the problem that options are given which do nothing in this form of the command, if there are such."""
+    names = [name for name, value in given.items() if value] if rebuild_control else []
+    if not execute and not rebuild_control:
+        names = [name for name in ("plan", "every", "metrics_file") if given[name]]
+    where = "not with --rebuild-control" if rebuild_control else "only with --execute"
+    return [f"{', '.join(f'--{name}'.replace('_', '-') for name in names)}: {where}"] if names else []
+
+
+def _find_place(
+    store: Path | None,
+    config: str | None,
+    given: Mapping[str, str | None],
+    plan_file: Path | None,
+    problems: list[str],
+) -> "MaintainedPlace | None":
+    """Return what the command was told, and note each of its problems, those of the plan, too."""
+    from sparklog.pipeline.maintenance import run as maintain_command
+    from sparklog.pipeline.maintenance.given_plan import read_plan
+    from sparklog.sink.store.store_folder import Store
+    from sparklog.storage_core.clock import SystemClock
+    from sparklog.storage_core.errors import InvalidConfigError
+
+    place, plan = None, None
+    try:
+        place = maintain_command.find_place(store, config, given)
+    except InvalidConfigError as error:
+        problems += error.problems
+    try:
+        plan = None if plan_file is None else read_plan(plan_file)
+    except InvalidConfigError as error:
+        problems += error.problems
+    if plan is not None and place is not None:
+        problems += plan.problems(Store.find(place.root).store_id, SystemClock().now_ms())
+        if place.settings.every_ms is not None:
+            problems.append("plan: is carried out once, not every so often: leave every out")
+    return None if place is None else replace(place, given_plan=plan)
+
+
+def _metrics_problems(place: "MaintainedPlace") -> list[str]:
+    """Return that the metrics file could not be written behind the run, if so."""
+    from sparklog.pipeline.prometheus import make_metrics_folder
+    from sparklog.storage_core.errors import StorageError
+
+    if place.settings.metrics_file is None:
+        return []
+    try:
+        make_metrics_folder(Path(place.settings.metrics_file))
+    except StorageError as error:
+        return [f"metrics_file: {error}"]
+    return []
+
+
+def _maintain(place: "MaintainedPlace", as_json: bool, with_kept: bool) -> int:
+    """Carry out one run of maintenance, or one every so often; the first signal ends it between two logs."""
+    from sparklog.pipeline.maintenance.loop import run_every
+    from sparklog.pipeline.maintenance.session import lazy_session
+    from sparklog.pipeline.maintenance.stop_file import StopFile
+    from sparklog.pipeline.streaming.stop_request import StopRequest
+    from sparklog.storage_core.clock import SystemClock
+
+    stop_file, shown = StopFile.of(place.root), _Shown(as_json=as_json, with_kept=with_kept)
+
+    def asked(line: str) -> None:
+        stop_file.ask()
+        os.write(2, f"{line.replace('micro-batch', 'logs')}\n".encode())
+
+    stop_file.clear()
+    with StopRequest(asked) as stop, lazy_session(_named(place)) as start_spark:
+
+        def spark() -> "SparkSession":
+            session = start_spark()
+            stop.install()  # starting Spark has replaced the handlers
+            return session
+
+        def sleep(seconds: float) -> None:
+            if stop.requested:
+                raise KeyboardInterrupt
+            time.sleep(seconds)
+
+        def run_once() -> int:
+            return _maintain_once(place, spark, sleep, shown)
+
+        try:
+            return run_every(run_once, place.settings.every_ms, lambda: stop.requested, SystemClock(), time.sleep)
+        finally:
+            if stop.requested:
+                stop_file.clear()
+
+
+def _named(place: "MaintainedPlace") -> Mapping[str, str]:
+    """Return Spark's settings with a name for the application in its pages."""
+    return {"spark.app.name": f"sparklog maintain {place.root.name}", **place.spark}
+
+
+def _maintain_once(
+    place: "MaintainedPlace", spark: "Callable[[], SparkSession]", sleep: Callable[[float], None], shown: _Shown
+) -> int:
+    """Carry a run of maintenance out; what is waited for goes to stderr."""
+    from sparklog.pipeline.maintenance import (
+        forget as forget_command,
+    )
+    from sparklog.pipeline.maintenance import (
+        report as maintenance_report,
+    )
+    from sparklog.pipeline.maintenance import (
+        run as maintain_command,
+    )
+    from sparklog.pipeline.maintenance.metrics_file import telling_failure, write_metrics
+    from sparklog.pipeline.verbs import retain as retain_command
+    from sparklog.pipeline.verbs import tools
+    from sparklog.sink.store.store_folder import Store
+    from sparklog.storage_core.clock import SystemClock
+
+    clock = SystemClock()
+    began_ms = clock.monotonic_ms()
+
+    def planned(plan: "MaintenancePlan") -> None:
+        if not shown.as_json:
+            maintenance_report.print_plan(plan, with_kept=shown.with_kept)
+
+    def waits(files: int, until_ms: int) -> None:
+        say(retain_command.waiting_line(files, until_ms), err=True)
+
+    telling = maintain_command.Telling(plan=planned, waits=waits, sleep=sleep)
+    metrics = None if place.settings.metrics_file is None else Path(place.settings.metrics_file)
+    with telling_failure(metrics, clock):
+        run = maintain_command.execute_maintenance(place, spark, clock, telling)
+    ended_ms, duration_ms = clock.now_ms(), clock.monotonic_ms() - began_ms
+    if shown.as_json:
+        say(tools.to_json(maintenance_report.run_as_dict(run, Store.find(place.root).store_id)))
+    else:
+        undone = [] if place.given_plan is None else maintenance_report.undone_lines(run.plan)
+        told = undone + [line for each in run.erasures for line in forget_command.lines(each)]
+        say(*map(maintenance_report.result_line, run.results), *told, maintenance_report.run_verdict(run))
+    is_written = metrics is None or write_metrics(metrics, run, ended_ms, duration_ms)
+    return DONE if is_written and not run.has_failures else FAILED
+
+
+def _rebuild_control(place: "MaintainedPlace", execute: bool) -> int:
+    """Make the control tables anew, or say what of them would be set aside."""
+    from sparklog.pipeline.control.rebuild import rebuild_control, tables_to_replace
+    from sparklog.pipeline.maintenance.session import lazy_session
+    from sparklog.storage_core.clock import SystemClock
+
+    replaced, said = tables_to_replace(place.root), "would be set aside"
+    last = "planned: checkpoints of all logs from their starts; --execute does it"
+    if execute:
+        with lazy_session(_named(place)) as spark:
+            count = rebuild_control(place.root, spark, SystemClock())
+        said, last = "set aside", f"done: checkpoints of {count:,} logs, each from its start"
+    for name, problem in replaced.items():
+        say(f"control/{name}: {said}: {problem}")
+    say(last)
+    return DONE
+
+
+MAINTENANCE_VERBS: Final[Sequence[click.Command]] = (maintain,)
+"""In the order in which they are listed."""

@@ -1,0 +1,49 @@
+"""What the verbs of the command share: exit codes, and the options that several have."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+__all__ = ["DONE", "EXECUTE", "FAILED", "JSON", "PLACE", "TIME", "TIME_OR_END", "WRONG_USE"]
+
+DONE: Final = 0
+FAILED: Final = 1
+WRONG_USE: Final = 2
+
+PLACE: Final = click.Path(exists=True, file_okay=False, path_type=Path)
+EXECUTE: Final = click.option("--execute", is_flag=True, help="Do it; without, only say what would be done.")
+JSON: Final = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+
+
+class _Time(click.ParamType[int | str]):
+    """A time in any form that `sparklog.pipeline.times` knows, as ms since 1970; or a name that stands for one.
+
+    Args:
+        names: what the option has names for, and what it gets for each.
+    """
+
+    name = "time"
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self._names = names
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Return it, or end the command."""
+        from sparklog.pipeline.times import parse_time
+        from sparklog.storage_core.clock import SystemClock
+
+        if value in self._names:
+            return self._names[value]
+        try:
+            return parse_time(value, SystemClock().now_ms())
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+TIME: Final = _Time({})
+TIME_OR_END: Final = _Time(
+    {name: name for name in ("latest", "earliest", "max-timestamp")}
+    | {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
+)
+"""Also an end of a log, by Kafka's name or number."""

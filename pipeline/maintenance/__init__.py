@@ -1,0 +1,1 @@
+"""Maintenance runs: survey, plan, Spark job and report."""

@@ -1,0 +1,168 @@
+"""The verb `forget`: keys go on the list of what a store forgets, and what is left of them is told.
+
+Keys are never printed: an error names the line of the file.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.operations.forget_keys import RequestState, ask_to_forget, search_requests
+from sparklog.sink.store.forgotten_keys import ForgetRequest, read_requests
+from sparklog.sink.store.store_folder import Store
+from sparklog.sink.store.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
+from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.errors import InvalidConfigError, UnknownTopicError
+from sparklog.storage_core.quantity_text import iso_time
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.topic_partition import TopicPartition
+
+__all__ = ["as_dict", "forget_keys", "lines", "read_key_file", "search_forgotten", "verdict"]
+
+_BYTE_ORDER_MARKS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def read_key_file(path: Path, *, is_base64: bool) -> pa.Array:
+    """Return the keys of a file, one a line; empty lines count for nothing, in base64 those of blanks too.
+
+    Raises:
+        InvalidConfigError: there are none, a line is no base64, or an editor put its mark in front of the first one.
+        StorageError: the file can't be read.
+    """
+    with storage_errors(path):
+        data = path.read_bytes()
+    if data.startswith(_BYTE_ORDER_MARKS):
+        raise InvalidConfigError(
+            f"the file begins with a byte order mark: save it as UTF-8 without one, or as base64: path={path}"
+        )
+    found = [(number, line.removesuffix(b"\r")) for number, line in enumerate(data.split(b"\n"), 1)]
+    if is_base64:
+        keys = [_decoded(path, number, text) for number, line in found if (text := line.strip())]
+    else:
+        keys = [line for _, line in found if line]
+    if not keys:
+        raise InvalidConfigError(f"the file has no key: path={path}")
+    return pa.array(keys, pa.binary())
+
+
+def forget_keys(root: Path, topic: str, keys: pa.Array, clock: Clock) -> RequestState:
+    """Put keys on the list, durably; return the request, and where their records lie now.
+
+    Raises:
+        InvalidConfigError: no store is there, or the topic is not compacted: nothing would ever clean it.
+        UnknownTopicError: the store has no such topic.
+    """
+    store = Store.find(root)
+    _check_topic(store, topic)
+    config = read_topic_configs(store).get(topic)
+    if config is None:
+        raise InvalidConfigError(f"{UNKNOWN_SETTINGS}: topic={topic}")
+    if not config.is_compacted:
+        what = f"records of a key can be erased in compacted topics only: topic={topic}"
+        raise InvalidConfigError(f"{what} cleanup.policy={config.cleanup_policy}")
+    return ask_to_forget(store, topic, keys, clock)
+
+
+def search_forgotten(root: Path, topic: str | None) -> list[RequestState]:
+    """Return all requests, or those of a topic, and what is left of each.
+
+    Raises:
+        InvalidConfigError: no store is there.
+        UnknownTopicError: the store has no such topic, nor a request of one.
+        CorruptFileError: a request can't be read.
+    """
+    store = Store.find(root)
+    requests = [each for each in read_requests(store) if topic in (None, each.topic)]
+    if topic is not None and not requests:
+        _check_topic(store, topic)
+    return search_requests(store, requests)
+
+
+def lines(state: RequestState) -> Iterator[str]:
+    """Yield a line for the request and one for each segment, for people."""
+    request = state.request
+    keys = "1 key" if request.count == 1 else f"{request.count:,} keys"
+    left = f"{_records(state.records_count)} left"
+    left = f"at least {left}" if state.unsearched else f"{left} of {request.found_count:,}"
+    if request.completed_ms is None:
+        yield f"{request.request_id}: {keys} of topic {request.topic}: waits for maintenance, {left}"
+    else:
+        yield f"{request.request_id}: {keys} of topic {request.topic}: done at {iso_time(request.completed_ms)}, {left}"
+        for log, base_offset, count in _erased(request):
+            yield f"  {log} segment {base_offset}: {_records(count)} erased"
+    for each in state.found:
+        if each.failure is not None:
+            yield f"  {each.log}: can't be searched: {each.failure}"
+            continue
+        active = ", the active one" if each.is_active else ""
+        yield f"  {each.log} segment {each.base_offset}{active}: {_records(each.records_count)}"
+
+
+def verdict(states: Sequence[RequestState]) -> str:
+    """Return the last line."""
+    count, left = len(states), sum(each.records_count for each in states)
+    unsearched = {log for each in states for log in each.unsearched}
+    if unsearched:
+        return f"unknown: {len(unsearched)} logs can't be searched; at least {_records(left)} left"
+    if left:
+        is_active = any(found.is_active for each in states for found in each.found)
+        rolls = "; active segments are rolled first, by the sink where one runs" if is_active else ""
+        return f"left: {_records(left)}; sparklog maintain --execute erases them{rolls}"
+    if not count:
+        return "nothing was ever to be forgotten"
+    return "none left of 1 request" if count == 1 else f"none left of {count:,} requests"
+
+
+def as_dict(states: Sequence[RequestState]) -> dict[str, Any]:
+    """Return requests for JSON."""
+    requests = [
+        {
+            "request_id": each.request.request_id,
+            "topic": each.request.topic,
+            "keys": each.request.count,
+            "requested_ms": each.request.requested_ms,
+            "completed_ms": each.request.completed_ms,
+            "records_found": each.request.found_count,
+            "records_left": each.records_count,
+            "erased": [
+                {"log": str(log), "segment": base_offset, "records": count}
+                for log, base_offset, count in _erased(each.request)
+            ],
+            "segments": [found.as_dict() for found in each.found],
+        }
+        for each in states
+    ]
+    return {"requests": requests, "none_left": not any(each.found for each in states)}
+
+
+def _check_topic(store: Store, topic: str) -> None:
+    if all(log.topic != topic for log in Ledger.open(store.ledger_path).states()):
+        raise UnknownTopicError(f"no topic {topic!r} in this store: {store.root}")
+
+
+def _erased(request: ForgetRequest) -> Iterator[tuple[TopicPartition, int, int]]:
+    """Yield log, base offset of the segment, and how many records went; nothing of a request that waits."""
+    if request.completed_ms is None:
+        return
+    for partition, segments in sorted(request.found.items()):
+        for base_offset, count in sorted(segments.items()):
+            yield TopicPartition(request.topic, partition), base_offset, count
+
+
+def _decoded(path: Path, number: int, text: bytes) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise InvalidConfigError(f"a line is no base64: path={path} line={number}") from None
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count:,} records"

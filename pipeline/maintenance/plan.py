@@ -1,0 +1,281 @@
+"""What a maintenance run does to a store's logs, why, and in which order. Decides, touches nothing.
+
+First segments that may go, for they cost nothing and what is gone needs no cleaning; then logs that are overdue, the
+longest first; then the dirtiest; then those with keys to erase. Bounds are of what cleanings read, and how long that
+took so far per byte: a log that does not fit into what is left of a bound is put off, smaller ones behind it are not.
+The first one is always taken: a bound below a log's size must not keep it dirty for ever.
+
+| decision | means                                                                                               |
+|----------|-----------------------------------------------------------------------------------------------------|
+| do       | it is done                                                                                          |
+| defer    | it is due, and put off by a bound                                                                   |
+| wait     | it failed not long ago, or another run has its lease                                                |
+| keep     | it is not due                                                                                       |
+| fail     | nobody can tell what is due: the log can't be read, or its topic's settings are not known           |
+| skip     | the plan that is to be carried out has it otherwise, or not at all (`given_plan`)                   |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from sparklog.pipeline.control.cleaner_checkpoints import CleanerCheckpoint
+from sparklog.sink.operations.clean_logs import LogCleaning
+from sparklog.sink.operations.retain_logs import LogRetention
+from sparklog.storage_core.quantity_text import duration_text, iso_time, size_text
+from sparklog.storage_core.topic_partition import TopicPartition
+
+__all__ = ["Action", "Bounds", "FormerRuns", "MaintenancePlan", "PlannedWork", "SurveyedLog", "plan_maintenance"]
+
+Action = Literal["delete", "compact", "erase"]
+Decision = Literal["do", "defer", "wait", "keep", "fail", "skip"]
+
+_DEFAULT_BYTES_PER_S: Final = 50_000_000
+_DELETION_MS: Final = 2
+"""Of one segment: some renames."""
+_CLEANING_MS: Final = 10
+"""Of one log, however small: files are opened, synced and renamed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyedLog:
+    """One log of a store, as a run finds it.
+
+    Attributes:
+        retention: what retention does to it, or why nobody can tell.
+        cleaning: what a cleaner makes of it; None where its topic is not compacted.
+        checkpoint: what former runs say of it.
+        leased_by: the other run that has its lease, and until when; None if none does.
+        request_ids: of the requests to forget keys of its topic that wait.
+    """
+
+    retention: LogRetention
+    cleaning: LogCleaning | None = None
+    checkpoint: CleanerCheckpoint | None = None
+    leased_by: str | None = None
+    request_ids: tuple[str, ...] = ()
+
+    @property
+    def log(self) -> TopicPartition:
+        """The log's name."""
+        return self.retention.log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much a run may do.
+
+    Attributes:
+        max_bytes: that cleanings read.
+        max_time_ms: that the whole run is expected to take.
+    """
+
+    max_bytes: int | None = None
+    max_time_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormerRuns:
+    """What former runs tell of later ones.
+
+    Attributes:
+        bytes_per_s: that a cleaning read; None before the first one.
+        kept_shares: of the bytes that the last cleaning of a log read, the share that it kept.
+    """
+
+    bytes_per_s: float | None = None
+    kept_shares: Mapping[TopicPartition, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedWork:
+    """One work on one log.
+
+    Attributes:
+        reason: in words and numbers.
+        read_bytes: that it reads.
+        freed_bytes: that it is expected to free; None where nothing tells.
+        expected_ms: how long it is expected to take.
+        retention, cleaning: the plan to carry out, whichever the action has.
+        request_ids: of the requests whose keys a cleaning erases along with it.
+    """
+
+    log: TopicPartition
+    action: Action
+    decision: Decision
+    reason: str
+    read_bytes: int = 0
+    freed_bytes: int | None = None
+    expected_ms: int = 0
+    retention: LogRetention | None = None
+    cleaning: LogCleaning | None = None
+    request_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenancePlan:
+    """A run.
+
+    Attributes:
+        now_ms: the time that it was made for.
+        logs_checked: how many logs were looked at.
+        works: in the order in which they are done, then those that are not.
+        bounds: that it keeps to.
+    """
+
+    now_ms: int
+    logs_checked: int
+    works: tuple[PlannedWork, ...]
+    bounds: Bounds = Bounds()
+
+    @property
+    def due(self) -> list[PlannedWork]:
+        """What is done, in order."""
+        return [each for each in self.works if each.decision == "do"]
+
+    def with_leases(self, leased_by: Mapping[TopicPartition, str]) -> MaintenancePlan:
+        """Return the plan without what other runs have leased.
+
+        Args:
+            leased_by: who has a log, and until when.
+        """
+        works = (_not_leased(each, leased_by.get(each.log)) for each in self.works)
+        return replace(self, works=tuple(works))
+
+
+def plan_maintenance(
+    logs: Sequence[SurveyedLog],
+    now_ms: int,
+    bounds: Bounds = Bounds(),
+    former: FormerRuns = FormerRuns(),
+    erased_logs: Collection[TopicPartition] = (),
+) -> MaintenancePlan:
+    """Return what a run does.
+
+    Args:
+        logs: of the store.
+        now_ms: to measure waits by.
+        bounds: of the run.
+        former: what is known of speed and yield.
+        erased_logs: with records of keys that are to be erased, whatever the dirty ratio.
+    """
+    deletions = [work for each in logs if (work := _deletion(each))]
+    cleanings = [work for each in logs if (work := _cleaning(each, now_ms, former, erased_logs))]
+    cleanings.sort(key=_urgency)
+    works = [*deletions, *_within(bounds, cleanings, sum(_cost_ms(each) for each in deletions))]
+    works.sort(key=lambda each: each.decision != "do")
+    return MaintenancePlan(now_ms=now_ms, logs_checked=len(logs), works=tuple(works), bounds=bounds)
+
+
+def _deletion(each: SurveyedLog) -> PlannedWork | None:
+    """Return what retention does to a log; None where it keeps all."""
+    found = each.retention
+    work = PlannedWork(log=each.log, action="delete", decision="do", reason="", retention=found)
+    if found.failure is not None:
+        return replace(work, decision="fail", reason=found.failure)
+    plan = found.plan
+    if plan is None or not (found.is_due or found.waiting):
+        if plan is not None and plan.held_back is not None:
+            return replace(work, decision="keep", reason=f"only a sink may roll: {plan.held_back.reason}")
+        return None
+    waiting_bytes = sum(file.size_bytes for file in found.waiting)
+    freed = sum(one.size_bytes for one in plan.deletions) + waiting_bytes
+    parts = []
+    if plan.deletions:
+        reasons = plan.deletions[0].rule, plan.deletions[0].reason
+        first, last = plan.deletions[0].base_offset, plan.deletions[-1].next_offset - 1
+        rolls = "; the active one is rolled first" if plan.rolls else ""
+        count = len(plan.deletions)
+        parts.append(f"{count} segments, offsets {first}..{last}, the first by {': '.join(reasons)}{rolls}")
+    if found.waiting:
+        parts.append(f"{len(found.waiting)} files of a former run wait to be removed")
+    what = "; ".join(parts) or "the log start rises, or a former run left files before it"
+    work = replace(work, reason=what, freed_bytes=freed, expected_ms=_DELETION_MS * len(plan.deletions))
+    return _not_leased(work, each.leased_by)
+
+
+def _cleaning(
+    each: SurveyedLog, now_ms: int, former: FormerRuns, erased_logs: Collection[TopicPartition]
+) -> PlannedWork | None:
+    """Return what a cleaner does to a log; None where its topic is not compacted."""
+    found, known = each.cleaning, each.checkpoint
+    if found is None:
+        return None
+    work = PlannedWork(
+        log=each.log, action="compact", decision="keep", reason="", cleaning=found, request_ids=each.request_ids
+    )
+    if found.plan is None:
+        return replace(work, decision="fail", reason=found.failure or "there is no plan")
+    plan = found.plan
+    if plan.decision == "not-compacted":
+        return None
+    read = plan.clean_bytes + plan.cleanable_bytes
+    speed = former.bytes_per_s or _DEFAULT_BYTES_PER_S
+    share = former.kept_shares.get(each.log)
+    work = replace(
+        work,
+        reason=plan.reason,
+        read_bytes=read,
+        freed_bytes=None if share is None else round(plan.cleanable_bytes * (1 - share)),
+        expected_ms=_CLEANING_MS + round(1000 * read / speed),
+    )
+    if not plan.is_due and each.log not in erased_logs:
+        return replace(work, freed_bytes=0)
+    if not plan.is_due:
+        work = replace(work, action="erase", reason=f"has keys to erase; {plan.reason}")
+    if known is not None and _is_put_off(known, now_ms):
+        return replace(work, decision="wait", reason=_waits(known))
+    return _not_leased(replace(work, decision="do"), each.leased_by)
+
+
+def _is_put_off(known: CleanerCheckpoint, now_ms: int) -> bool:
+    """Whether a log that failed has to wait; one whose failure lies ahead does not, for the clock was set back."""
+    return known.retry_at_ms is not None and known.updated_ms <= now_ms < known.retry_at_ms
+
+
+def _waits(known: CleanerCheckpoint) -> str:
+    what = known.uncleanable_reason or "it failed"
+    return f"failed {known.failure_count} times, tried again at {iso_time(known.retry_at_ms or 0)}: {what}"
+
+
+def _not_leased(work: PlannedWork, leased_by: str | None) -> PlannedWork:
+    if leased_by is None or work.decision != "do":
+        return work
+    return replace(work, decision="wait", reason=f"another run has its lease: {leased_by}")
+
+
+def _urgency(work: PlannedWork) -> tuple[int, int, float, TopicPartition]:
+    plan = work.cleaning.plan if work.cleaning else None
+    if plan is None:
+        return 3, 0, 0.0, work.log
+    rank = 0 if plan.decision == "overdue" else 2 if work.action == "erase" else 1 if plan.is_due else 3
+    return rank, -plan.compaction_delay_ms, -plan.dirty_ratio, work.log
+
+
+def _cost_ms(work: PlannedWork) -> int:
+    return work.expected_ms if work.decision == "do" else 0
+
+
+def _within(bounds: Bounds, works: Sequence[PlannedWork], spent_ms: int) -> list[PlannedWork]:
+    """Put off what does not fit into the bounds."""
+    found, read, is_first = [], 0, True
+    for work in works:
+        if work.decision == "do":
+            over = None if is_first else _over(bounds, read + work.read_bytes, spent_ms + work.expected_ms)
+            if over is None:
+                is_first, read, spent_ms = False, read + work.read_bytes, spent_ms + work.expected_ms
+            else:
+                work = replace(work, decision="defer", reason=f"{over}; {work.reason}")  # noqa: PLW2901
+        found.append(work)
+    return found
+
+
+def _over(bounds: Bounds, read: int, spent_ms: int) -> str | None:
+    """Return which bound is passed, and by what."""
+    if bounds.max_bytes is not None and read > bounds.max_bytes:
+        return f"the run would read {size_text(read)} with it, the bound is {size_text(bounds.max_bytes)}"
+    if bounds.max_time_ms is not None and spent_ms > bounds.max_time_ms:
+        return f"the run would take {duration_text(spent_ms)} with it, the bound is {duration_text(bounds.max_time_ms)}"
+    return None

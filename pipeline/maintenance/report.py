@@ -1,0 +1,169 @@
+"""What `maintain` prints: the plan as a table, what was done, and both as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparklog.pipeline.maintenance import forget as forget_command
+from sparklog.pipeline.maintenance.given_plan import PLAN_VERSION, work_facts
+from sparklog.pipeline.maintenance.plan import MaintenancePlan, PlannedWork
+from sparklog.pipeline.maintenance.run import MaintenanceRun
+from sparklog.pipeline.maintenance.runs import WorkResult
+from sparklog.pipeline.terminal import PeopleTable, say
+from sparklog.storage_core.quantity_text import duration_text, size_text
+
+__all__ = ["plan_as_dict", "plan_verdict", "print_plan", "result_line", "run_as_dict", "run_verdict", "undone_lines"]
+
+_WIDE = 200
+_LOG_SHARE = 4
+"""Of a line: what names of logs may take, so that long ones leave room for the reasons."""
+_MOST_ROWS = 200
+"""Of a table, unless all are asked for."""
+
+
+def print_plan(plan: MaintenancePlan, *, with_kept: bool) -> None:
+    """Print a row per work.
+
+    Args:
+        plan: to print.
+        with_kept: also what is not due.
+    """
+    works = [each for each in plan.works if with_kept or each.decision != "keep"]
+    table = PeopleTable(_WIDE)
+    table.folded("log", table.width // _LOG_SHARE)
+    table.texts("work", "decision")
+    table.numbers("reads", "frees", "takes")
+    table.folded("why")
+    shown = works if with_kept else works[:_MOST_ROWS]
+    for each in shown:
+        table.row(str(each.log), each.action, each.decision, *_figures(each), each.reason)
+    table.print()
+    if len(shown) < len(works):
+        say(f"and {len(works) - len(shown):,} more: --all and --json show them")
+
+
+def plan_verdict(plan: MaintenancePlan) -> str:
+    """Return the last line of a plan for people."""
+    counts = {name: sum(each.decision == name for each in plan.works) for name in ("do", "defer", "wait", "fail")}
+    rest = "".join(
+        f"; {counts[name]:,} {words}"
+        for name, words in (("defer", "put off"), ("wait", "wait"), ("fail", "can't be planned"))
+        if counts[name]
+    )
+    if not counts["do"]:
+        return f"nothing to do in {plan.logs_checked:,} logs{rest}"
+    read = sum(each.read_bytes for each in plan.due)
+    freed = sum(each.freed_bytes or 0 for each in plan.due)
+    more = " and what cleaning finds" if any(each.freed_bytes is None for each in plan.due) else ""
+    took_ms = sum(each.expected_ms for each in plan.due)
+    return (
+        f"planned: {counts['do']:,} works on {plan.logs_checked:,} logs, {size_text(read)} to read,"
+        f" {size_text(freed)} to free{more}, about {duration_text(took_ms)}{rest}; --execute does it"
+    )
+
+
+def result_line(each: WorkResult) -> str:
+    """Return what came of one work."""
+    sizes = f": {size_text(each.bytes_before)} -> {size_text(each.bytes_after or 0)}" if each.bytes_before else ""
+    records = f", {each.records_before:,} -> {each.records_after or 0:,} records" if each.records_before else ""
+    segments = ", ".join(f"{count:,} in segment {base_offset}" for base_offset, count in sorted(each.erased.items()))
+    erased = f", of forgotten keys {segments}" if segments else ""
+    why = "" if each.outcome == "done" else f": {each.reason}"
+    return f"{each.log} {each.action} {each.outcome}{sizes}{records}{erased}{why}"
+
+
+def undone_lines(plan: MaintenancePlan) -> list[str]:
+    """Return a line for each work that is not done and not kept: where a plan was given, what has changed since."""
+    undone = (each for each in plan.works if each.decision not in ("do", "keep"))
+    return [f"{each.log} {each.action} {each.decision}: {each.reason}" for each in undone]
+
+
+def run_verdict(run: MaintenanceRun) -> str:
+    """Return the last line of a run for people."""
+    waiting = sum(each.decision == "wait" for each in run.plan.works)
+    waits = f"; {waiting:,} wait" if waiting else ""
+    if not run.results:
+        return f"nothing was done in {run.plan.logs_checked:,} logs{waits}; run {run.run_id}"
+    before = sum(each.bytes_before or 0 for each in run.results)
+    after = sum(each.bytes_after or 0 for each in run.results)
+    done = sum(each.outcome in ("done", "stopped") for each in run.results)
+    failed = len(run.results) - done
+    rest = f"; {failed:,} not done" if failed else ""
+    return f"done: {done:,} works, {size_text(before)} -> {size_text(after)}{rest}{waits}; run {run.run_id}"
+
+
+def plan_as_dict(plan: MaintenancePlan, store_id: str) -> dict[str, Any]:
+    """Return a plan for JSON, with what is not due; `given_plan` reads it.
+
+    Args:
+        plan: to print.
+        store_id: of the store that it is of.
+    """
+    return {
+        "plan_version": PLAN_VERSION,
+        "store_id": store_id,
+        "made_ms": plan.now_ms,
+        "executed": False,
+        "logs_checked": plan.logs_checked,
+        "works": [_work_as_dict(each) for each in plan.works],
+    }
+
+
+def run_as_dict(run: MaintenanceRun, store_id: str) -> dict[str, Any]:
+    """Return a run for JSON: its plan, and what came of each work."""
+    results = [_result_as_dict(each) for each in run.results]
+    return plan_as_dict(run.plan, store_id) | {
+        "executed": True,
+        "run_id": run.run_id,
+        "results": results,
+        "unremoved": {str(log): why for log, why in run.unremoved.items()},
+        "forgotten": forget_command.as_dict(run.erasures),
+    }
+
+
+def _figures(each: PlannedWork) -> tuple[str, str, str]:
+    if each.decision in ("wait", "fail", "skip"):
+        return "-", "-", "-"
+    freed = "?" if each.freed_bytes is None else size_text(each.freed_bytes)
+    return size_text(each.read_bytes), freed, duration_text(each.expected_ms)
+
+
+def _work_as_dict(each: PlannedWork) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "topic": each.log.topic,
+        "partition": each.log.partition,
+        "action": each.action,
+        "decision": each.decision,
+        "reason": each.reason,
+        "read_bytes": each.read_bytes,
+        "freed_bytes": each.freed_bytes,
+        "expected_ms": each.expected_ms,
+    }
+    found |= work_facts(each)
+    plan = each.cleaning.plan if each.cleaning else None
+    if plan is None:
+        return found
+    return found | {
+        "clean_bytes": plan.clean_bytes,
+        "cleanable_bytes": plan.cleanable_bytes,
+        "dirty_ratio": round(plan.dirty_ratio, 6),
+        "compaction_delay_ms": plan.compaction_delay_ms,
+    }
+
+
+def _result_as_dict(each: WorkResult) -> dict[str, Any]:
+    return {
+        "topic": each.log.topic,
+        "partition": each.log.partition,
+        "action": each.action,
+        "outcome": each.outcome,
+        "reason": each.reason,
+        "first_dirty_offset": each.first_dirty_offset,
+        "log_start_offset": each.log_start_offset,
+        "bytes_before": each.bytes_before,
+        "bytes_after": each.bytes_after,
+        "records_before": each.records_before,
+        "records_after": each.records_after,
+        "erased": {str(base_offset): count for base_offset, count in sorted(each.erased.items())},
+        "duration_ms": each.duration_ms,
+    }

@@ -1,0 +1,245 @@
+"""The verb `maintain`: a plan of all of a store's logs, and with `--execute` the run that carries it out.
+
+    lock -> plan -> Spark -> leases -> works -> control tables -> lock given back -> files removed that waited
+
+A plan starts no Spark. A run is told in the control tables once its works are done: one that is killed before has
+cleaned what it has cleaned, and the next one finds out by looking.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparklog.pipeline.control.leases import refuse_leased
+from sparklog.pipeline.control.owner_check import OwnerCheck
+from sparklog.pipeline.control.read_tables import check_tables
+from sparklog.pipeline.maintenance.given_plan import GivenPlan, compare_plans
+from sparklog.pipeline.maintenance.plan import Bounds, MaintenancePlan
+from sparklog.pipeline.maintenance.runs import RunOfWork, WorkResult
+from sparklog.pipeline.maintenance.survey import Survey, survey_store
+from sparklog.pipeline.settings.maintenance_settings import MaintenanceSettings, maintenance_options
+from sparklog.pipeline.settings.stream_settings import load_settings
+from sparklog.sink.opening.access import MaintainedStore, maintaining
+from sparklog.sink.operations.clean_logs import CleanerBudget
+from sparklog.sink.operations.forget_keys import RequestState, known_erasure, prepare_erasure, settle_requests
+from sparklog.sink.operations.retain_logs import PendingRemoval, RetentionRun, remove_deleted, waits_until_ms
+from sparklog.sink.store.forgotten_keys import ForgetRequest, erased_keys, read_requests
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.errors import LogStorageError, StoreLockedError, WriterFencedError
+from sparklog.storage_core.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["MaintainedPlace", "MaintenanceRun", "Telling", "execute_maintenance", "find_place", "plan_maintenance_of"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintainedPlace:
+    """Which store a run is of, and how it works.
+
+    Attributes:
+        spark: Spark's settings.
+        given_plan: that a run carries out, no more; None for what it finds due.
+    """
+
+    root: Path
+    settings: MaintenanceSettings
+    spark: Mapping[str, str]
+    given_plan: GivenPlan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceRun:
+    """What a run did.
+
+    Attributes:
+        plan: that it carried out, without what others have leased.
+        results: in the order in which works were done.
+        unremoved: files that should have gone, and why they did not, by log.
+        erasures: requests to forget keys, and which of their records are left.
+    """
+
+    run_id: str
+    plan: MaintenancePlan
+    results: Sequence[WorkResult] = ()
+    unremoved: Mapping[TopicPartition, str] = field(default_factory=dict)
+    erasures: Sequence[RequestState] = ()
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether a work failed, now or not long ago, could not be planned, or is another run's."""
+        failed = any(each.is_failure for each in self.results) or bool(self.unremoved)
+        return failed or any(each.decision in ("fail", "wait") for each in self.plan.works)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """Who hears of a run while it goes on.
+
+    Attributes:
+        plan: gets the plan before anything is done.
+        waits: gets how many files wait to be removed, and until when.
+        sleep: waits for so many seconds.
+    """
+
+    plan: Callable[[MaintenancePlan], None]
+    waits: Callable[[int, int], None]
+    sleep: Callable[[float], None]
+
+
+def find_place(store: Path | None, config: str | None, given: Mapping[str, str | None]) -> MaintainedPlace:
+    """Return what the command was told.
+
+    Args:
+        store: folder of the store; None where a settings file names it.
+        config: settings file.
+        given: settings of maintenance as options, which come before the file's.
+
+    Raises:
+        InvalidConfigError: something makes no sense; every problem is named. Or no store is there.
+    """
+    options = {name: value for name, value in given.items() if value is not None}
+    if config is None:
+        place = MaintainedPlace(root=(store or Path()).absolute(), settings=maintenance_options(options), spark={})
+    else:
+        found = load_settings(config, [f"maintenance.{name}={value}" for name, value in options.items()])
+        place = MaintainedPlace(root=Path(found.store).absolute(), settings=found.maintenance, spark=found.spark)
+    Store.find(place.root)
+    return place
+
+
+def plan_maintenance_of(place: MaintainedPlace, clock: Clock) -> MaintenancePlan:
+    """Return what a run would do; changes nothing.
+
+    Raises:
+        UnsupportedFormatError: a newer release wrote a control table.
+        CorruptFileError: one is damaged, or the topics' settings are.
+        LedgerDamagedError: the ledger can't be read.
+    """
+    store = Store.find(place.root)
+    return survey_store(store, _bounds(place.settings), clock, known_erasure(store, read_requests(store))).plan
+
+
+def execute_maintenance(
+    place: MaintainedPlace,
+    spark: Callable[[], SparkSession],
+    clock: Clock,
+    telling: Telling,
+) -> MaintenanceRun:
+    """Plan, and carry the plan out; return what was done.
+
+    Args:
+        place: the store, and how to work.
+        spark: gives the session, once it is needed.
+        clock: tells the time.
+        telling: who hears of it.
+
+    Raises:
+        StoreLockedError: another run maintains the store, or has leased logs of it; the message says who.
+        UnsupportedFormatError: a newer release wrote a control table.
+        CorruptFileError: one is damaged.
+        WriterFencedError: another run took over.
+        KeyboardInterrupt: while files waited to be removed; the next run removes them.
+    """
+    check_tables(place.root)
+    refuse_leased(place.root, clock)
+    with maintaining(place.root) as maintained:
+        erasure = prepare_erasure(maintained, clock)
+        survey = survey_store(maintained.store, _bounds(place.settings), clock, erasure)
+        if place.given_plan is not None:
+            survey = replace(survey, plan=compare_plans(place.given_plan, survey.plan))
+        telling.plan(survey.plan)
+        run, pending = _carry_out(maintained, (survey, erasure.requests), place.settings, spark(), clock)
+        erasures = settle_requests(maintained.store, erasure.requests, clock)
+    if (until_ms := waits_until_ms(pending, clock)) is not None:
+        telling.waits(sum(len(each.files) for each in pending), until_ms)
+    unremoved = remove_deleted(RetentionRun([], pending), clock, telling.sleep)
+    return replace(run, unremoved=unremoved, erasures=erasures)
+
+
+def _bounds(settings: MaintenanceSettings) -> Bounds:
+    return Bounds(max_bytes=settings.max_bytes, max_time_ms=settings.max_time_ms)
+
+
+@contextmanager
+def _failure_told(tell: Callable[[str], None]) -> Iterator[None]:
+    """Let a run that ends by an exception be written down, unless it lost the store, which another one tells of."""
+    from sparklog.sink.spark.errors import explain
+
+    try:
+        yield
+    except WriterFencedError:
+        raise
+    except Exception as error:
+        try:
+            tell(f"{type(error).__name__}: {explain(error)}")
+        except LogStorageError as further:
+            logger.warning("A run that failed can't be written down: %s", further)
+        raise
+
+
+@contextmanager
+def _spark_failure_named() -> Iterator[None]:
+    """Turn what Spark raises by itself, such as after the death of its JVM, into what ends a run and no loop."""
+    from sparklog.sink.spark.errors import SPARK_ERRORS, explain
+
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        raise LogStorageError(f"Spark failed: {explain(error)}") from error
+
+
+@_spark_failure_named()
+def _carry_out(
+    maintained: MaintainedStore,
+    surveyed: tuple[Survey, Sequence[ForgetRequest]],
+    settings: MaintenanceSettings,
+    spark: SparkSession,
+    clock: Clock,
+) -> tuple[MaintenanceRun, list[PendingRemoval]]:
+    """Lease, work, and tell it in the control tables."""
+    from sparklog.pipeline.control.leases import acquire_leases, holding_leases
+    from sparklog.pipeline.control.tables import ControlTables
+    from sparklog.pipeline.maintenance.job import run_plan
+    from sparklog.pipeline.maintenance.record_run import record_run
+
+    owner = OwnerCheck.of(maintained.store.root)
+    maintained.lock.check()  # what executors look for is this run's signature, not that of one elsewhere
+    survey, requests = surveyed
+    started_ms, began_ms = clock.now_ms(), clock.monotonic_ms()
+    run_id = f"{started_ms}-{uuid.uuid4().hex[:8]}"
+    spark.sparkContext.setJobDescription(f"sparklog: maintenance run {run_id}")
+    tables = ControlTables(spark, maintained.store.root)
+    leases = acquire_leases(tables, {each.log for each in survey.plan.due}, run_id, clock)
+    if leases.refused and not leases.epochs:
+        log, holder = min(leases.refused.items())
+        raise StoreLockedError(f"another maintenance run has leased all {len(leases.refused)} logs: log={log} {holder}")
+    plan = survey.plan.with_leases(leases.refused)
+    budget = CleanerBudget(
+        map_bytes=settings.memory_bytes, hash_key=secrets.token_bytes(16), erased_keys=erased_keys(requests)
+    )
+
+    def tell(results: Sequence[WorkResult], failure: str | None = None) -> None:
+        spent_ms = clock.monotonic_ms() - began_ms
+        run = RunOfWork(
+            run_id=run_id, started_ms=started_ms, duration_ms=spent_ms, epochs=leases.epochs, failure=failure
+        )
+        record_run(tables, maintained, survey.checkpoints, survey.gone, (run, plan, results))
+
+    with holding_leases(tables, leases, maintained.lock.sign_off):
+        with _failure_told(lambda failure: tell((), failure)):
+            results, pending = run_plan(spark, maintained, plan, budget, clock, owner)
+            leases.check()
+        tell(results)
+    return MaintenanceRun(run_id=run_id, plan=plan, results=results), pending

@@ -1,0 +1,277 @@
+"""What a run did: a result per work, and the rows of `runs` that tell of it; what former runs tell of the next one.
+
+A run has a row of its own, without topic, and a row for each work that it did, put off, or could not do. Logs of which
+nothing was due are counted in the run's row alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparklog.pipeline.control.cleaner_checkpoints import LogWork
+from sparklog.pipeline.control.schemas import RUNS
+from sparklog.pipeline.maintenance.plan import Action, FormerRuns, MaintenancePlan, PlannedWork
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.operations.clean_logs import LogCleaningRow
+from sparklog.sink.operations.retain_logs import LogRetention
+from sparklog.storage_core.topic_partition import TopicPartition
+
+__all__ = [
+    "FORMER_COLUMNS",
+    "RunOfWork",
+    "WorkResult",
+    "failures_of",
+    "former_runs",
+    "result_of_cleaning",
+    "result_of_retention",
+    "rows_of_run",
+]
+
+Outcome = Literal["done", "stopped", "skipped", "uncleanable", "failed"]
+"""All was done; a part of it; nothing, for the log is no longer what the plan was made from; the log can't be cleaned;
+the disk refused or lacks room, and trying again may help."""
+
+_MEASURED: Final = ("done", "stopped")
+FORMER_COLUMNS: Final = (
+    *("topic", "partition", "action", "outcome"),
+    *("bytes_before", "bytes_after", "started_ms", "duration_ms"),
+)
+"""Of `runs`: what `former_runs` reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkResult:
+    """What came of one work.
+
+    Attributes:
+        state: of the log, as the plan has it.
+        reason: why it was done, or what changed, or what is wrong.
+        log_start_offset: of the log now.
+        first_dirty_offset: where the next cleaning begins; None where none was tried.
+        bytes_before, bytes_after: of what was read and what it became; of a deletion, of the whole log.
+        erased: how many records with forgotten keys went, by base offset of the segment that had them.
+    """
+
+    log: TopicPartition
+    state: LogState
+    action: Action
+    outcome: Outcome
+    reason: str
+    log_start_offset: int
+    first_dirty_offset: int | None = None
+    bytes_before: int | None = None
+    bytes_after: int | None = None
+    records_before: int | None = None
+    records_after: int | None = None
+    erased: Mapping[int, int] = field(default_factory=dict)
+    duration_ms: int = 0
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether somebody has to look at it, or another run to try."""
+        return self.outcome in ("uncleanable", "failed")
+
+    def as_log_work(self) -> LogWork:
+        """Return what the next run has to know."""
+        is_cleaning = self.action != "delete"
+        return LogWork(
+            state=self.state,
+            log_start_offset=self.log_start_offset,
+            first_dirty_offset=self.first_dirty_offset if is_cleaning and self.outcome in _MEASURED else None,
+            is_cleaned=is_cleaning and self.outcome == "done",
+            uncleanable=self.reason if self.outcome == "uncleanable" else None,
+            failure=self.reason if is_cleaning and self.outcome == "failed" else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOfWork:
+    """What all rows of a run share.
+
+    Attributes:
+        epochs: of the leases that it had.
+        duration_ms: of the whole run up to now.
+        failure: why it ended before its time.
+    """
+
+    run_id: str
+    started_ms: int
+    duration_ms: int
+    epochs: Mapping[TopicPartition, int]
+    failure: str | None = None
+
+
+def result_of_cleaning(work: PlannedWork, row: LogCleaningRow, log_start_offset: int) -> WorkResult:
+    """Return what came of a cleaning.
+
+    Args:
+        work: that was planned.
+        row: what the cleaner says.
+        log_start_offset: of the log now.
+    """
+    if work.cleaning is None:
+        raise ValueError(f"no plan of a cleaning: log={work.log}")
+    cleaned = row.cleaned
+    return WorkResult(
+        log=work.log,
+        state=work.cleaning.state,
+        action=work.action,
+        outcome="done" if row.outcome == "cleaned" else row.outcome,
+        reason=row.reason,
+        log_start_offset=log_start_offset,
+        first_dirty_offset=row.first_dirty_offset,
+        bytes_before=cleaned.bytes_before if cleaned else None,
+        bytes_after=cleaned.bytes_after if cleaned else None,
+        records_before=cleaned.records_before if cleaned else None,
+        records_after=cleaned.records_after if cleaned else None,
+        erased=cleaned.erased if cleaned else {},
+        duration_ms=row.duration_ms,
+    )
+
+
+def result_of_retention(work: PlannedWork, done: LogRetention, duration_ms: int) -> WorkResult:
+    """Return what came of a deletion.
+
+    Args:
+        work: that was planned.
+        done: what retention says of the log.
+        duration_ms: of all deletions together, which are one commit.
+    """
+    planned = work.retention
+    if planned is None or planned.listed is None:
+        raise ValueError(f"no plan of a deletion: log={work.log}")
+    before = sum(each.size_bytes for each in planned.listed.segments)
+    freed = 0 if done.plan is None or done.failure else sum(each.size_bytes for each in done.plan.deletions)
+    is_rolled = planned.plan is not None and planned.plan.rolls
+    is_held = done.plan is not None and done.plan.held_back is not None
+    start = planned.state.log_start_offset if done.plan is None or done.failure else done.plan.log_start_offset
+    reason = f"{work.reason}; a sink holds the active segment, which stays" if is_rolled and is_held else work.reason
+    outcome: Outcome = "done"
+    if done.failure is not None:
+        outcome, reason = ("skipped" if "no longer fits" in done.failure else "failed"), done.failure
+    return WorkResult(
+        log=work.log,
+        state=planned.state,
+        action="delete",
+        outcome=outcome,
+        reason=reason,
+        log_start_offset=start,
+        bytes_before=before,
+        bytes_after=before - freed,
+        duration_ms=duration_ms,
+    )
+
+
+def failures_of(plan: MaintenancePlan) -> list[WorkResult]:
+    """Return the cleanings that could not even be planned: their logs can't be read."""
+    return [
+        WorkResult(
+            log=each.log,
+            state=each.cleaning.state,
+            action=each.action,
+            outcome="uncleanable",
+            reason=each.reason,
+            log_start_offset=each.cleaning.state.log_start_offset,
+        )
+        for each in plan.works
+        if each.decision == "fail" and each.cleaning is not None
+    ]
+
+
+def rows_of_run(run: RunOfWork, plan: MaintenancePlan, results: Sequence[WorkResult]) -> list[dict[str, Any]]:
+    """Return the rows of `runs`: of the run, and of each work that was due or could not be judged."""
+    by_work = {(each.log, each.action): each for each in results}
+    told = [each for each in plan.works if each.decision != "keep"]
+    return [
+        _run_row(run, plan, results),
+        *(_work_row(run, each, by_work.get((each.log, each.action))) for each in told),
+    ]
+
+
+def former_runs(rows: pa.Table) -> FormerRuns:
+    """Return what rows of `runs` tell of speed and yield.
+
+    Args:
+        rows: in any order, with `FORMER_COLUMNS`.
+    """
+    is_measured = (pc.field("action") == "compact") & pc.field("outcome").isin(_MEASURED)
+    found = rows.filter(is_measured & (pc.field("bytes_before") > 0)).sort_by("started_ms")
+    read, spent_ms = (pc.sum(found.column(name)).as_py() for name in ("bytes_before", "duration_ms"))
+    sizes = [("bytes_before", "last"), ("bytes_after", "last")]
+    last = found.group_by(["topic", "partition"], use_threads=False).aggregate(sizes)
+    shares = {
+        TopicPartition(row["topic"], row["partition"]): row["bytes_after_last"] / row["bytes_before_last"]
+        for row in last.to_pylist()
+    }
+    return FormerRuns(bytes_per_s=1000 * read / spent_ms if spent_ms else None, kept_shares=shares)
+
+
+def _run_row(run: RunOfWork, plan: MaintenancePlan, results: Sequence[WorkResult]) -> dict[str, Any]:
+    counts = {
+        name: sum(each.decision == name for each in plan.works) for name in ("do", "defer", "wait", "fail", "skip")
+    }
+    facts = {
+        "logs_checked": plan.logs_checked,
+        **counts,
+        "max_bytes": plan.bounds.max_bytes,
+        "max_time_ms": plan.bounds.max_time_ms,
+    }
+    failed = sum(each.is_failure for each in results)
+    is_whole = run.failure is None and not failed and not counts["fail"]
+    return {
+        **_row(run),
+        "plan": json.dumps(facts),
+        "decision": "do" if counts["do"] else "keep",
+        "reason": f"{counts['do']} works on {plan.logs_checked} logs",
+        "outcome": "done" if is_whole else "failed",
+        "error": run.failure or (f"{failed} works failed" if failed else None),
+        "bytes_before": _sum(results, "bytes_before"),
+        "bytes_after": _sum(results, "bytes_after"),
+        "records_before": _sum(results, "records_before"),
+        "records_after": _sum(results, "records_after"),
+        "duration_ms": run.duration_ms,
+    }
+
+
+def _work_row(run: RunOfWork, work: PlannedWork, result: WorkResult | None) -> dict[str, Any]:
+    failure = {"fail": work.reason, "do": run.failure}.get(work.decision)  # nobody can tell what a lost run did
+    planned = {"read_bytes": work.read_bytes, "freed_bytes": work.freed_bytes, "expected_ms": work.expected_ms}
+    found: dict[str, Any] = {
+        **_row(run),
+        "topic": work.log.topic,
+        "partition": work.log.partition,
+        "action": work.action,
+        "lease_epoch": run.epochs.get(work.log),
+        "plan": json.dumps(planned),
+        "decision": work.decision,
+        "reason": work.reason,
+        "outcome": "skipped" if failure is None else "failed",
+        "error": failure,
+        "duration_ms": 0,
+    }
+    if result is None:
+        return found
+    return found | {
+        "outcome": result.outcome,
+        "error": None if result.outcome == "done" else result.reason,
+        "bytes_before": result.bytes_before,
+        "bytes_after": result.bytes_after,
+        "records_before": result.records_before,
+        "records_after": result.records_after,
+        "duration_ms": result.duration_ms,
+    }
+
+
+def _row(run: RunOfWork) -> dict[str, Any]:
+    empty: dict[str, Any] = dict.fromkeys(RUNS.schema.names)
+    return {**empty, "run_id": run.run_id, "started_ms": run.started_ms}
+
+
+def _sum(results: Sequence[WorkResult], name: str) -> int:
+    return sum(getattr(each, name) or 0 for each in results)

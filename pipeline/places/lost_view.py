@@ -1,0 +1,68 @@
+"""Where a place's lost offsets are written down, and where a repair keeps what it cuts off.
+
+A store has both below `control/`. Nothing foreign may lie in a broker's log directory, so beside a plain folder there
+is another one: `<folder>-cut`, or `<parent>-cut` where the folder is a single log.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sparklog.pipeline.places.store_view import LogView, StoreView
+from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeFile, LostRangeTable
+from sparklog.storage_core.inspect.verify.findings import OffsetRange
+from sparklog.storage_core.topic_partition import parse_directory_name
+
+__all__ = ["cut_folder", "known_lost", "lost_of", "lost_ranges", "lost_store", "lost_table"]
+
+_LIST = "lost-ranges.jsonl"
+
+
+def cut_folder(view: StoreView, keep_in: Path | None = None) -> Path:
+    """Return the folder that takes what a repair cuts off; it need not exist.
+
+    Args:
+        view: the place.
+        keep_in: the folder that the user named for a plain place.
+    """
+    if view.ledger_version is not None:
+        return view.root / "control" / "cut"
+    if keep_in is not None:
+        return keep_in
+    root = view.root.absolute()
+    if parse_directory_name(root.name) and any(each.directory.absolute() == root for each in view.logs):
+        root = root.parent
+    return root.with_name(f"{root.name}-cut")
+
+
+def lost_store(view: StoreView, keep_in: Path | None = None) -> LostRangeTable | LostRangeFile:
+    """Return what holds the place's lost offsets."""
+    if view.ledger_version is not None:
+        return lost_table(view.root)
+    return LostRangeFile(cut_folder(view, keep_in) / _LIST)
+
+
+def lost_table(store: Path) -> LostRangeTable:
+    """Return the table of a store."""
+    return LostRangeTable(store / "control" / "lost_ranges")
+
+
+def lost_ranges(view: StoreView, keep_in: Path | None = None) -> list[LostRange]:
+    """Return the lost offsets of a place's logs, oldest first."""
+    return lost_store(view, keep_in).read()
+
+
+def lost_of(view: StoreView, logs: Sequence[LogView], keep_in: Path | None = None) -> list[dict[str, Any]]:
+    """Return the lost offsets of some logs, for JSON."""
+    wanted = {(each.log.topic, each.log.partition) for each in logs}
+    return [each.as_dict() for each in lost_ranges(view, keep_in) if (each.topic, each.partition) in wanted]
+
+
+def known_lost(view: StoreView, keep_in: Path | None = None) -> Mapping[tuple[str, int], Sequence[OffsetRange]]:
+    """Return the lost offsets of each log, as far as they have a known end."""
+    found: dict[tuple[str, int], list[OffsetRange]] = defaultdict(list)
+    for each in lost_ranges(view, keep_in):
+        if each.last_offset is not None:
+            found[each.topic, each.partition].append((each.first_offset, each.last_offset))
+    return found

@@ -1,0 +1,309 @@
+"""The logs of a store, or of any folder of topic-partition directories, for the tools that read.
+
+A store's ledger says what is committed. In a plain folder each log speaks for itself, but for its start: after records
+were deleted that lies inside a segment, and `log-start-offset-checkpoint` beside the logs has it. A damaged one keeps
+nobody from looking at the logs, but nothing is read by guess.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sparklog.pipeline.places.placed_logs import place_logs
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.ledger.versions import AsOf, open_ledger_at
+from sparklog.sink.opening.clean_end import find_surplus
+from sparklog.sink.store.store_folder import Store
+from sparklog.sink.store.topic_configs import read_preserved_topics, read_topic_configs
+from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
+from sparklog.storage_core.errors import (
+    CorruptFileError,
+    InvalidConfigError,
+    LedgerDamagedError,
+    LogDirOfflineError,
+    UnknownTopicError,
+)
+from sparklog.storage_core.inspect.verify.findings import ExpectedLog
+from sparklog.storage_core.log.files.names import LOG
+from sparklog.storage_core.log.files.segments import list_segments
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.storage.open_regular import read_if_there
+from sparklog.storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
+
+__all__ = ["LogView", "StoreView", "open_logs", "select_logs"]
+
+logger = logging.getLogger(__name__)
+
+_LOG_STARTS = "log-start-offset-checkpoint"
+_RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogView:
+    """One log.
+
+    Attributes:
+        directory: of the log.
+        expected: what the ledger says of it, None in a plain folder.
+        checkpointed_start: where the checkpoint beside it says that it starts; None where there is none.
+        checkpointed_recovery_point: the same of its recovery point.
+        damaged_checkpoints: what is wrong with these checkpoints, by name.
+        offline: why its log directory can't be read; None if it can.
+    """
+
+    log: TopicPartition
+    directory: Path
+    expected: ExpectedLog | None = None
+    checkpointed_start: int | None = None
+    checkpointed_recovery_point: int | None = None
+    damaged_checkpoints: Mapping[str, str] = field(default_factory=dict)
+    offline: str | None = None
+
+    @property
+    def recovery_point(self) -> int | None:
+        """Below it every offset is fsynced, as far as anybody wrote that down.
+
+        Raises:
+            CorruptFileError: the checkpoint beside it is damaged.
+        """
+        self._require_sound(_RECOVERY_POINTS)
+        return self.checkpointed_recovery_point if self.expected is None else self.expected.recovery_point
+
+    def reader(self) -> LogReader:
+        """Return a reader of the committed records; all of a store's records are stable, for it has no transactions.
+
+        Raises:
+            LogDirOfflineError: its log directory can't be read.
+            CorruptFileError: the checkpoint that says where it starts is damaged.
+            StorageError: the log can't.
+        """
+        self.require_online()
+        self.require_start()
+        expected = self.expected
+        if expected is None:
+            return LogReader(self.directory, log_start_offset=self._plain_start())
+        end = expected.log_end_offset
+        return LogReader(
+            self.directory, log_start_offset=expected.log_start_offset, log_end_offset=end, last_stable_offset=end
+        )
+
+    def require_online(self) -> None:
+        """Refuse to read a log whose log directory is offline.
+
+        Raises:
+            LogDirOfflineError: it is; the message names it and the reason.
+        """
+        if self.offline is not None:
+            raise LogDirOfflineError(
+                f"log directory is offline: log_dir={self.directory.parent} reason={self.offline} log={self.log}"
+            )
+
+    def require_start(self) -> None:
+        """Refuse a log of which nobody can tell where it starts: records that were deleted would be read again.
+
+        Raises:
+            CorruptFileError: the checkpoint that says it is damaged; the message names it.
+        """
+        self._require_sound(_LOG_STARTS)
+
+    def _require_sound(self, name: str) -> None:
+        if name in self.damaged_checkpoints:
+            raise CorruptFileError(self.damaged_checkpoints[name])
+
+    def _plain_start(self) -> int | None:
+        """Return the checkpoint's start, or the first segment's if that is higher, as a broker does."""
+        if self.checkpointed_start is None:
+            return None
+        return max(self.checkpointed_start, *(each.base_offset for each in list_segments(self.directory)[:1]), 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreView:
+    """Every log of a place, by topic and partition.
+
+    Attributes:
+        ledger_version: of the store's ledger; None in a plain folder.
+        unknown: log directories of a store that its ledger does not name.
+        set_aside: `-delete`, `-future` and `-stray` directories beside the logs.
+        surplus: what lies above a committed end of a store that was closed well; None if nothing does.
+        damaged_control: why that can't be told; None if it can.
+    """
+
+    root: Path
+    logs: tuple[LogView, ...]
+    ledger_version: int | None = None
+    unknown: tuple[Path, ...] = ()
+    set_aside: tuple[Path, ...] = ()
+    surplus: str | None = None
+    damaged_control: str | None = None
+
+    def require_clean_end(self) -> None:
+        """Refuse a store whose logs may end lower than they did.
+
+        Raises:
+            LedgerDamagedError: there are bytes above a committed end that no crash left.
+        """
+        if self.surplus is not None:
+            raise LedgerDamagedError(self.surplus)
+
+
+def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
+    """Find the logs of a store, of a folder of log directories, or the one log that a folder is itself.
+
+    Args:
+        root: the store or folder.
+        as_of: an earlier version of a store's ledger; None for the newest.
+
+    Raises:
+        LedgerDamagedError: the store's ledger can't be read.
+        UnsupportedFormatError: a newer release wrote the store.
+        InvalidConfigError: the ledger has no such version, the folder no ledger, or two directories of one log.
+    """
+    if (root / "store.properties").exists():
+        return _open_store(root, as_of)
+    if as_of is not None:
+        raise InvalidConfigError(f"only a store has a past, and this folder is none: path={root} {as_of}")
+    own = parse_directory_name(root.absolute().name)
+    if own and any(root.glob(f"*{LOG}")):
+        return StoreView(root=root, logs=(_plain_view(own, root, _Checkpoints.of(root.absolute().parent)),))
+    checkpoints, folders = _Checkpoints.of(root), _directories(root)
+    logs = [_plain_view(log, path, checkpoints) for path in folders if (log := parse_directory_name(path.name))]
+    _check_no_twins(logs)
+    return StoreView(
+        root=root,
+        logs=tuple(sorted(logs, key=lambda each: each.log)),
+        set_aside=tuple(path for path in folders if parse_set_aside_name(path.name)),
+    )
+
+
+def select_logs(logs: Sequence[LogView], name: str) -> list[LogView]:
+    """Return the logs that `TOPIC` or `TOPIC:PARTITION` names.
+
+    Raises:
+        UnknownTopicError: there is none.
+    """
+    topic = name.partition(":")[0]
+    found = [each for each in logs if each.log.topic == topic and name in (topic, f"{topic}:{each.log.partition}")]
+    if not found:
+        topics = ", ".join(sorted({each.log.topic for each in logs})) or "none"
+        raise UnknownTopicError(f"no log of that name: name={name} topics={topics}")
+    return found
+
+
+def _check_no_twins(logs: Sequence[LogView]) -> None:
+    """Refuse two directories of one log, such as `t-0` and `t-00`: nobody can tell which of them is the log."""
+    seen: dict[TopicPartition, Path] = {}
+    for each in logs:
+        if each.log in seen:
+            raise InvalidConfigError(
+                f"a log has two directories: log={each.log} path={seen[each.log]} path={each.directory};"
+                " move one of them away"
+            )
+        seen[each.log] = each.directory
+
+
+def _open_store(root: Path, as_of: AsOf | None) -> StoreView:
+    store = Store.find(root)
+    ledger = Ledger.open(store.ledger_path) if as_of is None else open_ledger_at(store.ledger_path, as_of)
+    states = ledger.states()
+    placed = place_logs(store, states, states if as_of is None else Ledger.open(store.ledger_path).states())
+    compacted, preserved = _topics_with_gaps(store)
+    logs = [
+        LogView(
+            log=log,
+            directory=placed.directories[log],
+            expected=_expected(
+                state,
+                has_gaps=True if log.topic in compacted else None,
+                preserves_offsets=log.topic in preserved,
+            ),
+            offline=placed.offline.get(log),
+        )
+        for log, state in states.items()
+    ]
+    surplus, damaged = _surplus(store, ledger) if as_of is None else (None, None)
+    return StoreView(
+        root=root,
+        logs=tuple(sorted(logs, key=lambda each: each.log)),
+        ledger_version=ledger.version,
+        unknown=placed.unknown,
+        set_aside=placed.set_aside,
+        surplus=surplus,
+        damaged_control=damaged,
+    )
+
+
+def _surplus(store: Store, ledger: Ledger) -> tuple[str | None, str | None]:
+    """Return what lies above a committed end, and why that can't be told: the logs can be read all the same."""
+    try:
+        return find_surplus(store, ledger.states(), ledger.version), None
+    except CorruptFileError as error:
+        logger.warning("Whether bytes lie above a committed end can't be told: %s", error)
+        return None, str(error)
+
+
+def _topics_with_gaps(store: Store) -> tuple[set[str], frozenset[str]]:
+    """Return the topics in whose logs any offset may be missing; none where their settings are damaged.
+
+    Returns:
+        those that are compacted, and those whose offsets come from elsewhere.
+    """
+    try:
+        configs, preserved = read_topic_configs(store), read_preserved_topics(store)
+    except CorruptFileError as error:
+        logger.warning("The logs are taken for ones without gaps, neither compacted nor mirrored: %s", error)
+        return set(), frozenset()
+    return {topic for topic, config in configs.items() if config.is_compacted}, preserved
+
+
+def _expected(state: LogState, *, has_gaps: bool | None, preserves_offsets: bool) -> ExpectedLog:
+    return ExpectedLog(
+        log_start_offset=state.log_start_offset,
+        log_end_offset=state.log_end_offset,
+        active_base_offset=state.active_base_offset,
+        active_size_bytes=state.active_size_bytes,
+        topic_id=state.topic_id,
+        leader_epoch=state.leader_epoch,
+        recovery_point=state.recovery_point,
+        has_gaps=has_gaps,
+        preserves_offsets=preserves_offsets,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoints:
+    """What a broker's root says of the logs in it, and what is wrong with files that should."""
+
+    offsets: dict[str, dict[TopicPartition, int]]
+    damaged: dict[str, str]
+
+    @classmethod
+    def of(cls, root: Path) -> "_Checkpoints":
+        found = cls({}, {})
+        for name in (_LOG_STARTS, _RECOVERY_POINTS):
+            path = root / name
+            with storage_errors(path):
+                data = read_if_there(path) or b""
+            try:
+                found.offsets[name] = parse_offset_checkpoint(data)
+            except CorruptFileError as error:
+                found.damaged[name] = f"{error}: path={path}; restore the file or delete it"
+        return found
+
+
+def _plain_view(log: TopicPartition, directory: Path, checkpoints: _Checkpoints) -> LogView:
+    return LogView(
+        log=log,
+        directory=directory,
+        checkpointed_start=checkpoints.offsets.get(_LOG_STARTS, {}).get(log),
+        checkpointed_recovery_point=checkpoints.offsets.get(_RECOVERY_POINTS, {}).get(log),
+        damaged_checkpoints=checkpoints.damaged,
+    )
+
+
+def _directories(folder: Path) -> list[Path]:
+    with storage_errors(folder):
+        return sorted(path for path in folder.iterdir() if path.is_dir())

@@ -1,0 +1,105 @@
+"""The settings of a maintenance run: the `maintenance` section of the settings file, or options of the command.
+
+| key          | is                                                                   | default |
+|--------------|----------------------------------------------------------------------|---------|
+| max_bytes    | what the cleanings of a run may read                                 | no end  |
+| max_time     | how long a run may be expected to take                               | no end  |
+| memory       | what the offset map of one task may take                             | 128 MiB |
+| every        | from the start of a run to the next one; without it there is but one | -       |
+| metrics_file | where each run leaves its figures for Prometheus                     | -       |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sparklog.pipeline.settings.section import SettingsSection
+from sparklog.pipeline.times import parse_duration
+from sparklog.storage_core.errors import InvalidConfigError
+
+__all__ = ["MaintenanceSettings", "maintenance_options", "parse_maintenance"]
+
+_SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_LEAST_MEMORY: Final = 1 << 20
+_LEAST_EVERY_MS: Final = 1000
+_MEMORY: Final = 128 << 20
+"""Kafka's `log.cleaner.dedupe.buffer.size`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceSettings:
+    """How a run works.
+
+    Attributes:
+        max_bytes: that cleanings read.
+        max_time_ms: that a run is expected to take.
+        memory_bytes: of the offset map of a task.
+        every_ms: from run to run; None for one run.
+        metrics_file: path; None for none.
+    """
+
+    max_bytes: int | None = None
+    max_time_ms: int | None = None
+    memory_bytes: int = _MEMORY
+    every_ms: int | None = None
+    metrics_file: str | None = None
+
+
+def parse_maintenance(section: SettingsSection) -> MaintenanceSettings:
+    """Return what a section says; its problems are noted."""
+    memory = _size(section, "memory", _LEAST_MEMORY)
+    found = MaintenanceSettings(
+        max_bytes=_size(section, "max_bytes", 1),
+        max_time_ms=_duration(section, "max_time", 1),
+        memory_bytes=_MEMORY if memory is None else memory,
+        every_ms=_duration(section, "every", _LEAST_EVERY_MS),
+        metrics_file=section.text("metrics_file"),
+    )
+    section.finish()
+    return found
+
+
+def maintenance_options(given: Mapping[str, object]) -> MaintenanceSettings:
+    """Return what options of the command say; None is one that was not given.
+
+    Raises:
+        InvalidConfigError: some make no sense; all of them are named.
+    """
+    problems: list[str] = []
+    settings = parse_maintenance(SettingsSection(dict(given.items()), "", problems))
+    if problems:
+        raise InvalidConfigError(*problems)
+    return settings
+
+
+def _size(section: SettingsSection, name: str, least: int) -> int | None:
+    text = section.scalar(name)
+    if text is None:
+        return None
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        section.note(name, f"{text!r} is not a size such as 512MiB")
+        return None
+    return _at_least(section, name, int(found[1]) * _FACTORS[found[2].lower()], least)
+
+
+def _duration(section: SettingsSection, name: str, least: int) -> int | None:
+    text = section.scalar(name)
+    if text is None:
+        return None
+    found = parse_duration(text)
+    if found is None:
+        section.note(name, f"{text!r} is not a time such as 15m")
+        return None
+    return _at_least(section, name, found, least)
+
+
+def _at_least(section: SettingsSection, name: str, value: int, least: int) -> int | None:
+    if value < least:
+        section.note(name, f"{value} is below {least}")
+        return None
+    return value

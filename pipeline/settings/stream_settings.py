@@ -1,0 +1,338 @@
+"""The settings file of `sparklog stream`: YAML in, frozen dataclasses out.
+
+Every problem of a file is reported at once, each with its full key. Paths are taken as they are written: a relative
+one counts from the folder the command is started in (for Spark's own paths on a cluster, from Spark's default
+filesystem). A relative entry of `log_dirs` counts from the store.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+import yaml
+
+from sparklog.pipeline.settings.maintenance_settings import MaintenanceSettings, parse_maintenance
+from sparklog.pipeline.settings.overrides import apply_override, split_key
+from sparklog.pipeline.settings.places import SettingsPlaces, repeated_keys
+from sparklog.pipeline.settings.section import SettingsSection
+from sparklog.sink.config import SinkConfig
+from sparklog.storage_core.errors import InvalidConfigError
+
+__all__ = ["SOURCE_FORMATS", "RecordSettings", "Settings", "SourceSettings", "TriggerSettings", "load_settings"]
+
+SOURCE_FORMATS = ("csv", "json", "parquet", "text", "delta", "rate", "kafka")
+
+_PATH_FORMATS = ("csv", "json", "parquet", "text", "delta")
+_SCHEMA_FORMATS = ("csv", "json", "parquet")
+_KAFKA_TOPIC_OPTIONS = ("subscribe", "subscribepattern", "assign")
+_USUAL_MAINTENANCE = MaintenanceSettings()
+_EXPRESSIONS = ("topic", "partition", "key", "value", "timestamp", "headers", "offset")
+_TEXT_LITERAL = re.compile(r"""\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*""")
+_INTERVAL = re.compile(r"(interval\s+)?(\d+\s+(millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSettings:
+    """Where rows come from.
+
+    Attributes:
+        format: one of `SOURCE_FORMATS`.
+        path: folder or glob of a file source; None for rate and kafka.
+        schema: DDL of the rows; None: the format's own, or inferred once.
+        options: options of Spark's source, as text.
+    """
+
+    format: str
+    path: str | None = None
+    schema: str | None = None
+    options: Mapping[str, str]
+
+    def option(self, name: str) -> str | None:
+        """Return an option; their names are case-insensitive, as in Spark."""
+        return next((value for key, value in self.options.items() if key.lower() == name.lower()), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSettings:
+    """How a row becomes a record: Spark SQL expressions over the source's columns.
+
+    Attributes:
+        topic: names the topic of a row.
+        partition: null leaves the row to the partitioner, as does None.
+        timestamp: None: the time of the append.
+        offset: of every row; only where offsets are preserved.
+        on_invalid: `fail` or `quarantine`.
+    """
+
+    topic: str
+    value: str
+    partition: str | None = None
+    key: str | None = None
+    timestamp: str | None = None
+    headers: str | None = None
+    offset: str | None = None
+    on_invalid: str = "fail"
+
+    @property
+    def fixed_topic(self) -> str | None:
+        """The topic of every row, where `topic` is a plain text in quotes; None where it depends on the row."""
+        literal = _TEXT_LITERAL.fullmatch(self.topic)
+        return None if literal is None else literal[1] or literal[2] or ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerSettings:
+    """When a micro-batch starts.
+
+    Attributes:
+        available_now: take what is there in several micro-batches, then stop.
+        processing_time: interval such as `10 seconds`; used where `available_now` is false.
+    """
+
+    available_now: bool = False
+    processing_time: str = "0 seconds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """A whole settings file.
+
+    Attributes:
+        topics: per topic its `partitions` and Kafka's properties, already checked.
+        offsets: `assigned` or `preserved`.
+        quarantine: folder for diverted rows; None: the sink's default.
+        spark: Spark's settings, as text.
+        maintenance: of `sparklog maintain`.
+        places: where each setting stands, for what is wrong about it.
+    """
+
+    store: str
+    checkpoint: str
+    source: SourceSettings
+    records: RecordSettings
+    trigger: TriggerSettings
+    topics: Mapping[str, Mapping[str, object]]
+    log_dirs: tuple[str, ...] = ()
+    offsets: str = "assigned"
+    quarantine: str | None = None
+    spark: Mapping[str, str]
+    maintenance: MaintenanceSettings = _USUAL_MAINTENANCE
+    places: SettingsPlaces = field(compare=False, repr=False)
+
+
+def load_settings(path: str | Path, overrides: Sequence[str] = ()) -> Settings:
+    """Read a settings file.
+
+    Args:
+        path: YAML file.
+        overrides: `key=value` each, later ones win; a value is read as YAML, and kept as typed where that is a text.
+
+    Raises:
+        InvalidConfigError: the file can't be read, or holds problems; all of them are named.
+    """
+    wrong: list[str] = []
+    tree, places, problems = _read_yaml(Path(path))
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        key = key.strip()
+        problem = apply_override(tree, key, _override_value(text)) if equals else "is not of the form key=value"
+        if problem:
+            wrong.append(f"--set {key.partition(':')[0]}: {problem}")  # never the value: it may be a password
+        else:
+            places.override(".".join(split_key(key)))
+    settings = _parse(SettingsSection(tree, "", problems), problems, places)
+    if problems or wrong or settings is None:
+        raise InvalidConfigError(*wrong, *map(places.located, problems))
+    return settings
+
+
+def _read_yaml(path: Path) -> tuple[dict[object, object], SettingsPlaces, list[str]]:
+    """Return what a file holds, where each key stands, and which ones stand twice."""
+    loader = None
+    try:
+        loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
+        root = loader.get_single_node()
+        problems = list(repeated_keys(root))
+        tree = None if root is None else loader.construct_document(root)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise InvalidConfigError(f"{path}: can't read the settings file: {reason}") from error
+    except (yaml.YAMLError, ValueError) as error:  # the latter of a date that is none
+        raise InvalidConfigError(f"{path}: is not YAML: {_yaml_reason(error)}") from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+    if not isinstance(tree, dict):
+        raise InvalidConfigError(f"{path}: is not a mapping of settings")
+    return tree, SettingsPlaces(str(path), root), problems
+
+
+def _yaml_reason(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    reason = getattr(error, "problem", None) or str(error)
+    place = f" line={mark.line + 1} column={mark.column + 1}" if mark else ""
+    return " ".join(f"{reason}{place}".split())
+
+
+def _override_value(text: str) -> object:
+    try:
+        value: object = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return text
+    return text if isinstance(value, str) else value
+
+
+def _parse(root: SettingsSection, problems: list[str], places: SettingsPlaces) -> Settings | None:
+    store = root.text("store", required=True)
+    checkpoint = root.text("checkpoint", required=True)
+    offsets = root.choice("offsets", ("assigned", "preserved"), "assigned") or "assigned"
+    source = _parse_source(root.section("source", required=True))
+    needs_records = source is not None and source.format != "kafka"
+    records = _parse_records(root.section("records", required=needs_records), source, offsets)
+    trigger = _parse_trigger(root.section("trigger"))
+    topics = _parse_topics(root.section("topics", required=True))
+    log_dirs = root.texts("log_dirs")
+    quarantine = root.text("quarantine")
+    spark = _parse_spark(root.section("spark"))
+    maintenance = parse_maintenance(root.section("maintenance"))
+    root.finish()
+    try:
+        SinkConfig.from_options(store or ".", topics, log_dirs=log_dirs)
+    except InvalidConfigError as error:
+        problems += error.problems
+    if records:
+        _check_records(root, records, topics, quarantine)
+    if store and checkpoint:
+        _check_places(root, store, checkpoint, quarantine)
+    if not (store and checkpoint and source and records):
+        return None
+    return Settings(
+        store=store,
+        checkpoint=checkpoint,
+        source=source,
+        records=records,
+        trigger=trigger,
+        topics=topics,
+        log_dirs=log_dirs,
+        offsets=offsets,
+        quarantine=quarantine,
+        spark=spark,
+        maintenance=maintenance,
+        places=places,
+    )
+
+
+def _parse_source(section: SettingsSection) -> SourceSettings | None:
+    if not section.names:
+        return None
+    kind = section.choice("format", SOURCE_FORMATS)
+    path = section.text("path", required=kind in _PATH_FORMATS)
+    schema = section.text("schema")
+    options = _parse_scalars(section.section("options"))
+    if kind and path and kind not in _PATH_FORMATS:
+        section.note("path", f"is not a setting of {kind} sources")
+    if kind and schema and kind not in _SCHEMA_FORMATS:
+        section.note("schema", f"is fixed by {kind} sources")
+    section.finish()
+    if kind is None:
+        return None
+    source = SourceSettings(format=kind, path=path, schema=schema, options=options)
+    if kind == "kafka":
+        _check_kafka_options(section, source)
+    return source
+
+
+def _check_kafka_options(section: SettingsSection, source: SourceSettings) -> None:
+    if source.option("kafka.bootstrap.servers") is None:
+        section.note("options.kafka.bootstrap.servers", "is missing")
+    if sum(source.option(name) is not None for name in _KAFKA_TOPIC_OPTIONS) != 1:
+        section.note("options", "exactly one of subscribe, subscribePattern and assign says which topics are read")
+
+
+def _parse_records(section: SettingsSection, source: SourceSettings | None, offsets: str) -> RecordSettings | None:
+    mirrored = _mirror(source, offsets) if source else {}
+    texts: dict[str, str | None] = {}
+    for name in _EXPRESSIONS:
+        required = name in ("topic", "value") and (name not in mirrored or name in section) and bool(section.names)
+        given = section.scalar(name, required=required)
+        texts[name] = given if name in section else mirrored.get(name)
+    on_invalid = section.choice("on_invalid", ("fail", "quarantine"), "fail") or "fail"
+    if offsets == "preserved" and texts["offset"] is None and (section.names or mirrored):
+        section.note("offset", "is missing: offsets: preserved takes every record's offset from it")
+    if offsets == "assigned" and texts["offset"] is not None:
+        section.note("offset", "is only used with offsets: preserved")
+    section.finish()
+    topic, value = texts.pop("topic"), texts.pop("value")
+    if topic is None or value is None:
+        return None
+    return RecordSettings(topic=topic, value=value, on_invalid=on_invalid, **texts)
+
+
+def _mirror(source: SourceSettings, offsets: str) -> dict[str, str]:
+    """Return the columns of a Kafka source that are taken straight through where `records` does not say otherwise."""
+    if source.format != "kafka":
+        return {}
+    names = {name: name for name in _EXPRESSIONS}
+    if offsets != "preserved":
+        del names["offset"]
+    if (source.option("includeHeaders") or "true").lower() != "true":
+        del names["headers"]
+    return names
+
+
+def _parse_trigger(section: SettingsSection) -> TriggerSettings:
+    available_now = section.flag("available_now")
+    interval = section.text("processing_time")
+    if available_now and interval:
+        section.note("processing_time", "can't be set together with available_now: true")
+    if interval and not _INTERVAL.fullmatch(interval.strip()):
+        section.note("processing_time", f"{interval!r} is not an interval such as '10 seconds'")
+    section.finish()
+    return TriggerSettings(available_now=bool(available_now), processing_time=interval or "0 seconds")
+
+
+def _parse_topics(section: SettingsSection) -> Mapping[str, Mapping[str, object]]:
+    topics: dict[str, Mapping[str, object]] = {}
+    for name in section.names:
+        if not isinstance(name, str):
+            section.note(name, "the topic's name is not text; put it in quotes")
+            continue
+        below = section.section(name)
+        topics[name] = {str(key): below.raw(str(key)) for key in below.names if below.raw(str(key)) is not None}
+    return topics
+
+
+def _parse_spark(section: SettingsSection) -> Mapping[str, str]:
+    for name in section.names:
+        if not str(name).startswith("spark."):
+            section.note(name, "the name of a Spark setting starts with 'spark.'")
+    return _parse_scalars(section)
+
+
+def _parse_scalars(section: SettingsSection) -> Mapping[str, str]:
+    values = {str(name): section.scalar(str(name)) for name in section.names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _check_records(
+    root: SettingsSection, records: RecordSettings, topics: Mapping[str, object], quarantine: str | None
+) -> None:
+    if records.fixed_topic is not None and records.fixed_topic not in topics:
+        root.note("records.topic", f"topic {records.fixed_topic!r} is not among topics: {', '.join(topics) or 'none'}")
+    if quarantine and records.on_invalid != "quarantine":
+        root.note("quarantine", "is only used with records.on_invalid: quarantine")
+
+
+def _check_places(root: SettingsSection, store: str, checkpoint: str, quarantine: str | None) -> None:
+    folder = PurePosixPath(store)
+    for name, place in (("checkpoint", checkpoint), ("quarantine", quarantine)):
+        if place is None:
+            continue
+        if PurePosixPath(place) == PurePosixPath(store):
+            root.note(name, "is the store itself; give it a folder of its own")
+        if PurePosixPath(place).is_relative_to(folder / "logs"):
+            root.note(name, "lies in the store's logs folder, where a broker accepts nothing but logs")
+        for own in ("ledger", "staging"):
+            if PurePosixPath(place).is_relative_to(folder / own):
+                root.note(name, f"lies in the store's {own} folder, which is emptied or kept small by the sink")

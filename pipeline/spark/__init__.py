@@ -1,0 +1,1 @@
+"""Sparklog's Spark sessions, jars and worker processes."""

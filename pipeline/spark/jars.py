@@ -1,0 +1,95 @@
+"""The jars that Spark's delta and kafka sources need, fetched once into a cache folder.
+
+`jars.xml` names them with exact versions, `jars.sha256` says what each must be. Maven copies them, so that its own
+settings decide which registry is asked; the folder gets its name only when every jar in it is right.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from sparklog.storage_core.errors import InvalidConfigError, StorageError
+from sparklog.storage_core.storage.local import storage_errors
+
+__all__ = ["POM", "cache_folder", "obtain_jars"]
+
+POM = Path(__file__).with_name("jars.xml")
+_SUMS = Path(__file__).with_name("jars.sha256")
+_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+_MAVEN_TIMEOUT_S = 600
+_ADVICE = (
+    "fetch the jars that {pom} names on a machine with Maven and a registry, then either copy them to {folder},"
+    " or name them in the setting spark.spark.jars"
+)
+
+
+def cache_folder() -> Path:
+    """Return the user's folder for what is fetched once: `$SPARKLOG_CACHE`, or one below `~/.cache`."""
+    if given := os.environ.get("SPARKLOG_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparklog"
+
+
+def obtain_jars() -> list[Path]:
+    """Return the jars, with the help of Maven on the first call ever.
+
+    Raises:
+        InvalidConfigError: they are not in the cache and can't be fetched; the message says what to do.
+        StorageError: the cache can't be written, or a cached jar is not what it must be.
+    """
+    sums = _expected_sums()
+    name = hashlib.sha256(POM.read_bytes() + _SUMS.read_bytes()).hexdigest()[:12]
+    folder = cache_folder() / "jars" / name
+    with storage_errors(folder):
+        if not folder.is_dir():
+            _fetch(folder, sums)
+        _check(folder, sums)
+    return [folder / jar for jar in sums]
+
+
+def _expected_sums() -> dict[str, str]:
+    lines = (line.split() for line in _SUMS.read_text().splitlines())
+    return {jar: digest for digest, jar in lines}
+
+
+def _check(folder: Path, sums: dict[str, str]) -> None:
+    for jar, digest in sums.items():
+        path = folder / jar
+        found = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "none"
+        if found != digest:
+            raise StorageError(
+                f"a jar is not what it must be: path={path} sha256={found}; delete {folder} and try again"
+            )
+
+
+def _fetch(folder: Path, sums: dict[str, str]) -> None:
+    """Let Maven copy the jars beside the folder, check them, then name the folder: half a copy never passes for one."""
+    advice = _ADVICE.format(pom=POM, folder=folder)
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise InvalidConfigError(f"the source needs jars that are not in the cache, and there is no mvn: {advice}")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.partial-") as building:
+        target = Path(building) / "jars"
+        _run_maven([maven, "-q", "-B", "-ntp", "-f", str(POM), _GOAL, f"-DoutputDirectory={target}"], advice)
+        _check(target, sums)
+        try:
+            target.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # otherwise another process was faster, with the same jars
+                raise
+
+
+def _run_maven(command: list[str], advice: str) -> None:
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_MAVEN_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise InvalidConfigError(f"mvn brought no jars within {_MAVEN_TIMEOUT_S} s: {advice}") from None
+    if done.returncode != 0:
+        errors = [line.split("ERROR]")[-1].strip() for line in done.stdout.splitlines() if "ERROR]" in line]
+        raise InvalidConfigError(f"mvn can't fetch the jars: {errors[0] if errors else 'no reason given'}: {advice}")

@@ -1,0 +1,162 @@
+"""The Spark session of a job.
+
+Started on its own, a job gets a local Spark with these settings. Under `spark-submit` the master and every setting that
+was given there stay as they are; then comes the settings file; ours only fill what both leave open.
+"""
+
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+import sparklog
+from sparklog.sink.spark.errors import SPARK_ERRORS
+from sparklog.sink.spark.worker_python import is_local, prepare_workers
+from sparklog.storage_core.errors import InvalidConfigError
+
+__all__ = ["build_session", "end_session", "is_submitted", "names_jars", "session_conf", "submitted_conf"]
+
+logger = logging.getLogger(__name__)
+
+_CONF = {
+    "spark.app.name": "sparklog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.streaming.metricsEnabled": "true",
+    # A stream that was killed while Spark wrote its first offsets leaves a half-written file beside them, and would be
+    # refused for ever. What the check is for, a checkpoint that is not this store's, is seen by `checkpoint_check`.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
+    "spark.speculation": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOCAL_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # Workers import our modules from where the driver did, whatever folder the job is started in.
+    "spark.executorEnv.PYTHONPATH": str(Path(sparklog.__file__).resolve().parents[1]),
+    "spark.python.daemon.module": "sparklog.pipeline.spark.worker_daemon",
+}
+_DELTA_CONF = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_LONGEST_SOCKET_FOLDER = 61
+"""Spark refuses a longer path: a socket's name takes 43 more, and the kernel 107 bytes in all."""
+
+_LOG_CONFIG = Path(__file__).with_name("log4j2.xml")
+_JVM_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` started this process, and has the JVM that it uses."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def submitted_conf() -> dict[str, str] | None:
+    """Return what `spark-submit` was given, its defaults file included; None where it did not start this process."""
+    if not is_submitted():
+        return None
+    SparkContext._ensure_initialized()  # connects to the JVM that spark-submit started, whose properties hold it
+    return dict(SparkConf().getAll())
+
+
+def session_conf(
+    configured: Mapping[str, str], submitted: Mapping[str, str] | None = None, jars: Sequence[Path] = ()
+) -> dict[str, str]:
+    """Return the settings of a session.
+
+    Args:
+        configured: the settings file's `spark` section.
+        submitted: what `spark-submit` was given; None without it.
+        jars: to load with the JVM, so not under `spark-submit`; Delta's extension is switched on with them.
+    """
+    given = {**configured, **(submitted or {})}
+    master = given.get("spark.master", "local[*]")
+    conf = {**_CONF, "spark.master": master}
+    if is_local(master):
+        conf |= _LOCAL_CONF | _socket_conf()
+    if jars:
+        conf["spark.jars"] = ",".join(map(str, jars))
+    if jars or names_jars(given, "delta"):
+        conf |= _DELTA_CONF
+    conf |= given
+    if submitted is None:
+        quiet = f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}"
+        conf[_JVM_OPTIONS] = f"{quiet} {conf[_JVM_OPTIONS]}" if _JVM_OPTIONS in conf else quiet
+    return conf
+
+
+def _socket_conf() -> dict[str, str]:
+    """Return the settings of Unix sockets, in the first folder whose path leaves room; none without one.
+
+    Over loopback TCP each Python task waits some 30 ms. On a cluster a container's folder may be too long for a socket.
+    """
+    for folder in (tempfile.gettempdir(), "/tmp"):
+        if len(os.fsencode(folder)) <= _LONGEST_SOCKET_FOLDER and os.access(folder, os.W_OK | os.X_OK):
+            return {
+                "spark.python.unix.domain.socket.enabled": "true",
+                "spark.python.unix.domain.socket.dir": folder,
+            }
+    return {}
+
+
+def names_jars(conf: Mapping[str, str], word: str = "") -> bool:
+    """Whether the settings name jars or packages, or some with this word in their names."""
+    values = [conf.get(name, "") for name in ("spark.jars", "spark.jars.packages")]
+    return any(value and word in value for value in values)
+
+
+def build_session(
+    configured: Mapping[str, str], submitted: Mapping[str, str] | None = None, jars: Sequence[Path] = ()
+) -> SparkSession:
+    """Start Spark, or join the session that the platform has started.
+
+    Arguments as of `session_conf`.
+
+    Raises:
+        InvalidConfigError: there is no Java. Or Spark's workers run a Python that has no Sparklog.
+    """
+    conf = session_conf(configured, submitted, jars)
+    if SparkContext._gateway is None and not _has_java():
+        raise InvalidConfigError("Java 17 is needed for Spark: install a JRE, or set JAVA_HOME and PATH")
+    if is_local(conf["spark.master"]):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder
+    for name in conf.keys() - (submitted or {}).keys():
+        builder = builder.config(name, conf[name])
+    spark = builder.getOrCreate()
+    prepare_workers(spark.sparkContext)
+    return spark
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop Spark; a local one's Python processes end first.
+
+    Spark closes their sockets before it ends them. A worker of PySpark's own parent, as data sources have it, takes
+    that for an error and prints a trace; the parent's end by SIGTERM ends its workers without a word.
+    """
+    jvm = spark.sparkContext._jvm
+    try:
+        if jvm is not None and is_local(spark.sparkContext.master):  # else executors may be children, too
+            for process in jvm.java.lang.ProcessHandle.current().children().toList():
+                if process.pid() != os.getpid():  # under `spark-submit` this one is a child, too
+                    process.destroy()
+    except SPARK_ERRORS as error:
+        logger.debug("Spark has gone before its workers: %s", error)
+    spark.stop()
+
+
+def _has_java() -> bool:
+    """Whether Spark's scripts will find a Java, as far as can be seen from here."""
+    if os.environ.keys() & {"SPARK_HOME", "SPARK_CONF_DIR"}:
+        return True  # a spark-env.sh there may name one
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which(str(Path(home) / "bin" / "java") if home else "java") is not None

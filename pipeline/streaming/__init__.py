@@ -1,0 +1,1 @@
+"""The streaming job: from a source to the sink."""

@@ -1,0 +1,248 @@
+"""`sparklog stream`: from a settings file to a running query and its orderly end."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from sparklog.pipeline.control.leases import refuse_leased
+from sparklog.pipeline.settings.stream_settings import Settings, TriggerSettings
+from sparklog.pipeline.spark.jars import obtain_jars
+from sparklog.pipeline.spark.session import build_session, end_session, names_jars, submitted_conf
+from sparklog.pipeline.streaming.checkpoint_check import check_checkpoint
+from sparklog.pipeline.streaming.checkpoint_sync import CheckpointSync, drop_torn
+from sparklog.pipeline.streaming.metrics import StreamMetrics
+from sparklog.pipeline.streaming.progress import ProgressLines
+from sparklog.pipeline.streaming.source_ends import SourceEnds, find_source_ends
+from sparklog.pipeline.streaming.sources import needs_jars, open_source
+from sparklog.pipeline.streaming.stop_request import StopRequest
+from sparklog.pipeline.streaming.transforms import select_records
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.locks.writer_lock import WriterLock
+from sparklog.sink.log_sink import LogSink
+from sparklog.sink.opening.pending_truncations import read_truncations
+from sparklog.sink.spark.errors import SPARK_ERRORS, explain
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.errors import InvalidConfigError, LogStorageError
+
+__all__ = ["run_stream", "spark_session"]
+
+logger = logging.getLogger(__name__)
+
+_POLL_S = 0.2
+_COMMIT_WAIT_S = 10.0
+
+
+def run_stream(
+    settings: Settings,
+    report: Callable[[str], None],
+    *,
+    take_lock_by_force: bool = False,
+    figures: StreamMetrics | None = None,
+) -> None:
+    """Stream the source into the store until the trigger is done, a signal asks to stop, or something fails.
+
+    Args:
+        settings: the checked settings file.
+        report: gets one line per micro-batch and one at the end.
+        take_lock_by_force: takes the store from a writer that can't be stopped.
+        figures: of the stream; gets what it does.
+
+    Raises:
+        LogStorageError: it failed; nothing of the failed micro-batch is visible.
+    """
+    _look_at_store(settings, take_lock_by_force)
+    with StopRequest(report) as stop, spark_session(settings) as spark:
+        stop.install()
+        frame = select_records(open_source(spark, settings.source), settings.records)
+        lines = ProgressLines(report, figures)
+        with _open_sink(settings, lines, take_lock_by_force) as sink:
+            if figures is not None:
+                figures.begin()
+            gate = _Gate(sink, CheckpointSync(settings.checkpoint), find_source_ends(settings))
+            if not stop.requested:
+                query = _start(frame, gate, settings)
+                _run(query, gate, stop, lines)
+        ending = "stopped" if stop.requested else "done"
+        report(f"{ending}: {lines.records:,} records in {lines.batches:,} micro-batches")
+
+
+class _Gate:
+    """The `foreachBatch` function: lets micro-batches through to the sink, one at a time, until it is closed.
+
+    Stopping a query does not end a Python function that it runs, so the sink may only be closed behind `close`.
+    """
+
+    def __init__(self, sink: LogSink, checkpoint: CheckpointSync, source_ends: SourceEnds) -> None:
+        self._sink = sink
+        self._checkpoint = checkpoint
+        self._source_ends = source_ends
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self.last_batch_id: int | None = None
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        with self._lock:
+            if self._is_closed:
+                raise _StoppedError  # returning would tell Spark that the rows are written
+            self._checkpoint.sync()
+            frame.sparkSession.sparkContext.setJobDescription(f"sparklog: micro-batch {batch_id}")
+            self._sink(frame, batch_id, end_offsets=self._source_ends(frame.sparkSession, batch_id))
+            self.last_batch_id = batch_id
+
+    def close(self) -> None:
+        """Wait for the running micro-batch; let no other one through."""
+        with self._lock:
+            self._is_closed = True
+
+    @property
+    def error(self) -> Exception | None:
+        """What the sink failed with; Spark passes on only its text."""
+        return self._sink.last_error
+
+
+class _StoppedError(Exception):
+    """The query is about to be stopped: this micro-batch runs at the next start."""
+
+
+def _look_at_store(settings: Settings, take_lock_by_force: bool) -> None:
+    """Refuse a store that is being written, or is a newer release's, before Spark is started.
+
+    Opening the sink checks again, and for good.
+    """
+    root = Path(settings.store)
+    if (root / "store.properties").exists():
+        store = Store.find(root)
+        if take_lock_by_force or read_truncations(store):
+            refuse_leased(root)  # both take the maintenance lock
+    if not take_lock_by_force and (root / "writer.lock").exists():
+        WriterLock.acquire(root / "writer.lock").release()
+
+
+@contextmanager
+def spark_session(settings: Settings) -> Iterator[SparkSession]:
+    """Start Spark with what a settings file says, and stop it at the end; or join the session of the platform."""
+    submitted = submitted_conf()
+    wants_jars = needs_jars(settings.source) and submitted is None and not names_jars(settings.spark)
+    is_ours = SparkContext._active_spark_context is None
+    try:
+        configured = {"spark.app.name": _name(settings), **settings.spark}
+        spark = build_session(configured, submitted, obtain_jars() if wants_jars else ())
+    except SPARK_ERRORS as error:
+        raise LogStorageError(f"Spark can't start: {explain(error)}") from error
+    try:
+        yield spark
+    finally:
+        if is_ours:
+            _end(spark)
+
+
+def _end(spark: SparkSession) -> None:
+    try:
+        end_session(spark)
+    except SPARK_ERRORS as error:
+        logger.debug("Spark has gone before it was stopped: %s", error)
+
+
+def _open_sink(settings: Settings, lines: ProgressLines, take_lock_by_force: bool) -> LogSink:
+    is_new = not (Path(settings.store) / "store.properties").exists()
+    if is_new:
+        check_checkpoint(settings.checkpoint, settings.store, lambda _query_id: None)
+    sink = LogSink(
+        settings.store,
+        topics=settings.topics,
+        topic=settings.records.fixed_topic,
+        offsets=settings.offsets,
+        on_invalid=settings.records.on_invalid,
+        quarantine=settings.quarantine,
+        log_dirs=settings.log_dirs,
+        take_lock_by_force=take_lock_by_force,
+        on_commit=lines.add,
+    )
+    try:
+        ledger = Ledger.open(Store.find(Path(settings.store)).ledger_path)
+        drop_torn(settings.checkpoint, ledger.transaction_version)
+        check_checkpoint(settings.checkpoint, settings.store, ledger.transaction_version)
+    except BaseException:
+        sink.close()
+        raise
+    return sink
+
+
+def _start(frame: DataFrame, gate: _Gate, settings: Settings) -> StreamingQuery:
+    writer = frame.writeStream.foreachBatch(gate).option("checkpointLocation", settings.checkpoint)
+    writer = writer.queryName(_name(settings))
+    try:
+        return writer.trigger(**_trigger(settings.trigger)).start()
+    except SPARK_ERRORS as error:
+        raise InvalidConfigError(f"Spark refuses the query: {explain(error)}") from error
+
+
+def _name(settings: Settings) -> str:
+    """Return what the application and its query are called in Spark's pages."""
+    return f"sparklog stream {Path(settings.store).absolute().name}"
+
+
+def _trigger(trigger: TriggerSettings) -> dict[str, bool | str]:
+    return {"availableNow": True} if trigger.available_now else {"processingTime": trigger.processing_time}
+
+
+def _run(query: StreamingQuery, gate: _Gate, stop: StopRequest, lines: ProgressLines) -> None:
+    """Watch the query to its end."""
+    try:
+        while not query.awaitTermination(_POLL_S) and not stop.requested:
+            if lines.are_waiting:
+                lines.flush(query.recentProgress)
+        if stop.requested:
+            _stop(query, gate)
+    except SPARK_ERRORS as error:
+        if not _is_stopped(error, gate, stop):
+            raise _translate(error, gate) from error
+    finally:
+        gate.close()
+        _flush_rest(lines, query)
+
+
+def _stop(query: StreamingQuery, gate: _Gate) -> None:
+    """Let the running micro-batch finish and Spark note it, then end the query.
+
+    Stopping before Spark has noted a micro-batch would be harmless, as it is in the ledger, but it would run again.
+    """
+    gate.close()
+    deadline = time.monotonic() + _COMMIT_WAIT_S
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        progress = query.lastProgress
+        if gate.last_batch_id is not None and progress is not None and progress.batchId >= gate.last_batch_id:
+            break
+        time.sleep(0.05)
+    query.stop()
+
+
+def _is_stopped(error: Exception, gate: _Gate, stop: StopRequest) -> bool:
+    """Whether the query ended because a micro-batch came to the gate after it was closed."""
+    return stop.requested and gate.error is None and _StoppedError.__name__ in str(error)
+
+
+def _translate(error: Exception, gate: _Gate) -> LogStorageError:
+    cause = gate.error or error
+    if isinstance(cause, LogStorageError):
+        return cause
+    if gate.error is None and not isinstance(error, PySparkException):
+        return LogStorageError(f"Spark has gone: {explain(error)}; what was not committed runs at the next start")
+    return LogStorageError(f"the query failed: {explain(cause)}")
+
+
+def _flush_rest(lines: ProgressLines, query: StreamingQuery) -> None:
+    try:
+        recent = query.recentProgress if lines.are_waiting else []
+    except SPARK_ERRORS as error:
+        logger.debug("Spark can't tell its progress: %s", error)
+        recent = []
+    lines.flush(recent, is_last=True)

@@ -1,0 +1,120 @@
+"""The figures of a stream as a Prometheus text file, replaced after each micro-batch.
+
+What to alert on: `sparklog_stream_running`, and the age of the last commit. A lag is shown where the source knows it:
+Kafka's in records; what other sources say of themselves, such as Delta's `numBytesOutstanding`, under its own name.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal
+
+from sparklog.pipeline.prometheus import Samples, figure_lines, make_metrics_folder, try_replace
+from sparklog.sink.metrics import MicroBatchMetrics
+from sparklog.storage_core.clock import Clock, SystemClock
+from sparklog.storage_core.errors import InvalidConfigError, StorageError, StoreLockedError
+
+__all__ = ["StreamMetrics", "figures_of"]
+
+_PREFIX: Final = "sparklog_stream"
+_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
+
+
+class StreamMetrics:
+    """Counts of a stream since its start, and the file that they are written to.
+
+    Args:
+        path: of the file.
+        clock: tells the time of a commit.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._is_running = False
+        self._batches = self._records = self._bytes = self._quarantined = 0
+        self._commit_ms: int | None = None
+        self._committed_at_ms: int | None = None
+        self._lag: int | None = None
+        self._source: Mapping[str, float] = {}
+
+    def begin(self) -> None:
+        """Say that the stream runs."""
+        self._is_running = True
+        self._write()
+
+    def commit(self, metrics: MicroBatchMetrics) -> None:
+        """Count a micro-batch; called by the thread that has committed it."""
+        if metrics.replayed:
+            return
+        self._batches += 1
+        self._records += metrics.records
+        self._bytes += metrics.bytes
+        self._quarantined += metrics.quarantined
+        self._commit_ms, self._committed_at_ms = metrics.total_ms, self._clock.now_ms()
+
+    def progress(self, lag: int | None, source: Mapping[str, str]) -> None:
+        """Take what Spark says of the source, and write the file.
+
+        Args:
+            lag: records that it holds behind what was read; None where it does not know.
+            source: its own figures; those that are no numbers are left out.
+        """
+        self._lag = lag
+        self._source = {name: float(value) for name, value in source.items() if _NUMBER.fullmatch(value)}
+        self._write()
+
+    def end(self) -> None:
+        """Say that the stream has ended."""
+        self._is_running = False
+        self._write()
+
+    def _write(self) -> None:
+        try_replace(self._path, "".join(self._lines()))
+
+    def _lines(self) -> Iterator[str]:
+        yield from _figure("running", "1 while the stream runs", float(self._is_running))
+        yield from _figure("micro_batches_total", "micro-batches committed", self._batches, "counter")
+        yield from _figure("records_total", "records committed", self._records, "counter")
+        yield from _figure("bytes_total", "bytes that the logs grew by", self._bytes, "counter")
+        yield from _figure("quarantined_total", "rows diverted to quarantine", self._quarantined, "counter")
+        if self._commit_ms is not None and self._committed_at_ms is not None:
+            yield from _figure("commit_duration_seconds", "the sink's part of the last one", self._commit_ms / 1000)
+            yield from _figure("last_commit_timestamp_seconds", "when it was committed", self._committed_at_ms / 1000)
+        if self._lag is not None:
+            yield from _figure("lag_records", "records that the source still holds", self._lag)
+        if self._source:
+            samples: Samples = [({"name": name}, value) for name, value in sorted(self._source.items())]
+            yield from figure_lines(f"{_PREFIX}_source", "what the source says of itself", samples)
+
+
+@contextmanager
+def figures_of(path: Path | None) -> Iterator[StreamMetrics | None]:
+    """Give the figures of a stream, for it to begin, and say in the end that it does not run; None without a file.
+
+    A stream that finds another writer at work leaves the file, which is that one's.
+
+    Raises:
+        InvalidConfigError: the file can't be written.
+    """
+    if path is None:
+        yield None
+        return
+    try:
+        make_metrics_folder(path)
+    except StorageError as error:
+        raise InvalidConfigError(f"--metrics-file: {error}") from error
+    figures = StreamMetrics(path, SystemClock())
+    try:
+        yield figures
+    except StoreLockedError:
+        raise
+    except BaseException:
+        figures.end()
+        raise
+    figures.end()
+
+
+def _figure(name: str, words: str, value: float, kind: Literal["gauge", "counter"] = "gauge") -> Iterator[str]:
+    return figure_lines(f"{_PREFIX}_{name}", words, [({}, value)], kind)

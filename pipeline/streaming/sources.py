@@ -1,0 +1,68 @@
+"""Opens the source of a job as a streaming frame."""
+
+import logging
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from sparklog.pipeline.reader.data_source import KafkaLogSource, register
+from sparklog.pipeline.settings.stream_settings import SourceSettings
+from sparklog.pipeline.spark.jars import POM
+from sparklog.sink.spark.errors import explain
+from sparklog.storage_core.errors import InvalidConfigError
+
+__all__ = ["needs_jars", "open_source"]
+
+logger = logging.getLogger(__name__)
+
+_INFERRED_FORMATS = ("csv", "json", "parquet")
+_JAR_FORMATS = ("delta", "kafka")
+_KAFKA_OPTIONS = {"startingOffsets": "earliest", "includeHeaders": "true"}
+_KAFKA_START_OPTIONS = ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp")
+
+
+def needs_jars(source: SourceSettings) -> bool:
+    """Whether the source's format is not part of Spark itself."""
+    return source.format in _JAR_FORMATS
+
+
+def open_source(spark: SparkSession, source: SourceSettings) -> DataFrame:
+    """Return the source's rows as a streaming frame.
+
+    A csv, json or parquet source without a schema is looked at once to infer it, and the log says so. A Kafka source
+    starts at the earliest offsets and brings its headers, unless its options say otherwise.
+
+    Raises:
+        InvalidConfigError: Spark refuses the source; the message names `source` and says why.
+    """
+    if source.format == KafkaLogSource.name():
+        register(spark)  # not always: Spark then starts a Python that looks for others' sources
+    reader = spark.readStream.format(source.format).options(**_options(source))
+    try:
+        if source.format in _INFERRED_FORMATS:
+            reader = reader.schema(source.schema or _infer_schema(spark, source))
+        return reader.load(source.path) if source.path else reader.load()
+    except PySparkException as error:
+        raise InvalidConfigError(f"source: {explain(error)}{_advice(source)}") from error
+
+
+def _advice(source: SourceSettings) -> str:
+    return f" (under spark-submit its jars are named by --jars; {POM} lists them)" if needs_jars(source) else ""
+
+
+def _options(source: SourceSettings) -> dict[str, str]:
+    options = dict(source.options)
+    given = {name.lower() for name in options}
+    if source.format == "kafka":
+        defaults = dict(_KAFKA_OPTIONS)
+        if given & set(_KAFKA_START_OPTIONS):
+            del defaults["startingOffsets"]
+        options |= {name: value for name, value in defaults.items() if name.lower() not in given}
+    return options
+
+
+def _infer_schema(spark: SparkSession, source: SourceSettings) -> str:
+    options = {"inferSchema": "true", **source.options}
+    schema: str = spark.read.format(source.format).options(**options).load(source.path).schema.toDDL()
+    logger.warning("source.schema is absent, inferred from the files there are now: %s", schema)
+    return schema

@@ -1,0 +1,118 @@
+"""The verb `check`: what a settings file means, down to the types of its expressions. Starts no query, writes nothing.
+
+Spark analyses the expressions against the source's columns, as it does when a stream starts; an existing store and
+checkpoint are read, without a lock. What only a lock, a write or a row would show is not looked for: a store that is
+being written, a full disk, what a crash left, a row without a value.
+"""
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from sparklog.pipeline.settings.stream_settings import Settings, TriggerSettings
+from sparklog.pipeline.streaming.checkpoint_check import check_checkpoint
+from sparklog.pipeline.streaming.job import spark_session
+from sparklog.pipeline.streaming.sources import open_source
+from sparklog.pipeline.streaming.start import what_text
+from sparklog.pipeline.streaming.transforms import select_records
+from sparklog.sink.config import SinkConfig
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.spark.errors import explain
+from sparklog.sink.store.log_dirs import find_unreadable
+from sparklog.sink.store.store_folder import Store
+from sparklog.sink.store.topics import topic_problems
+from sparklog.storage_core.errors import InvalidConfigError
+
+__all__ = ["check_store", "check_stream"]
+
+_Found = TypeVar("_Found")
+
+
+def check_stream(settings: Settings) -> list[str]:
+    """Return what a stream with these settings would do, for people.
+
+    Raises:
+        InvalidConfigError: every problem that keeps it from starting.
+        LogStorageError: the store can't be read, or Spark can't start.
+    """
+    problems: list[str] = []
+    _noting(problems, lambda: check_store(settings))
+    columns = _noting(problems, lambda: _columns(settings))
+    if problems or columns is None:
+        raise InvalidConfigError(*problems)
+    records = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in columns)
+    fixed = settings.records.fixed_topic
+    return [
+        what_text(settings),
+        f"records: {records}{'' if fixed is None else f'; all to topic {fixed}'}",
+        f"trigger: {_trigger_text(settings.trigger)}",
+        *(_topic_line(name, properties) for name, properties in settings.topics.items()),
+        "sound: nothing was started or written",
+    ]
+
+
+def _trigger_text(trigger: TriggerSettings) -> str:
+    if trigger.available_now:
+        return "what is there now, then it stops"
+    is_at_once = trigger == TriggerSettings()
+    return "as fast as possible" if is_at_once else f"every {trigger.processing_time}"
+
+
+def _noting(problems: list[str], look: Callable[[], _Found]) -> _Found | None:
+    """Return what a look finds; note its problems where it finds these."""
+    try:
+        return look()
+    except InvalidConfigError as error:
+        problems += error.problems
+        return None
+
+
+def _columns(settings: Settings) -> StructType:
+    with spark_session(settings) as spark:
+        frame = select_records(open_source(spark, settings.source), settings.records)
+        _check_streams(spark, frame)
+        return frame.schema
+
+
+def _check_streams(spark: SparkSession, frame: DataFrame) -> None:
+    """Refuse what Spark does not do over a stream, such as `row_number()`: it looks only as a query starts."""
+    sql = spark.sparkContext._jvm.org.apache.spark.sql
+    mode = sql.streaming.OutputMode.Append()
+    plan = frame._jdf.queryExecution().analyzed()
+    try:
+        sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)
+    except PySparkException as error:
+        raise InvalidConfigError(f"records: {explain(error)}") from error
+
+
+def check_store(settings: Settings) -> None:
+    """Refuse a store, log directories or a checkpoint that opening the store would refuse, as far as reading tells."""
+    config = SinkConfig.from_options(settings.store, settings.topics, log_dirs=settings.log_dirs)
+    root = config.store
+    above = next(each for each in (root, *root.parents) if os.path.lexists(each))
+    if not above.is_dir():
+        raise InvalidConfigError(f"store: {above} is no folder")
+    Store.check_folder(root, config.log_dirs)
+    if not (root / "store.properties").exists():
+        Store(root, "").refuse_foreign(config.log_dirs)
+        check_checkpoint(settings.checkpoint, settings.store, lambda _query_id: None)
+        return
+    store = Store.find(root)
+    ledger = Ledger.open(store.ledger_path)
+    states = ledger.states().values()
+    store.refuse_claimed({state.log_dir for state in states} - set(find_unreadable(store, states)))
+    store.refuse_foreign(config.log_dirs)
+    if problems := topic_problems(config, ledger.topics):
+        raise InvalidConfigError(*problems)
+    check_checkpoint(settings.checkpoint, settings.store, ledger.transaction_version)
+
+
+def _topic_line(name: str, properties: object) -> str:
+    given = dict(properties) if isinstance(properties, dict) else {}
+    partitions = given.pop("partitions", 1)
+    rest = "".join(f", {key}={value}" for key, value in given.items())
+    return f"topic {name}: {partitions} partitions{rest}"

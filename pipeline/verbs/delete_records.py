@@ -1,0 +1,119 @@
+"""The verb `delete-records`: a log starts later, and whole segments below its start go.
+
+No byte of a segment changes: what lies below the start inside of one is not shown any more, and goes with its segment.
+
+Source: Kafka UnifiedLog.maybeIncrementLogStartOffset, ReplicaManager.deleteRecords, DeleteRecordsCommand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.operations.retain_logs import LogRetention, plan_logs
+from sparklog.sink.store.store_folder import Store
+from sparklog.sink.store.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
+from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.errors import InvalidConfigError, OffsetOutOfRangeError, UnknownTopicError
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.retention.plan_retention import plan_record_deletion
+from sparklog.storage_core.topic_partition import TopicPartition
+
+__all__ = ["HIGH_WATERMARK", "RecordDeletion", "find_offset", "plan_deletion", "planner"]
+
+HIGH_WATERMARK: Final = -1
+"""Stands for the log's end, as in Kafka's tool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordDeletion:
+    """Which records are not shown any more.
+
+    Attributes:
+        start_offset: of the log, as it is.
+        before_offset: where it will start.
+        retention: segments that go, as a plan of retention.
+    """
+
+    log: TopicPartition
+    start_offset: int
+    before_offset: int
+    retention: LogRetention
+
+    def lines(self) -> list[str]:
+        """Return what it means, for people."""
+        if self.before_offset <= self.start_offset:
+            return [f"{self.log} starts at offset {self.start_offset:,} already: nothing to delete"]
+        count = self.before_offset - self.start_offset
+        gone = f"offsets {self.start_offset:,}..{self.before_offset - 1:,} ({count:,}) are not shown any more"
+        return [f"{self.log} starts at offset {self.before_offset:,} then, not {self.start_offset:,}: {gone}"]
+
+
+def find_offset(root: Path, name: str, before: int | None, before_time: int | None) -> tuple[TopicPartition, int]:
+    """Return the log that is named, and the offset that it will start at.
+
+    Args:
+        root: of the store.
+        name: `TOPIC:PARTITION`.
+        before: that offset, or `HIGH_WATERMARK`; None if a time is given.
+        before_time: ms; the first record that is not earlier is the first to stay, and where all are, none is.
+
+    Raises:
+        InvalidConfigError: no store is there, or the topic's policy keeps its records.
+        UnknownTopicError: it has no such log.
+        OffsetOutOfRangeError: the offset is outside the log.
+    """
+    store = Store.find(root)
+    log, state = _find(store, name)
+    config = read_topic_configs(store).get(log.topic)
+    if config is None:
+        raise InvalidConfigError(f"{UNKNOWN_SETTINGS}: log={log}")
+    if "delete" not in config.cleanup_policies:
+        raise InvalidConfigError(
+            f"records of a topic without 'delete' in its policy can't be deleted: topic={log.topic}"
+            f" cleanup.policy={config.cleanup_policy}"
+        )
+    if before_time is not None:
+        return log, _offset_at(store, state, before_time)
+    offset = state.log_end_offset if before == HIGH_WATERMARK or before is None else before
+    if not 0 <= offset <= state.log_end_offset:
+        raise OffsetOutOfRangeError(
+            f"offset is outside the log: log={log} offset={offset} log_start_offset={state.log_start_offset}"
+            f" log_end_offset={state.log_end_offset}"
+        )
+    return log, offset
+
+
+def plan_deletion(root: Path, log: TopicPartition, offset: int, clock: Clock) -> RecordDeletion:
+    """Return what a log's start at an offset means; changes nothing."""
+    (retention,) = planner(log, offset, clock)(Store.find(root))
+    return RecordDeletion(
+        log=log, start_offset=retention.state.log_start_offset, before_offset=offset, retention=retention
+    )
+
+
+def planner(log: TopicPartition, offset: int, clock: Clock) -> Callable[[Store], list[LogRetention]]:
+    """Return what plans to let a log start at an offset."""
+    return lambda store: plan_logs(store, clock, {log}, lambda facts, _: plan_record_deletion(facts, offset))
+
+
+def _find(store: Store, name: str) -> tuple[TopicPartition, LogState]:
+    states = Ledger.open(store.ledger_path).states()
+    for log, state in states.items():
+        if name == f"{log.topic}:{log.partition}":
+            return log, state
+    topics = ", ".join(sorted({each.topic for each in states})) or "none"
+    raise UnknownTopicError(f"no log of that name, TOPIC:PARTITION is wanted: name={name} topics={topics}")
+
+
+def _offset_at(store: Store, state: LogState, timestamp_ms: int) -> int:
+    end = state.log_end_offset
+    reader = LogReader(
+        store.log_path(state), log_start_offset=state.log_start_offset, log_end_offset=end, last_stable_offset=end
+    )
+    found = reader.offset_for_time(timestamp_ms)
+    return end if found is None else found[0]

@@ -1,0 +1,106 @@
+"""What `describe` says of diverted rows: how many there are, and why. Read without Spark, only the column of reasons.
+
+Folders of an earlier release, without the store's id, are counted where they lie in the store itself: in a folder
+outside of it they may be another store's.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparklog.pipeline.places.store_view import StoreView
+from sparklog.sink.ledger.damage import one_line
+from sparklog.sink.quarantine.claims import store_part
+from sparklog.sink.quarantine.diverted_rows import list_diverted
+from sparklog.sink.quarantine.folders import quarantine_folders
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.errors import CorruptFileError
+from sparklog.storage_core.quantity_text import size_text
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.storage.open_regular import open_reader
+
+__all__ = ["describe_quarantine", "quarantine_lines"]
+
+_USUAL = "quarantine"
+_TRIES = 5
+
+
+def describe_quarantine(view: StoreView) -> dict[str, Any]:
+    """Return rows, files and bytes in quarantine with the counts of each reason; nothing where no row was diverted.
+
+    Raises:
+        StorageError: a folder can't be read.
+    """
+    if view.ledger_version is None:
+        return {}
+    store = Store.find(view.root)
+    try:
+        files, reasons, size = _look(store)
+    except CorruptFileError as error:
+        return {"quarantine_problem": str(error)}
+    if not files:
+        return {}
+    return {
+        "quarantine": {
+            "rows": reasons.total(),
+            "files": len(files),
+            "size_bytes": size,
+            "reasons": dict(reasons.most_common()),
+        }
+    }
+
+
+def quarantine_lines(described: Mapping[str, Any]) -> list[str]:
+    """Return the same for people."""
+    if "quarantine_problem" in described:
+        return [f"quarantine: {described['quarantine_problem']}"]
+    if (found := described.get("quarantine")) is None:
+        return []
+    head = f"quarantine: {found['rows']:,} rows in {found['files']:,} files, {size_text(found['size_bytes'])}"
+    return [head, *(f"  {count:,} x {reason}" for reason, count in found["reasons"].items())]
+
+
+def _look(store: Store) -> tuple[list[Path], Counter[str], int]:
+    """Return files, counts of reasons, and bytes; once more where a merger has just replaced what was listed."""
+    for _ in range(_TRIES):
+        files = [*_files_of(store)]
+        try:
+            return files, _count_reasons(files), sum(path.stat().st_size for path in files)
+        except FileNotFoundError:
+            continue
+    raise CorruptFileError("files are replaced all the time")
+
+
+def _files_of(store: Store) -> Iterator[Path]:
+    folders = dict.fromkeys([store.root / _USUAL, *quarantine_folders(store)])
+    for folder in folders:
+        yield from _files_below(store_part(folder, store))
+        if folder.is_relative_to(store.root):
+            yield from _files_below(folder)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    with storage_errors(folder):
+        queries = sorted(path for path in folder.glob("*") if path.is_dir())
+    for query in queries:
+        for each in list_diverted(query):
+            yield from each.files
+
+
+def _count_reasons(files: Iterable[Path]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for path in files:
+        try:
+            with open_reader(path) as file:
+                column = pq.read_table(file, columns=["reason"]).column("reason")
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptFileError(f"a file can't be read: path={path} ({one_line(error)})") from error
+        for value in column.value_counts().to_pylist():
+            found[value["values"] or ""] += value["counts"]
+    return found

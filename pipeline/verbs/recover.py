@@ -1,0 +1,216 @@
+"""The verb `recover`: what a broker's start would do to log directories, without a broker.
+
+Plans by default. A root is loaded under its broker's own lock; a store is refused: its ledger knows what is committed,
+and opening it does what is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparklog.pipeline.places.refuse_store import refuse_store
+from sparklog.sink.locks.broker_lock import broker_locked_out, no_broker_runs
+from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.log.files.names import parse_base_offset
+from sparklog.storage_core.log.load.load_log import LoadedLog
+from sparklog.storage_core.log.load.load_root import (
+    LoadedRoot,
+    RootOptions,
+    close_root,
+    load_one_log,
+    load_roots,
+    plan_one_log,
+    plan_roots,
+)
+from sparklog.storage_core.log.load.steps import LoadStep
+from sparklog.storage_core.quantity_text import size_text
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.topic_partition import parse_directory_name
+
+__all__ = [
+    "RecoverOptions",
+    "RecoverResult",
+    "execute_and_close",
+    "execute_recovery",
+    "plan_recovery",
+    "progress_bar",
+    "verdict",
+]
+
+_Lock = Callable[[Iterable[Path]], AbstractContextManager[None]]
+
+_METADATA_FILE = "partition.metadata"
+_JOBS_PER_CORE = 4
+"""A recovery waits for the disk most of the time: each thing it writes is synced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoverOptions:
+    """What a recovery is told.
+
+    Attributes:
+        index_interval_bytes: Kafka's `index.interval.bytes`, for indexes that are built anew.
+        jobs: threads; four a core if None.
+        progress: told each log once it was read, and once it was loaded.
+    """
+
+    index_interval_bytes: int = 4096
+    jobs: int | None = None
+    progress: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverResult:
+    """What a recovery did, or would do, to each root."""
+
+    roots: tuple[LoadedRoot, ...]
+
+    @property
+    def logs(self) -> list[LoadedLog]:
+        """Every log of them."""
+        return [log for root in self.roots for log in root.logs]
+
+    @property
+    def steps(self) -> list[LoadStep]:
+        """Every step, log by log."""
+        return [step for log in self.logs for step in log.steps]
+
+    @property
+    def lost_bytes(self) -> int:
+        """Bytes that are no part of a log any more."""
+        return sum(log.lost_bytes for log in self.logs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary, for JSON."""
+        roots = [
+            {
+                "path": str(root.survey.path),
+                "was_clean": root.survey.is_clean,
+                "set_aside": list(root.survey.set_aside),
+                "logs": [_log_as_dict(log) for log in root.logs],
+            }
+            for root in self.roots
+        ]
+        return {"roots": roots, "steps": len(self.steps), "lost_bytes": self.lost_bytes}
+
+
+def plan_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Clock) -> RecoverResult:
+    """Return what `execute_recovery` would do; nothing is changed.
+
+    Args:
+        folders: the roots of one broker, or one log directory.
+        options: of the recovery.
+        clock: says which producers expired.
+
+    Raises:
+        InvalidConfigError: a folder is a store's, or no root, or they do not belong together.
+        CorruptFileError: a file that decides what happens is damaged.
+        StoreLockedError: a broker runs.
+    """
+    with _opened(folders, options, clock, no_broker_runs) as (how, one_log):
+        return RecoverResult((plan_one_log(one_log, how),) if one_log else tuple(plan_roots(folders, how)))
+
+
+def execute_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Clock) -> RecoverResult:
+    """Load the logs as a broker's start would; the next start recovers them again, for nothing says it need not.
+
+    Args and errors are those of `plan_recovery`; in addition:
+
+    Raises:
+        StorageError: the disk refused; what was done is done, and the next call goes on. Or a root can't be given
+            a lock file.
+    """
+    with _opened(folders, options, clock, broker_locked_out) as (how, one_log):
+        return RecoverResult((load_one_log(one_log, how),) if one_log else tuple(load_roots(folders, how)))
+
+
+def execute_and_close(folders: Sequence[Path], options: RecoverOptions, clock: Clock) -> RecoverResult:
+    """Load the logs, then shut their roots down cleanly, as a broker that is started and stopped.
+
+    Raises:
+        InvalidConfigError: what is given is a single log: the marker is its root's.
+    """
+    with _opened(folders, options, clock, broker_locked_out) as (how, one_log):
+        if one_log:
+            raise InvalidConfigError(f"only a root is shut down, and this is one of its logs: path={one_log}")
+        return RecoverResult(tuple(close_root(each) for each in load_roots(folders, how)))
+
+
+def verdict(result: RecoverResult, *, is_executed: bool) -> list[str]:
+    """Return the last lines for people."""
+    clean = [
+        f"shut down cleanly, nothing is recovered: {each.survey.path}" for each in result.roots if each.survey.is_clean
+    ]
+    changed = sum(bool(log.steps) for log in result.logs)
+    counts = f"{len(result.logs):,} logs"
+    if not changed:
+        return [*clean, f"{counts}, nothing to do"]
+    done = f"{changed:,} changed" if is_executed else f"{changed:,} would change"
+    lost = (
+        f", {size_text(result.lost_bytes)} cut off or deleted" if result.lost_bytes else ", nothing cut off or deleted"
+    )
+    if not is_executed:
+        return [*clean, f"{counts}, {done}: {len(result.steps):,} steps{lost}; --execute does them"]
+    beside = any("deleted with" in step.what for step in result.steps)
+    kept = ["deleted segments lie beside as .deleted until the folder is loaded the next time"] if beside else []
+    return [*clean, f"{counts}, {done}: {len(result.steps):,} steps{lost}", *kept]
+
+
+@contextlib.contextmanager
+def progress_bar(folders: Sequence[Path]) -> Iterator[Callable[[], None]]:
+    """Show on a terminal's standard error how many logs are read and loaded; yields what is to be told each time."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda: None
+        return
+    columns = (BarColumn(None), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        logs = sum(parse_directory_name(name) is not None for folder in folders for name in os.listdir(folder))
+        task = bar.add_task("", total=2 * max(logs, 1))
+        yield lambda: bar.update(task, advance=1)
+
+
+@contextlib.contextmanager
+def _opened(
+    folders: Sequence[Path], options: RecoverOptions, clock: Clock, lock: _Lock
+) -> Iterator[tuple[RootOptions, Path | None]]:
+    """Keep brokers out; yields how to load, and the one log that a folder is itself."""
+    refuse_store(folders)
+    logs = [folder for folder in folders if _is_log(folder)]
+    if logs and len(folders) > 1:
+        raise InvalidConfigError(f"roots go together, a single log goes alone: path={logs[0]}")
+    roots = [folder.absolute().parent if folder in logs else folder for folder in folders]
+    with lock(roots):
+        how = RootOptions(
+            now_ms=clock.now_ms(),
+            jobs=options.jobs or len(os.sched_getaffinity(0)) * _JOBS_PER_CORE,
+            index_interval_bytes=options.index_interval_bytes,
+            surveyed=lambda _log: options.progress(),
+            loaded=lambda _log: options.progress(),
+        )
+        yield how, logs[0] if logs else None
+
+
+def _is_log(folder: Path) -> bool:
+    """Whether a folder is a log and not a root: both may be called `logs-1`."""
+    if parse_directory_name(folder.absolute().name) is None:
+        return False
+    with storage_errors(folder), os.scandir(folder) as entries:
+        names = [each.name for each in entries if each.is_file()]
+    return any(name == _METADATA_FILE or parse_base_offset(name) is not None for name in names)
+
+
+def _log_as_dict(log: LoadedLog) -> dict[str, Any]:
+    names = ("log_start_offset", "log_end_offset", "recovery_point", "lost_bytes")
+    numbers = {name: getattr(log, name) for name in names}
+    return {"log": str(log.log), "segments": len(log.base_offsets), **numbers, "steps": len(log.steps)}

@@ -1,0 +1,199 @@
+"""What the reading verbs print: describe, offsets, read.
+
+Each takes an open place and a function that prints one line.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs, select_logs
+from sparklog.storage_core.errors import InvalidConfigError, OffsetOutOfRangeError
+from sparklog.storage_core.inspect.describe_log import describe_log
+from sparklog.storage_core.inspect.dump.record_lines import record_lines
+from sparklog.storage_core.log.producers.transactions import Isolation
+from sparklog.storage_core.log.read.log_offsets import find_log_offsets
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.quantity_text import iso_time
+from sparklog.storage_core.topic_partition import TopicPartition
+from sparklog.storage_core.visible_text import visible, visible_json
+
+__all__ = ["describe", "lookup_offsets", "raw_records", "read_records", "record_texts", "to_json"]
+
+logger = logging.getLogger(__name__)
+
+
+def describe(view: StoreView, logs: Sequence[LogView], *, with_offsets: bool) -> dict[str, Any]:
+    """Return what logs consist of: segments, sizes, largest timestamps.
+
+    Args:
+        view: the place.
+        logs: of it.
+        with_offsets: also each log's offsets with their places, which takes a look into its segments.
+    """
+    described = [
+        {"topic": each.log.topic, "partition": each.log.partition}
+        | (_describe_offline(each) if each.offline else describe_log(each.directory, each.expected).as_dict())
+        | {"log": str(each.log)}  # its directory may have another name for now, while it is moved
+        | (_describe_offsets(each) if with_offsets and not each.offline else {})
+        for each in logs
+    ]
+    found = {"path": str(view.root), "ledger_version": view.ledger_version, "logs": described}
+    return found | ({"set_aside": [str(path) for path in view.set_aside]} if view.set_aside else {})
+
+
+def _describe_offsets(each: LogView) -> dict[str, Any]:
+    return {"offsets": asdict(find_log_offsets(each.reader(), each.recovery_point))}
+
+
+def _describe_offline(each: LogView) -> dict[str, Any]:
+    """Return what the ledger says of a log that can't be looked at."""
+    expected = each.expected
+    return {
+        "log": str(each.log),
+        "directory": str(each.directory),
+        "offline": each.offline,
+        "log_start_offset": expected.log_start_offset if expected else 0,
+        "log_end_offset": expected.log_end_offset if expected else 0,
+        "size_bytes": 0,
+        "index_bytes": 0,
+        "max_timestamp_ms": -1,
+        "segments": [],
+    }
+
+
+def lookup_offsets(
+    logs: Sequence[LogView], time: int | str, isolation: Isolation = "read_uncommitted"
+) -> Iterator[dict[str, Any]]:
+    """Yield per log the offset at a time, and the timestamp found there.
+
+    Args:
+        logs: to look into.
+        time: ms, or `earliest`, `latest`, `max-timestamp`. For ms the answer is the first record, in offset order, that
+            is not earlier; offset and timestamp are None where there is none.
+        isolation: with `read_committed` the latest offset is the last stable one, and what lies behind it is not found.
+    """
+    for each in logs:
+        reader = each.reader()
+        found: tuple[int | None, int | None] | None
+        if time == "earliest":
+            found = reader.log_start_offset, None
+        elif time == "latest":
+            is_all = isolation == "read_uncommitted"
+            found = reader.log_end_offset if is_all else reader.last_stable_offset, None
+        elif time == "max-timestamp":
+            found = reader.offset_of_max_timestamp(isolation)
+        else:
+            found = reader.offset_for_time(int(time), isolation)
+        offset, timestamp = found or (None, None)
+        yield {"topic": each.log.topic, "partition": each.log.partition, "offset": offset, "timestamp": timestamp}
+
+
+def read_records(
+    view: StoreView,
+    logs: Sequence[LogView],
+    start_offset: int | None,
+    start_time: int | None,
+    limit: int | None,
+    isolation: Isolation = "read_uncommitted",
+) -> Iterator[tuple[LogView, pa.RecordBatch]]:
+    """Yield the records of logs, log by log, each from its start, an offset, or the first record at a time.
+
+    Where records are deleted before they were read, and no offset was given, reading goes on at the new log start, with
+    a warning that names the offsets: as a consumer with `auto.offset.reset=earliest` does.
+
+    Args:
+        view: the place.
+        logs: of it, to read.
+        start_offset: of the one log.
+        start_time: ms; a log without a record that late gives nothing.
+        limit: most records in all.
+        isolation: what is seen of transactions.
+
+    Raises:
+        InvalidConfigError: an offset is given for several logs.
+        OffsetOutOfRangeError: it is outside the log, or records behind it were deleted before they were read; without
+            one: segments are gone that nobody deleted.
+    """
+    if start_offset is not None and len(logs) > 1:
+        topic = logs[0].log.topic
+        raise InvalidConfigError(f"--from={start_offset} is of one log: name it, {topic}:0 to {topic}:{len(logs) - 1}")
+    for each in logs:
+        reader = each.reader()
+        offset: int | None = reader.log_start_offset if start_offset is None else start_offset
+        if start_time is not None:
+            offset = (reader.offset_for_time(start_time, isolation) or (None,))[0]
+        if offset is None:
+            continue
+        read = partial(_read_from_earliest, view.root, each.log) if start_offset is None else LogReader.read
+        for batch in read(reader, offset, limit, isolation=isolation):
+            yield each, batch
+            limit = None if limit is None else limit - batch.num_rows
+        if limit == 0:
+            return
+
+
+def _read_from_earliest(
+    root: Path, log: TopicPartition, reader: LogReader, offset: int, limit: int | None, *, isolation: Isolation
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a log; those that are deleted meanwhile are passed over, with a warning."""
+    while True:
+        try:
+            for batch in reader.read(offset, limit, isolation=isolation):
+                yield batch
+                offset = batch.column("offset")[-1].as_py() + 1
+                limit = None if limit is None else limit - batch.num_rows
+            return
+        except OffsetOutOfRangeError:
+            [now] = select_logs(open_logs(root).logs, f"{log.topic}:{log.partition}")
+            reader = now.reader()
+            if reader.log_start_offset <= offset:  # nobody deleted it: it was lost
+                raise
+        start = reader.log_start_offset
+        logger.warning(
+            "Records were deleted before they were read: log=%s offsets=%d..%d; reading on at %d",
+            *(log, offset, start - 1, start),
+        )
+        offset = start
+
+
+def record_texts(each: LogView, batch: pa.RecordBatch, *, as_json: bool) -> Iterator[str]:
+    """Yield a line per record: JSON, or topic, partition, offset, time, key, value and headers between tabs."""
+    if as_json:
+        yield from record_lines(each.log, batch)
+        return
+    for row in batch.to_pylist():
+        headers = ",".join(f"{_text(header['key'].encode())}={_text(header['value'])}" for header in row["headers"])
+        place = f"{each.log.topic}:{each.log.partition}:{row['offset']}"
+        fields = [place, iso_time(row["timestamp"]), _text(row["key"]), _text(row["value"])]
+        yield "\t".join([*fields, headers] if headers else fields)
+
+
+def raw_records(each: LogView, batch: pa.RecordBatch) -> Iterator[bytes]:
+    """Yield the same as text, with keys, values and headers as the bytes that they are."""
+    for row in batch.to_pylist():
+        headers = b",".join(header["key"].encode() + b"=" + _raw(header["value"]) for header in row["headers"])
+        place = f"{each.log.topic}:{each.log.partition}:{row['offset']}\t{iso_time(row['timestamp'])}"
+        fields = [place.encode(), _raw(row["key"]), _raw(row["value"])]
+        yield b"\t".join([*fields, headers] if headers else fields)
+
+
+def to_json(value: object) -> str:
+    """Return compact JSON, with what a terminal obeys in JSON's escapes."""
+    return visible_json(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+
+
+def _text(data: bytes | None) -> str:
+    if data is None:
+        return "null"
+    return visible(data.decode("utf-8", "surrogateescape").replace("\\", "\\\\"))
+
+
+def _raw(data: bytes | None) -> bytes:
+    return b"null" if data is None else data

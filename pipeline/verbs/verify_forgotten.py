@@ -1,0 +1,87 @@
+"""What `verify` says of keys that a store is to forget: whether any record of theirs is there.
+
+Logs of topics without a request are not searched. A request that waits is a note; of one that is done no record may be
+left: one that is found came back with a copy from before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from sparklog.pipeline.places.store_view import StoreView
+from sparklog.sink.operations.forget_keys import RequestState, search_requests
+from sparklog.sink.operations.search_keys import FoundRecords
+from sparklog.sink.store.forgotten_keys import FOLDER, read_requests
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.errors import CorruptFileError, UnsupportedFormatError
+from sparklog.storage_core.inspect.verify.findings import Finding
+from sparklog.storage_core.log.files.deleted_files import list_deleted
+from sparklog.storage_core.log.files.names import LOG, segment_file_name
+
+__all__ = ["forgotten_findings"]
+
+
+def forgotten_findings(view: StoreView) -> Iterator[Finding]:
+    """Yield a finding for each request that waits, and for each segment that a request which is done missed.
+
+    Args:
+        view: a store, as it is now; a plain folder has no requests.
+
+    Raises:
+        LedgerDamagedError: the ledger can't be read.
+    """
+    if view.ledger_version is None:
+        return
+    store, name = Store.find(view.root), view.root.absolute().name
+    try:
+        requests = read_requests(store)
+    except CorruptFileError as error:
+        yield Finding(log=name, file=str(FOLDER), kind="checkpoint", rule="forgotten-keys", what=str(error))
+        return
+    except UnsupportedFormatError as error:
+        yield Finding(log=name, file=str(FOLDER), kind="checkpoint", rule="newer-release", what=str(error))
+        return
+    offline = {each.log for each in view.logs if each.offline is not None}  # of which the check of the logs tells
+    for state in search_requests(store, requests):
+        request = state.request
+        if request.completed_ms is None:
+            yield Finding(
+                log=name,
+                file=str(FOLDER / f"{request.request_id}.json"),
+                kind="pending",
+                rule="forgotten-keys",
+                what=_pending(state),
+            )
+        for found in state.found:
+            if found.failure is not None and found.log not in offline:
+                what = f"can't be searched for forgotten keys: {found.failure}"
+                yield Finding(log=str(found.log), file=str(found.log), kind="damage", rule="unreadable", what=what)
+            elif found.failure is None and request.completed_ms is not None:
+                yield _left(found, request.request_id)
+    yield from _old_files(view, {each.topic for each in requests})
+
+
+def _pending(state: RequestState) -> str:
+    segments = sum(each.failure is None for each in state.found)
+    return f"erasure pending, {state.records_count:,} records in {segments:,} segments"
+
+
+def _old_files(view: StoreView, topics: Collection[str]) -> Iterator[Finding]:
+    for each in view.logs:
+        if each.log.topic not in topics or each.offline is not None or not each.directory.is_dir():
+            continue
+        if count := len(list_deleted(each.directory)):
+            name, what = str(each.log), f"{count:,} old files wait to be removed and may hold erased records"
+            yield Finding(log=name, file=name, kind="pending", rule="forgotten-keys", what=what)
+
+
+def _left(found: FoundRecords, request_id: str) -> Finding:
+    return Finding(
+        log=str(found.log),
+        file=segment_file_name(found.base_offset, LOG),
+        kind="forgotten",
+        rule="forgotten-keys",
+        what=f"has {found.records_count:,} records of keys that were erased: request={request_id}",
+        first_offset=found.first_offset,
+        last_offset=found.last_offset,
+    )

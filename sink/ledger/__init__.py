@@ -1,0 +1,1 @@
+"""The Delta table that says what is committed, and its damage."""

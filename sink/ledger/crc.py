@@ -1,0 +1,106 @@
+"""CRC-32Cs of what a commit says, kept in its log entry: one over the ledger's rows, one over its micro-batches.
+
+The data file has none that is checked when it is read: a changed bit in it would be another offset. The same bit in the
+number of a micro-batch would drop the next ones, or write one twice. An entry without its CRCs is damage, or not ours:
+Delta takes an empty entry for one without actions, and the ledger would end as the version before did. Only the
+version that makes the table has none: it has no rows.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import crc32c
+import numpy as np
+import numpy.typing as npt
+
+from sparklog.sink.ledger.table_entries import list_entries, read_actions
+
+__all__ = [
+    "ROWS_CRC",
+    "TRANSACTIONS_CRC",
+    "CommittedEntries",
+    "read_committed",
+    "rows_crc",
+    "transactions_crc",
+]
+
+ROWS_CRC = "sparklog.rows_crc32c"
+"""Key in an entry's first line."""
+TRANSACTIONS_CRC = "sparklog.transactions_crc32c"
+"""Key in an entry's first line."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedEntries:
+    """What the entries since the last checkpoint say.
+
+    Attributes:
+        rows_crc: of the rows of the last one.
+        transactions: newest micro-batch of each query.
+    """
+
+    rows_crc: str
+    transactions: Mapping[str, int]
+
+
+def rows_crc(text: Mapping[str, list[str]], integers: Mapping[str, npt.NDArray[np.int64]]) -> str:
+    """Return the CRC of all rows, column by column in the order of their names."""
+    crc = 0
+    for name in sorted(text):
+        crc = crc32c.crc32c("\0".join(text[name]).encode(), crc)
+    for name in sorted(integers):
+        crc = crc32c.crc32c(integers[name].astype("<i8").tobytes(), crc)
+    return f"{crc:08x}"
+
+
+_NO_ROWS_CRC = rows_crc({}, {})
+
+
+def transactions_crc(transactions: Iterable[tuple[object, object]]) -> str:
+    """Return the CRC of a commit's (query id, micro-batch) pairs, in their order."""
+    return f"{crc32c.crc32c(json.dumps(list(transactions)).encode()):08x}"
+
+
+def read_committed(log: Path, version: int) -> CommittedEntries:
+    """Return what the entries since the last checkpoint say.
+
+    Args:
+        log: folder of the entries.
+        version: the last one that counts.
+
+    Raises:
+        ValueError: an entry is missing, damaged, not ours, or names other micro-batches than it was committed with.
+    """
+    newest: dict[str, int] = {}
+    crc = _NO_ROWS_CRC
+    for entry in list_entries(log, version):
+        actions = read_actions(entry)
+        if _makes_table(entry, actions):
+            continue
+        crc = _named_crc(entry, actions, ROWS_CRC)
+        found = [_pair(action["txn"]) for action in actions if "txn" in action]
+        committed, computed = _named_crc(entry, actions, TRANSACTIONS_CRC), transactions_crc(found)
+        if committed != computed:
+            raise ValueError(
+                f"its micro-batches are not what was committed: version={int(entry.stem)} crc={computed} {committed=}"
+            )
+        newest |= {str(query_id): int(batch_id) for query_id, batch_id in found}
+    return CommittedEntries(crc, newest)
+
+
+def _makes_table(entry: Path, actions: list[dict[str, Any]]) -> bool:
+    return int(entry.stem) == 0 and any("metaData" in action for action in actions)
+
+
+def _named_crc(entry: Path, actions: list[dict[str, Any]], key: str) -> str:
+    found = [action["commitInfo"].get(key) for action in actions if "commitInfo" in action]
+    if not found or found[0] is None:
+        raise ValueError(f"an entry has no CRC, so it is damaged or not a commit of Sparklog: file={entry.name}")
+    return str(found[0])
+
+
+def _pair(transaction: dict[str, Any]) -> tuple[Any, Any]:
+    return transaction.get("appId"), transaction.get("version")

@@ -1,0 +1,397 @@
+"""The Delta table that says what is committed: one row per log, replaced whole by each commit.
+
+A commit is one Delta version that carries the application transaction `(query_id, batch_id)`. Two writers from one
+version conflict, so a second writer is detected by the commit itself. The data file is synced before the log entry is
+written, the entry after that, and only then the commit counts.
+
+What a crash leaves: before the log entry is there, nothing but an unreferenced data file. A power cut may leave the
+newest log entry torn; it was not acknowledged, so opening drops it. Any other damage is refused: an entry that is
+missing, empty, or not ours would let the ledger end lower, and committed records would be cut off.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from sparklog.sink.ledger.crc import ROWS_CRC, TRANSACTIONS_CRC, read_committed, rows_crc, transactions_crc
+from sparklog.sink.ledger.damage import damage_refused, one_line, read_while_tidied
+from sparklog.sink.ledger.rows import LEDGER_SCHEMA, LedgerRows, LogState
+from sparklog.sink.ledger.table_commit import commit_rows, create_table, table_uri
+from sparklog.sink.ledger.tidy import CHECKPOINT_INTERVAL, LedgerTidy
+from sparklog.sink.ledger.torn import drop_torn_checkpoint, drop_torn_entry
+from sparklog.sink.locks.signed_off_version import require_signed_off, signed_off_version
+from sparklog.storage_core.errors import (
+    CommitStateUnknownError,
+    CorruptFileError,
+    LedgerDamagedError,
+    StorageError,
+    WriterFencedError,
+)
+from sparklog.storage_core.fault_points import reach
+from sparklog.storage_core.storage.local import storage_errors, sync_directory, sync_files
+from sparklog.storage_core.storage.open_regular import check_regular_files
+from sparklog.storage_core.storage.owned_names import Owner, change_names
+from sparklog.storage_core.topic_partition import TopicPartition
+
+__all__ = ["Ledger"]
+
+logger = logging.getLogger(__name__)
+
+_CONFIGURATION = {
+    # Tombstones and log entries that stay for days make each commit slower; these go with the next checkpoint.
+    "delta.deletedFileRetentionDuration": "interval 0 seconds",
+    "delta.logRetentionDuration": "interval 0 seconds",
+    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+}
+
+
+class Ledger:
+    """The committed state of every log, at one version.
+
+    Rows keep their place for the life of this object: a log's row number is its id inside the sink.
+    """
+
+    def __init__(self, path: Path, table: DeltaTable) -> None:
+        self._path = path
+        self._table = table
+        self._version = int(table.version())
+        self._tidy: LedgerTidy | None = None
+        self._rows = _read_rows(self._data_files())
+
+    @classmethod
+    def create(cls, path: Path, owner: Owner) -> "Ledger":
+        """Create an empty ledger."""
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            change_names(owner, partial(create_table, path, LEDGER_SCHEMA, _CONFIGURATION))
+            try:
+                ledger = cls(path, _open_table(path))
+                ledger._make_durable()
+            except (DeltaError, OSError):
+                owner.check()  # one that took the store since has removed this ledger
+                raise
+            sync_directory(path.parent)
+            ledger._tidy = LedgerTidy(path, ledger._data_files(), owner)
+        return ledger
+
+    @classmethod
+    def open(cls, path: Path) -> "Ledger":
+        """Open the ledger at its newest version, read-only: a torn newest entry is an error here.
+
+        A writer may tidy entries away while they are read; then they are read again.
+
+        Raises:
+            LedgerDamagedError: it can't be read.
+        """
+        if not (path / "_delta_log").is_dir():
+            raise LedgerDamagedError(f"no ledger: path={path}")
+        try:
+            least = signed_off_version(path)  # before the entries: a writer may commit, and end, while they are read
+        except CorruptFileError as error:  # whoever writes refuses it
+            logger.warning("Whether the ledger has lost its newest entries can't be told: %s", error)
+            least = -1
+        ledger = read_while_tidied(path, lambda: cls._checked(path, _open_table(path)))
+        require_signed_off(path, ledger.version, least)
+        return ledger
+
+    @classmethod
+    def open_at(cls, path: Path, version: int) -> "Ledger":
+        """Open the ledger as it was at a version, read-only.
+
+        Raises:
+            LedgerDamagedError: it can't be read; `__cause__` is a `FileNotFoundError` if its data file is gone.
+        """
+        with damage_refused(path):
+            return cls._checked(path, _open_table(path, version))
+
+    @classmethod
+    def open_for_writing(cls, path: Path, owner: Owner, *, follows_crash: bool = True) -> "Ledger":
+        """Open the ledger, after dropping a newest entry that a power cut left torn.
+
+        Args:
+            path: of the table.
+            owner: of the store.
+            follows_crash: whether the writer before died. One that ended well made its newest entry durable, so damage
+                there has another cause, and dropping the entry would drop acknowledged records.
+
+        Raises:
+            LedgerDamagedError: it is damaged otherwise, or after a writer that ended well; nothing was changed.
+            CorruptFileError: the file that says how far it was committed is damaged; nothing was changed.
+        """
+        _check_files(path)
+        signed_off = signed_off_version(path)
+        drop_torn_checkpoint(path, owner)
+        if follows_crash:
+            drop_torn_entry(path, owner, signed_off)
+        ledger = cls.open(path)
+        with storage_errors(path):
+            ledger._make_durable()  # its writer may have died before it did this, and from here on it counts
+            ledger._tidy = LedgerTidy(path, ledger._data_files(), owner)
+        ledger._tidy_up(None)
+        return ledger
+
+    @classmethod
+    def open_beside_writer(cls, path: Path) -> "Ledger":
+        """Open the ledger to commit beside a running writer: nothing is dropped, nor tidied up.
+
+        The version that a commit builds on is made durable first: its writer may not have come to it yet, and an entry
+        must never outlive the one before it.
+
+        Raises:
+            LedgerDamagedError: it can't be read.
+            CorruptFileError: the file that says how far it was committed is damaged.
+        """
+        signed_off_version(path)
+        ledger = cls.open(path)
+        with storage_errors(path):
+            ledger._make_durable()
+        return ledger
+
+    @property
+    def version(self) -> int:
+        """Version of the table that this state is."""
+        return self._version
+
+    @property
+    def topics(self) -> list[str]:
+        """(n,) topic of each row."""
+        return self._rows.text["topic"]
+
+    @property
+    def rows(self) -> Mapping[TopicPartition, int]:
+        """Row number of each log."""
+        return self._rows.number_of
+
+    def column(self, name: str) -> npt.NDArray[np.int64]:
+        """Return (n,) values of an integer column; not to be changed."""
+        return self._rows.integers[name]
+
+    def state(self, row: int) -> LogState:
+        """Return one row."""
+        return self._rows.state(row)
+
+    def states(self) -> dict[TopicPartition, LogState]:
+        """Return every row, by log."""
+        return dict(self._rows.states)
+
+    def transaction_version(self, query_id: str) -> int | None:
+        """Return the newest micro-batch committed for a query, None if there is none.
+
+        Raises:
+            LedgerDamagedError: the ledger can't tell.
+        """
+        with damage_refused(self._path):
+            version = self._table.transaction_version(query_id)
+        return None if version is None else int(version)
+
+    def add(self, states: list[LogState], owner: Owner) -> None:
+        """Append rows for new logs, in one commit; deletes beside it are taken over as by `update`, which see."""
+        self._commit_beside_deletes(lambda rows: rows.with_added(states), None, owner)
+
+    def update(
+        self,
+        rows: npt.NDArray[np.int64],
+        values: Mapping[str, npt.NDArray[np.int64]],
+        query_id: str,
+        batch_id: int,
+        owner: Owner,
+    ) -> None:
+        """Replace values of some rows and record the micro-batch, in one commit.
+
+        Maintenance may raise log start offsets beside the writer, which then loses the race for the next version: it
+        takes those over and tries again. Anybody else who commits has taken the store.
+
+        Raises:
+            WriterFencedError: another writer committed since this state was read.
+            CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
+        """
+        self._commit_beside_deletes(lambda held: held.with_risen(rows, values), (query_id, batch_id), owner)
+
+    def raise_recovery_points(self, rows: npt.NDArray[np.int64], points: npt.NDArray[np.int64], owner: Owner) -> None:
+        """Say that logs are on the disk up to these offsets, in one commit; as `update`, without a micro-batch."""
+        values = {"recovery_point": points}
+        self._commit_beside_deletes(lambda held: held.with_risen(rows, values), None, owner)
+
+    def correct(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]]) -> None:
+        """Replace values of some rows, in one commit that is no micro-batch.
+
+        Raises:
+            WriterFencedError: somebody else committed since this state was read.
+            CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
+        """
+        self._commit(self._rows.with_values(rows, values), None)
+
+    def move(self, row: int, log_dir: str) -> None:
+        """Let a log lie in another log directory, in one commit; raises as `correct`."""
+        self._commit(self._rows.with_log_dir(row, log_dir), None)
+
+    def remove(self, rows: npt.NDArray[np.int64]) -> None:
+        """Forget logs, in one commit; those that follow get other row numbers. Raises as `correct`."""
+        self._commit(self._rows.without(rows), None)
+
+    def fence(self) -> None:
+        """Commit the state unchanged, so that nobody who read an earlier version can commit any more.
+
+        Raises:
+            LedgerDamagedError: somebody else's commit can't be read.
+        """
+        while True:
+            try:
+                self._commit(self._rows, None)
+                return
+            except WriterFencedError:
+                self._reload()
+
+    @classmethod
+    def _checked(cls, path: Path, table: DeltaTable) -> "Ledger":
+        ledger = cls(path, table)
+        ledger._check()
+        return ledger
+
+    def _commit_beside_deletes(
+        self,
+        change: Callable[[LedgerRows], LedgerRows],
+        transaction: tuple[str, int] | None,
+        owner: Owner,
+    ) -> None:
+        while True:
+            try:
+                self._commit(change(self._rows), transaction)
+                return
+            except WriterFencedError:
+                if not self._take_over_deletes():
+                    raise
+                owner.check()  # behind the reading: who takes the store from now on commits, and that conflicts again
+
+    def _reload(self) -> None:
+        """Go on from the newest version, durable by then: an entry must never outlive the one before it.
+
+        Table and rows change together, at the end. New rows must never be missing from a commit on the new version, so
+        after an error this state is still the old one, from which no commit succeeds.
+        """
+        with damage_refused(self._path):
+            newest = self._checked(self._path, _open_table(self._path))
+        with storage_errors(self._path):
+            newest._make_durable()
+        self._table, self._version, self._rows = newest._table, newest._version, newest._rows
+
+    def _take_over_deletes(self) -> bool:
+        """Go on from the newest version, and say whether nothing but deletes led to it."""
+        before = self._rows
+        self._reload()
+        return before.differs_by_deletes_only(self._rows)
+
+    def _check(self) -> None:
+        """Compare the rows and the micro-batches with the CRCs of their commits.
+
+        A micro-batch that only a checkpoint names any more has none: it is compared with nothing.
+
+        Raises:
+            ValueError: they are not what was committed.
+        """
+        committed = read_committed(self._path / "_delta_log", self.version)
+        found = rows_crc(self._rows.text, self._rows.integers)
+        if found != committed.rows_crc:
+            raise ValueError(f"its rows are not what was committed: crc={found} committed={committed.rows_crc}")
+        for query_id, batch_id in committed.transactions.items():
+            held = self._table.transaction_version(query_id)
+            if held != batch_id:
+                raise ValueError(f"a micro-batch is not what was committed: {query_id=} {held=} committed={batch_id}")
+
+    def _commit(self, rows: LedgerRows, transaction: tuple[str, int] | None) -> None:
+        transactions = [Transaction(*transaction)] if transaction else []
+        old_files, known = self._data_files(), self._version
+        if self._table.version() != known:  # a commit failed half way: its rows are not these
+            raise WriterFencedError(f"the ledger has moved on: path={self._path} version={known}")
+        try:
+            metadata = {
+                ROWS_CRC: rows_crc(rows.text, rows.integers),
+                TRANSACTIONS_CRC: transactions_crc([transaction] if transaction else []),
+            }
+            commit_rows(self._path, self._table, rows.to_table(), "overwrite", metadata, transactions)
+            self._table.update_incremental()
+            if self._table.version() != known + 1:  # another one has committed behind it since
+                self._table.load_as_version(known + 1)
+        except CommitFailedError as error:
+            raise WriterFencedError(
+                f"another writer committed to the ledger: path={self._path} version={self.version}"
+            ) from error
+        except (DeltaError, OSError) as error:
+            self._raise_unless_absent(known, transaction, error)
+        reach("commit.written")
+        try:
+            self._make_durable()
+        except (DeltaError, OSError) as error:
+            raise CommitStateUnknownError(
+                f"the ledger's folder can't be synced: {error}", *(transaction or ("", -1))
+            ) from error
+        reach("commit.synced")
+        self._version, self._rows = int(self._table.version()), rows
+        self._tidy_up(old_files)
+
+    def _tidy_up(self, replaced: list[Path] | None) -> None:
+        """Keep the folder small, where this is the writer's; a commit has replaced these files, if there was one."""
+        if self._tidy is None:
+            return
+        current = self._data_files()
+        try:
+            if replaced is not None:
+                self._tidy.drop_replaced(replaced, current)
+            self._tidy.checkpoint_if_due(self._table, current)
+        except (DeltaError, OSError, StorageError) as error:
+            logger.warning("The ledger was not tidied, a later commit will: path=%s (%s)", self._path, error)
+
+    def _raise_unless_absent(self, known: int, transaction: tuple[str, int] | None, error: Exception) -> None:
+        """The write failed: say for certain that it left no version, or that nobody knows.
+
+        What this object's handle says does not count: it may have moved on before the write failed.
+        """
+        try:
+            newest = _open_table(self._path).version()
+        except (DeltaError, OSError):
+            newest = None
+        if newest == known:
+            raise StorageError(f"the ledger can't be written: path={self._path} ({one_line(error)})") from error
+        query_id, batch_id = transaction or ("", -1)
+        raise CommitStateUnknownError(f"the ledger did not answer: {one_line(error)}", query_id, batch_id) from error
+
+    def _data_files(self) -> list[Path]:
+        """Return the files of this version; they lie side by side, and only their names are taken from their URIs."""
+        return [self._path / uri.rpartition("/")[2] for uri in self._table.file_uris()]
+
+    def _make_durable(self) -> None:
+        log, version = self._path / "_delta_log", int(self._table.version())
+        try:
+            sync_files(self._data_files())
+            sync_files([log / f"{version:020}.json"])
+        except FileNotFoundError:
+            if _open_table(self._path).version() <= version:
+                raise
+            # Somebody has committed since, who made this version durable first, and the writer has tidied it up.
+        sync_directory(self._path)
+        sync_directory(log)
+
+
+def _read_rows(files: list[Path]) -> LedgerRows:
+    # Not `to_pyarrow_table`: its I/O threads may outlive a short command and abort the interpreter as it ends.
+    parts = [pq.ParquetFile(file).read(LEDGER_SCHEMA.names, use_threads=False) for file in files]
+    table = pa.concat_tables([LEDGER_SCHEMA.empty_table(), *(part.cast(LEDGER_SCHEMA) for part in parts)])
+    return LedgerRows.from_table(table)
+
+
+def _open_table(path: Path, version: int | None = None) -> DeltaTable:
+    _check_files(path)
+    return DeltaTable(table_uri(path), version=version)
+
+
+def _check_files(path: Path) -> None:
+    with storage_errors(path):
+        check_regular_files(path, path / "_delta_log")

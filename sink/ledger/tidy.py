@@ -1,0 +1,80 @@
+"""Keeps the ledger's folder small: checkpoints, the entries that they sum up, data files that no version needs.
+
+Only the holder of the writer lock does this. Beside it others commit, too, whose commits may be under way: so a file
+goes only behind a commit that came after it was found, which no commit built on anything older can survive.
+"""
+
+import os
+import time
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from sparklog.storage_core.fault_points import reach
+from sparklog.storage_core.storage.local import sync_directory, sync_files
+from sparklog.storage_core.storage.owned_names import Owner, change_names, remove_file
+
+__all__ = ["CHECKPOINT_INTERVAL", "LedgerTidy"]
+
+CHECKPOINT_INTERVAL = 100
+_CHECKPOINT = ".checkpoint.parquet"
+_DATA_FILE_AGE_S = 60.0
+"""A replaced data file stays this long, for readers that opened the version it belongs to."""
+
+
+class LedgerTidy:
+    """What there is to drop, and when.
+
+    Args:
+        path: of the table.
+        current: data files of its newest version.
+        owner: of the store.
+    """
+
+    def __init__(self, path: Path, current: Collection[Path], owner: Owner) -> None:
+        self._path = path
+        self._owner = owner
+        self._old: dict[Path, float] = {}
+        names = (name for name in os.listdir(path / "_delta_log") if name.endswith(_CHECKPOINT))
+        self._checkpointed = max((int(name[:20]) for name in names if name[:20].isdigit()), default=0)
+        self._adopt(current)
+
+    def drop_replaced(self, replaced: Iterable[Path], current: Collection[Path]) -> None:
+        """Behind a commit: drop what was found long enough before it.
+
+        Args:
+            replaced: data files of the version that it built on; they stay a while.
+            current: its own.
+        """
+        now = time.monotonic()
+        self._old.update(dict.fromkeys(replaced, now))
+        due = [file for file, since in self._old.items() if now - since > _DATA_FILE_AGE_S]
+        for file in due:
+            del self._old[file]
+            if file not in current:
+                remove_file(self._owner, file)
+
+    def checkpoint_if_due(self, table: DeltaTable, current: Collection[Path]) -> None:
+        """Write a checkpoint every so many versions, whoever committed them.
+
+        It is durable before the entries it replaces go: the other order could lose the table. What others replaced
+        beside this writer, or wrote for a commit that lost its race, is found here.
+        """
+        version = int(table.version())
+        if version // CHECKPOINT_INTERVAL <= self._checkpointed // CHECKPOINT_INTERVAL:
+            return
+        change_names(self._owner, table.create_checkpoint)
+        reach("tidy.checkpointed")
+        log = self._path / "_delta_log"
+        sync_files([log / f"{version:020}{_CHECKPOINT}", log / "_last_checkpoint"])
+        sync_directory(log)
+        reach("tidy.synced")
+        self._checkpointed = version
+        change_names(self._owner, table.cleanup_metadata)
+        reach("tidy.cleaned")
+        self._adopt(current)
+
+    def _adopt(self, current: Collection[Path]) -> None:
+        found = set(self._path.glob("*.parquet")).difference(current, self._old)
+        self._old.update(dict.fromkeys(found, time.monotonic()))

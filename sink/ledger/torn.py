@@ -1,0 +1,175 @@
+"""Removes a half-written newest ledger entry or checkpoint after a power cut.
+
+An entry counts only once it is durable, and its data file is durable before it: so a power cut leaves an entry whose
+own bytes are torn, and nothing else: whole lines, then a line that ends too early, or zeros, or nothing. The release
+before said in no entry how many lines it has, and made the data file durable after it. A torn checkpoint says nothing
+that the entries before it don't say. Damage of any other kind is left for the opening to refuse.
+"""
+
+import errno
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparklog.sink.ledger.crc import ROWS_CRC, rows_crc
+from sparklog.sink.ledger.table_entries import ACTION_COUNT, newest_version
+from sparklog.storage_core.errors import LedgerDamagedError
+from sparklog.storage_core.storage.local import storage_errors, sync_directory
+from sparklog.storage_core.storage.open_regular import read_file
+from sparklog.storage_core.storage.owned_names import Owner, remove_file
+
+__all__ = ["drop_torn_checkpoint", "drop_torn_entry"]
+
+logger = logging.getLogger(__name__)
+
+_MAKING = {"commitInfo", "protocol", "metaData"}
+"""Lines of the entry that makes a table."""
+_TRANSACTION_COUNT = "sparklog.transactions"
+"""Key of the release before in an entry's first line: how many micro-batches its last lines name."""
+_NO_ROWS_CRC = rows_crc({}, {})
+_LITERALS = ("true", "false", "null")
+
+
+def drop_torn_entry(path: Path, owner: Owner, signed_off: int = -1) -> None:
+    """Drop the newest entry where a power cut tore it: its lines are not all there, and it is no other program's.
+
+    An entry whose first line is whole and lacks our keys is not ours, nor is a file whose name is not a version. These,
+    an entry with changed bytes, and a whole one of which the data file is gone, are left for the opening to refuse.
+
+    Args:
+        path: of the table.
+        owner: of the store.
+        signed_off: newest version that is known to have been durable.
+
+    Raises:
+        LedgerDamagedError: it is the only one, or was durable once; nothing was changed.
+        StorageError: the disk does not say what is in it.
+    """
+    log = path / "_delta_log"
+    newest = newest_version(log) if log.is_dir() else -1
+    entry = log / f"{newest:020}.json"
+    if newest < 0 or not _is_torn(entry, newest):
+        return
+    if newest <= signed_off:
+        raise LedgerDamagedError(
+            f"the newest entry of the ledger is damaged, and was committed: restore it from a copy: path={entry}"
+        )
+    before = f"{newest - 1:020}"
+    if not any((log / f"{before}{suffix}").exists() for suffix in (".json", ".checkpoint.parquet")):
+        raise LedgerDamagedError(
+            f"the newest entry of the ledger is damaged, and the one before it is not there: restore it from a copy:"
+            f" path={entry}"
+        )
+    with storage_errors(entry):
+        remove_file(owner, entry)
+        sync_directory(log)
+    logger.warning("Dropped the newest ledger entry, torn by a power cut before it counted path=%s", entry)
+
+
+def _is_torn(entry: Path, version: int) -> bool:
+    """Whether an entry of ours lacks a part of its lines."""
+    with storage_errors(entry):
+        *lines, last = read_file(entry).rstrip(b"\0").split(b"\n")
+    is_cut = _is_cut(last)
+    actions = []
+    for line in lines if is_cut or not last else [*lines, last]:
+        if (action := _parse(line)) is None:
+            return False  # no power cut changes a line before the end
+        actions.append(action)
+    if not actions:
+        return True
+    if version == 0:
+        return not {kind for action in actions for kind in action} >= _MAKING
+    info = actions[0].get("commitInfo", {})
+    if ACTION_COUNT in info:
+        count = str(info[ACTION_COUNT])
+        return count.isdigit() and len(actions) <= int(count)
+    return ROWS_CRC in info and (is_cut or not _is_whole_without_count(entry.parent.parent, info, actions))
+
+
+def _is_cut(line: bytes) -> bool:
+    """Whether a last line is the beginning of a JSON object, and not the whole."""
+    text = line.decode(errors="replace")
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        rest = text[error.pos :]
+        is_early = rest in ("", ",") or any(each.startswith(rest) for each in _LITERALS)
+        return bool(text) and text.startswith("{") and (is_early or error.msg.startswith("Unterminated string"))
+    return False
+
+
+def _is_whole_without_count(table: Path, info: dict[str, Any], actions: list[dict[str, Any]]) -> bool:
+    """Whether an entry of the release before has all of its lines, and its data file."""
+    kinds = [kind for action in actions for kind in action]
+    if kinds.count("txn") < int(info.get(_TRANSACTION_COUNT, 0)):
+        return False
+    if info[ROWS_CRC] == _NO_ROWS_CRC:
+        return kinds.count("remove") >= int(info.get("operationMetrics", {}).get("num_removed_files", 0))
+    added = [action["add"] for action in actions if "add" in action]
+    return bool(added) and all(_is_readable(table / str(each.get("path"))) for each in added)
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """Return a line of an entry; None if it is none."""
+    try:
+        action = json.loads(line)
+    except ValueError:
+        return None
+    return action if isinstance(action, dict) and all(isinstance(each, dict) for each in action.values()) else None
+
+
+def drop_torn_checkpoint(path: Path, owner: Owner) -> None:
+    """Drop a checkpoint that a power cut left torn, and the hint that names it.
+
+    The entries that it sums up are still there, as they go only once it is durable; otherwise it is not touched.
+    """
+    log = path / "_delta_log"
+    names = set(os.listdir(log)) if log.is_dir() else set()
+    hinted = _hinted_version(log / "_last_checkpoint")
+    versions = {int(name[:20]) for name in names if name.endswith(".checkpoint.parquet") and name[:20].isdigit()}
+    newest = max(versions | hinted, default=-1)
+    checkpoint = log / f"{newest:020}.checkpoint.parquet"
+    if newest < 0 or _is_readable(checkpoint):
+        return
+    start = max(versions - {newest}, default=-1) + 1
+    if not names.issuperset(f"{version:020}.json" for version in range(start, newest + 1)):
+        return
+    with storage_errors(checkpoint):
+        remove_file(owner, log / "_last_checkpoint")
+        remove_file(owner, checkpoint)
+        sync_directory(log)
+    logger.warning("Dropped the newest ledger checkpoint, torn by a power cut path=%s", checkpoint)
+
+
+def _hinted_version(hint: Path) -> set[int]:
+    """Return the version of the checkpoint that `_last_checkpoint` names; none if it is absent or torn."""
+    try:
+        return {int(json.loads(read_file(hint))["version"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def _is_readable(file: Path) -> bool:
+    try:
+        pq.ParquetFile(file).read(use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        _raise_if_refused(error, file)
+        return False
+    return True
+
+
+def _raise_if_refused(error: Exception, path: Path) -> None:
+    """Tell what is torn or absent from what a disk does not give just now: that must not be dropped.
+
+    Raises:
+        StorageError: the kernel refused.
+    """
+    if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+        with storage_errors(path):
+            raise error

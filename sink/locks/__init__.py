@@ -1,0 +1,1 @@
+"""Who may change a store: the writer's, the taker's and the broker's lock."""

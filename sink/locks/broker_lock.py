@@ -1,0 +1,217 @@
+"""A broker's own lock on its roots, `.lock`: held by a store's writer, and while a command changes what is a broker's.
+
+A broker takes a record lock of its process (Java's `FileLock`). Here it is one of the open file: both kinds keep each
+other out, and this one does not go when the process closes another descriptor of the same file.
+
+A writer that was declared dead may live and hold the locks of its roots. Whoever took its store by force puts new lock
+files in their place, as with `writer.lock`; a broker's own lock is never taken so.
+
+Source: Kafka LogManager.lockLogDirs, FileLock; fcntl(2), open file description locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import struct
+import uuid
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from sparklog.storage_core.errors import StoreLockedError
+from sparklog.storage_core.storage.local import storage_errors, sync_directory
+from sparklog.storage_core.storage.open_regular import open_to_change
+from sparklog.storage_core.storage.own_descriptor import OwnDescriptor
+from sparklog.storage_core.storage.owned_names import Owner, remove_unique, rename
+from sparklog.storage_core.topic_partition import parse_directory_name
+
+__all__ = ["RootLocks", "broker_locked_out", "no_broker_runs", "refuse_brokers"]
+
+logger = logging.getLogger(__name__)
+
+_LOCK_FILE: Final = ".lock"
+_META_FILE: Final = "meta.properties"
+_UNWRITABLE: Final = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+_HELD: Final = (errno.EACCES, errno.EAGAIN)
+_FLOCK: Final = "hhqqi"
+_OF_OPEN_FILE: Final = -1
+"""What the kernel names as the process of a lock that belongs to an open file: one of Sparklog's."""
+
+
+class RootLocks:
+    """The locks of a store's log directories that a writer holds, each once."""
+
+    def __init__(self) -> None:
+        self._held: dict[Path, OwnDescriptor] = {}
+
+    def take(self, root: Path, owner: Owner, *, by_force: bool) -> None:
+        """Take the lock of a log directory, until `close`.
+
+        Args:
+            root: of the store.
+            owner: the writer.
+            by_force: take it from a writer of the same store that has lost it, and may live.
+
+        Raises:
+            StoreLockedError: a broker holds it, another store, or a command.
+            StorageError: the disk refused.
+        """
+        path = root.resolve() / _LOCK_FILE
+        if path in self._held:
+            return
+        with storage_errors(path):
+            descriptor = _opened(path, os.O_RDWR | os.O_CREAT)
+        try:
+            if by_force and _holder(descriptor, path) == _OF_OPEN_FILE:
+                descriptor = _replaced(path, descriptor, owner)
+            else:
+                _lock(descriptor, path)
+        except BaseException:
+            descriptor.close()
+            raise
+        self._held[path] = descriptor
+
+    def close(self) -> None:
+        """Give all of them back."""
+        for descriptor in self._held.values():
+            descriptor.close()
+        self._held.clear()
+
+
+@contextlib.contextmanager
+def broker_locked_out(roots: Iterable[Path]) -> Iterator[None]:
+    """Hold the locks of roots while they are changed; a root gets a lock file if it has none, and keeps it.
+
+    So a broker that is started meanwhile stops, and so does a second command, also where no broker has ever run.
+
+    Args:
+        roots: folders that may be roots: with `meta.properties` or with logs. Of others only a lock that is there is
+            taken.
+
+    Raises:
+        StoreLockedError: a broker runs, or another command.
+        StorageError: a lock file can't be made.
+    """
+    with _held([each for each in set(roots) if _is_root(each)], os.O_RDWR | os.O_CREAT):
+        yield
+
+
+@contextlib.contextmanager
+def no_broker_runs(roots: Iterable[Path]) -> Iterator[None]:
+    """Hold the locks of roots while they are only read: where there is no lock file no process is kept out.
+
+    Raises:
+        StoreLockedError: a broker runs, or another command.
+    """
+    with _held([each for each in set(roots) if (each / _LOCK_FILE).is_file()], os.O_RDWR):
+        yield
+
+
+def refuse_brokers(roots: Iterable[Path]) -> None:
+    """Refuse to work on roots that a broker has just now; a sink may have them.
+
+    A root whose lock file can't be opened to write keeps nobody from the others: a sink takes such a one for offline.
+
+    Raises:
+        StoreLockedError: a broker runs.
+    """
+    for path in sorted({each.resolve() / _LOCK_FILE for each in roots}):
+        with storage_errors(path):
+            try:
+                descriptor = _opened(path, os.O_RDWR)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno not in _UNWRITABLE:
+                    raise
+                logger.warning("Whether a broker has a log directory can't be seen lock=%s (%s)", path, error)
+                continue
+            with contextlib.closing(descriptor):
+                holder = _holder(descriptor, path)
+            if holder not in (None, _OF_OPEN_FILE):
+                raise _refusal(path)
+
+
+def _is_root(folder: Path) -> bool:
+    with storage_errors(folder), os.scandir(folder) as entries:
+        return any(
+            parse_directory_name(each.name) is not None if each.is_dir() else each.name in (_META_FILE, _LOCK_FILE)
+            for each in entries
+        )
+
+
+@contextlib.contextmanager
+def _held(roots: Iterable[Path], flags: int) -> Iterator[None]:
+    """Hold each lock once: a second descriptor of the same file would be refused."""
+    with contextlib.ExitStack() as held:
+        for path in sorted({each.resolve() / _LOCK_FILE for each in roots}):
+            with storage_errors(path):
+                descriptor = held.enter_context(contextlib.closing(_opened(path, flags)))
+            _lock(descriptor, path)
+        yield
+
+
+def _opened(path: Path, flags: int) -> OwnDescriptor:
+    return OwnDescriptor(partial(open_to_change, path, flags))
+
+
+def _lock(descriptor: OwnDescriptor, path: Path) -> None:
+    """Take one lock.
+
+    Raises:
+        StoreLockedError: another process has it.
+        StorageError: the disk has no locks.
+    """
+    with storage_errors(path):
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _whole_file())
+        except OSError as error:
+            if error.errno not in _HELD:
+                raise
+            raise _refusal(path) from error
+
+
+def _replaced(path: Path, taken: OwnDescriptor, owner: Owner) -> OwnDescriptor:
+    """Put a lock file in the place of the one that a fenced writer holds; return it, locked.
+
+    Raises:
+        StoreLockedError: the writer has died, and a broker took its lock before this one was in its place.
+    """
+    mine = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}")
+    with storage_errors(path):
+        descriptor = _opened(mine, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            _lock(descriptor, mine)
+            rename(owner, mine, path)
+            sync_directory(path.parent)
+            if _holder(taken, path) not in (None, _OF_OPEN_FILE):
+                raise _refusal(path)
+        except BaseException:
+            descriptor.close()
+            remove_unique(mine)
+            raise
+    taken.close()
+    return descriptor
+
+
+def _holder(descriptor: OwnDescriptor, path: Path) -> int | None:
+    """Return the process that has a lock, `_OF_OPEN_FILE` for one of Sparklog's, None if none has it."""
+    with storage_errors(path):
+        found = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _whole_file()))
+    return None if found[0] == fcntl.F_UNLCK else int(found[4])
+
+
+def _whole_file() -> bytes:
+    """Return a `struct flock` of a write lock on everything."""
+    return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+
+def _refusal(path: Path) -> StoreLockedError:
+    return StoreLockedError(
+        f"a broker runs on this folder, another store has it, or another command changes it: lock={path}; stop it first"
+    )

@@ -1,0 +1,118 @@
+"""The ledger's version that an owner of a store saw last when it ended well: no version below it is believed.
+
+An entry that is missing at the end, as after a copy that was cut short, leaves a ledger that is sound in itself and
+ends lower. Versions only grow, so a version that was durable once is a lower bound for ever: also beside a running
+sink, and after owners that died and recorded none. The writer lock and the maintenance lock have a file each, which
+only the holder of that lock replaces. A store whose owners have not recorded any yet has no bound.
+"""
+
+import json
+import logging
+from pathlib import Path
+from typing import Final
+
+from sparklog.sink.locks.writer_lock import WriterLock
+from sparklog.storage_core.errors import CorruptFileError, LedgerDamagedError
+from sparklog.storage_core.storage.local import make_directory, storage_errors
+from sparklog.storage_core.storage.open_regular import read_if_there
+from sparklog.storage_core.storage.owned_names import Owner, remove_file, replace_file
+
+__all__ = ["forget_signed_off", "is_signed_off", "require_signed_off", "sign_off_version", "signed_off_version"]
+
+logger = logging.getLogger(__name__)
+
+_FILES: Final = {"writer.lock": "ledger-version.writer.json", "maintenance.lock": "ledger-version.maintenance.json"}
+"""Files in a store's `control/`, by the name of the lock."""
+_KEY: Final = "ledger_version"
+
+
+def signed_off_version(ledger: Path) -> int:
+    """Return the least version that a ledger has; -1 where none is written down.
+
+    Raises:
+        CorruptFileError: a file that says it is damaged; the message names it.
+        StorageError: it can't be read.
+    """
+    return max(_read(_folder(ledger) / name) for name in _FILES.values())
+
+
+def is_signed_off(ledger: Path) -> bool:
+    """Whether an owner that recorded a version has ended well."""
+    return signed_off_version(ledger) >= 0
+
+
+def require_signed_off(ledger: Path, version: int, least: int) -> None:
+    """Refuse a ledger that has lost its newest entries.
+
+    Args:
+        ledger: its folder.
+        version: that it has.
+        least: the version that it had; read before that one.
+
+    Raises:
+        LedgerDamagedError: it has.
+    """
+    if version >= least:
+        return
+    files = [name for name in _FILES.values() if _read(_folder(ledger) / name) > version]
+    raise LedgerDamagedError(
+        f"the ledger has lost its newest entries: path={ledger} version={version} signed_off_version={least}"
+        f" missing={version + 1:020}.json; restore it from a copy, ledger, logs and control folder of one moment; to"
+        f" give up what these entries committed, remove {' and '.join(files) or 'its file'} from {_folder(ledger)}"
+    )
+
+
+def sign_off_version(ledger: Path, lock: WriterLock, version: int) -> None:
+    """Write down, durably, that a version is on the disk; before the owner of the lock signs off.
+
+    The lock's own file is written anew if it is damaged. What is wrong with the other one is no reason for an owner to
+    end badly: it counts for nothing here, and keeps the next owner from opening the store.
+
+    Args:
+        ledger: its folder.
+        lock: that the caller holds.
+        version: of the ledger, durable.
+    """
+    path = _folder(ledger) / _FILES[lock.name]
+    recorded = {name: _read_sound(_folder(ledger) / name) for name in _FILES.values()}
+    if recorded[path.name] is not None and version <= max(each for each in recorded.values() if each is not None):
+        return
+    with storage_errors(path):
+        make_directory(path.parent)
+        replace_file(lock, path, json.dumps({_KEY: version}).encode() + b"\n")
+
+
+def forget_signed_off(ledger: Path, owner: Owner) -> None:
+    """Forget what owners of a ledger recorded that is made anew; the owner has the store."""
+    for name in _FILES.values():
+        with storage_errors(_folder(ledger) / name):
+            remove_file(owner, _folder(ledger) / name)
+
+
+def _folder(ledger: Path) -> Path:
+    return ledger.parent / "control"
+
+
+def _read_sound(path: Path) -> int | None:
+    """Return what a file records, -1 where there is none, None and a warning where it is damaged."""
+    try:
+        return _read(path)
+    except CorruptFileError as error:
+        logger.warning("%s", error)
+        return None
+
+
+def _read(path: Path) -> int:
+    with storage_errors(path):
+        data = read_if_there(path)
+    if data is None:
+        return -1
+    try:
+        version = json.loads(data)[_KEY]
+        if isinstance(version, bool) or not isinstance(version, int) or version < 0:
+            raise ValueError(f"{_KEY}={str(version)[:40]}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptFileError(
+            f"the ledger's last version is damaged: path={path} ({error}); restore the file from a copy, or remove it"
+        ) from error
+    return version

@@ -1,0 +1,89 @@
+"""`<store>/takeover.lock`: who takes a store by force waits until no file of it is just being removed or renamed.
+
+A writer holds it shared from its look at `writer.lock` to the end of one removal or rename by path, which is
+microseconds; a taking by force holds it alone while it puts another `writer.lock` in place. The failure it prevents: a
+writer finds that it owns the store, is suspended, another one takes the store by force and commits to files of the same
+names, the first one wakes up and removes them.
+
+The lock goes with its process, like `writer.lock`. The file is empty, stays, and is never replaced.
+"""
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from sparklog.storage_core.storage.open_regular import open_to_change
+from sparklog.storage_core.storage.own_descriptor import OwnDescriptor
+
+__all__ = ["TAKEOVER_LOCK", "TakeoverLock"]
+
+TAKEOVER_LOCK: Final = "takeover.lock"
+_WAIT_S: Final = 3.0
+_POLL_S: Final = 0.002
+
+
+class TakeoverLock:
+    """One process's handle of the lock, for all of its threads.
+
+    `flock` belongs to the open file, not to the thread: the first thread takes it, the last one gives it back.
+
+    Args:
+        store: its folder.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self._path = store / TAKEOVER_LOCK
+        self._descriptor: OwnDescriptor | None = None
+        self._mutex = threading.Lock()
+        self._holder_count = 0
+
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[None]:
+        """Hold it beside others; who is just taking the store is waited for."""
+        with self._mutex:
+            if not self._holder_count:
+                fcntl.flock(self._opened(), fcntl.LOCK_SH)
+            self._holder_count += 1
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._holder_count -= 1
+                if not self._holder_count:
+                    fcntl.flock(self._opened(), fcntl.LOCK_UN)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Hold it while no other process does; false if another one still held it after a few seconds."""
+        is_held = self._try_alone(time.monotonic() + _WAIT_S)
+        try:
+            yield is_held
+        finally:
+            if is_held:
+                fcntl.flock(self._opened(), fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._descriptor is not None:
+            self._descriptor.close()
+
+    def _opened(self) -> OwnDescriptor:
+        if self._descriptor is None:
+            self._descriptor = OwnDescriptor(partial(open_to_change, self._path, os.O_RDWR | os.O_CREAT))
+        return self._descriptor
+
+    def _try_alone(self, deadline_s: float) -> bool:
+        while True:
+            try:
+                fcntl.flock(self._opened(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                if time.monotonic() > deadline_s:
+                    return False
+                time.sleep(_POLL_S)

@@ -1,0 +1,324 @@
+"""One writer per store: an OS lock held for the life of the sink, and how a lost one is noticed.
+
+The lock is `flock` on `<store>/writer.lock`: it goes with its process, so a crash leaves nothing to clean. Taking it
+by force replaces the file; the earlier owner still holds a lock, but on a file that has lost its name, and sees that at
+its next check.
+
+The file holds its owner's signature, which an owner that ends well takes out again: one that is found there says that
+the owner died, and that the logs need a close look. Until an owner begins to change ledger or logs, its signature says
+that it is opening the store only: one that dies or is refused by then has left the store as it was. So the next owner
+knows that bytes above a committed end are no unfinished micro-batch's, and that the ledger's last entry was committed.
+
+Taking by force is written into it, too, and handed on from owner
+to owner until one has given the logs new inodes: an earlier owner that wakes up must not find a file that counts.
+
+Removing and renaming by path needs more than a check, which says nothing of the next moment: `holding` (see
+`takeover_lock.py`).
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from sparklog.sink.locks.broker_lock import RootLocks
+from sparklog.sink.locks.takeover_lock import TakeoverLock
+from sparklog.storage_core.errors import StorageError, StoreLockedError, WriterFencedError
+from sparklog.storage_core.storage.local import storage_errors, sync_directory, write_all
+from sparklog.storage_core.storage.open_regular import open_to_change, read_if_there
+from sparklog.storage_core.storage.own_descriptor import OwnDescriptor
+
+__all__ = ["WriterLock"]
+
+_SIGNATURE_BYTES = 4096
+_WRITER = "another writer"
+"""The holder of a lock that can be taken by force; who holds another one never owes new inodes."""
+
+
+class WriterLock:
+    """The right to write a store.
+
+    Attributes:
+        token: 8 hex digits that no other owner has; names this writer's unpublished files.
+        follows_crash: whether the owner before had begun, and did not end well.
+        owes_renewal: whether the store was taken by force, by this owner or one before, and not all logs have got new
+            inodes since: somebody who can't be stopped may still write into the files they have.
+        roots: the locks of the store's log directories, which go with this one.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        descriptor: OwnDescriptor,
+        token: str,
+        *,
+        follows_crash: bool,
+        owes_renewal: bool,
+        can_be_taken: bool = True,
+    ) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._takeover = TakeoverLock(path.parent) if can_be_taken else None
+        self.token = token
+        self._signature = b""
+        self._is_opening = not follows_crash
+        self.follows_crash = follows_crash
+        self.owes_renewal = owes_renewal
+        self.roots = RootLocks()
+
+    @classmethod
+    def acquire(cls, path: Path, holder: str = _WRITER) -> "WriterLock":
+        """Take the lock, at once or not at all; `begin` comes before any change.
+
+        Args:
+            path: of the lock's file.
+            holder: what its owner is, for the message.
+
+        Raises:
+            StoreLockedError: somebody holds it; the message says who.
+        """
+        with storage_errors(path):
+            while True:
+                descriptor = OwnDescriptor(partial(open_to_change, path, os.O_RDWR | os.O_CREAT))
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    signature = os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0)
+                    lock = cls(
+                        path,
+                        descriptor,
+                        uuid.uuid4().hex[:8],
+                        follows_crash=_is_crash(signature),
+                        owes_renewal=holder == _WRITER and _says(signature, "forced"),
+                        can_be_taken=holder == _WRITER,
+                    )
+                    if lock._is_current():
+                        lock._sign()
+                        sync_directory(path.parent)  # nor must its file lose its name
+                        return lock
+                except BlockingIOError:
+                    owner = os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0).decode(errors="replace").strip()
+                    descriptor.close()
+                    remedy = ", or take the lock by force if it can't be stopped" if holder == _WRITER else ""
+                    raise StoreLockedError(
+                        f"{holder} holds the store: lock={path} owner={owner or 'unknown'}; stop it{remedy}"
+                    ) from None
+                except BaseException:
+                    descriptor.close()
+                    raise
+                descriptor.close()
+
+    @staticmethod
+    def was_left(path: Path) -> bool:
+        """Whether a lock's last owner died behind `begin`, and nobody has taken it since."""
+        return _is_crash(_left_signature(path))
+
+    @staticmethod
+    def is_held(path: Path) -> bool:
+        """Whether somebody has a lock; who took it in this moment, and has not signed it yet, does not count."""
+        with storage_errors(path):
+            is_signed = path.exists() and path.stat().st_size > 0
+        return is_signed and not _left_signature(path)
+
+    @staticmethod
+    def ended_well(path: Path) -> bool:
+        """Whether nobody has a lock, and its last owner ended well or had not begun; false where nobody ever had it."""
+        with storage_errors(path):
+            signature = read_if_there(path)
+        if not signature:
+            return signature is not None
+        return not _is_crash(signature) and _left_signature(path) == signature
+
+    @classmethod
+    def take_by_force(cls, path: Path) -> "WriterLock":
+        """Take the lock from the process that holds it: the file is replaced by one that this process has locked.
+
+        Raises:
+            StoreLockedError: the owner is in the middle of a removal or a rename, and was after seconds of waiting;
+                nothing was changed.
+        """
+        token = uuid.uuid4().hex[:8]
+        mine = path.with_name(f"{path.name}.{token}")
+        with storage_errors(path):
+            descriptor = OwnDescriptor(partial(open_to_change, mine, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+            lock = cls(path, descriptor, token, follows_crash=True, owes_renewal=True)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock._sign()
+                lock._replace(mine)
+                sync_directory(path.parent)
+            except BaseException:
+                mine.unlink(missing_ok=True)
+                lock.release()
+                raise
+        return lock
+
+    @property
+    def name(self) -> str:
+        """File name of the lock."""
+        return self._path.name
+
+    def check(self) -> None:
+        """Make sure that this writer still owns the store.
+
+        Raises:
+            WriterFencedError: it does not, or this process was forked from the owner.
+        """
+        self._require_own_process()
+        with storage_errors(self._path):
+            is_current, is_signed = self._is_current(), self._is_signed()
+        if not is_current:
+            raise WriterFencedError(f"another writer took the store by force: lock={self._path}; this one has to stop")
+        if not is_signed:  # the lock does not reach the other's machine, or this owner gave up
+            raise WriterFencedError(f"the lock has lost this owner's signature: lock={self._path}; it has to stop")
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Check, and let no process take the store by force before the context ends: for one removal or rename by path.
+
+        Who holds the maintenance lock keeps it from being taken for as long as he holds it: there the check is all.
+
+        Raises:
+            WriterFencedError: this writer does not own the store any more.
+        """
+        self._require_own_process()
+        with self._takeover.shared() if self._takeover else contextlib.nullcontext():
+            self.check()
+            yield
+
+    def begin(self) -> None:
+        """Say, durably, that this owner changes ledger or logs from now on: if it dies, the next one looks closely.
+
+        Raises:
+            WriterFencedError: this writer does not own the store any more.
+        """
+        if self._is_opening:
+            self.check()
+            self._is_opening = False
+            with storage_errors(self._path):
+                self._sign()
+
+    def note_renewed(self) -> None:
+        """Write down that no file is left that an owner before the taking by force may have open.
+
+        Those on disks that are offline are on a list of their own.
+        """
+        if self.owes_renewal:
+            self.owes_renewal = False
+            with storage_errors(self._path):
+                self._sign()
+
+    def sign_off(self) -> None:
+        """Take the signature out, unless new inodes are still owed: this owner leaves nothing else to undo.
+
+        Another owner's stays: it has taken over where the lock does not reach its machine. So does that of the process
+        which forked this one.
+        """
+        if self._descriptor.is_open and not self.owes_renewal:
+            with storage_errors(self._path):
+                if self._is_signed():
+                    os.ftruncate(self._descriptor.fileno(), 0)
+
+    def release(self) -> None:
+        """Give the lock back; one that was found without a signature, and not begun with, has none then."""
+        if self._is_opening:
+            with contextlib.suppress(StorageError):  # it says that it is no crash's
+                self.sign_off()
+        self.roots.close()
+        self._descriptor.close()
+        if self._takeover:
+            self._takeover.close()
+
+    def _require_own_process(self) -> None:
+        if not self._descriptor.is_open:
+            raise WriterFencedError(
+                f"this process does not hold the lock, it gave it back or was forked from its owner: lock={self._path}"
+            )
+
+    def _replace(self, mine: Path) -> None:
+        """Put this owner's file in the place of the other one's, while that one removes and renames nothing."""
+        takeover = TakeoverLock(self._path.parent)
+        try:
+            with takeover.alone() as is_held:
+                if not is_held:
+                    raise StoreLockedError(_describe_busy_owner(self._path))
+                mine.replace(self._path)
+        finally:
+            takeover.close()
+
+    def _is_current(self) -> bool:
+        try:
+            named = os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        mine = os.fstat(self._descriptor.fileno())
+        return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino)
+
+    def _is_signed(self) -> bool:
+        return os.pread(self._descriptor.fileno(), _SIGNATURE_BYTES, 0) == self._signature
+
+    def _sign(self) -> None:
+        owner: dict[str, object] = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),  # two containers may have the same one, and the same host name
+            "since_ms": time.time_ns() // 1_000_000,
+            "token": self.token,
+        }
+        owner |= {"forced": True} if self.owes_renewal else {}
+        owner |= {"opening": True} if self._is_opening else {}
+        signature = json.dumps(owner).encode() + b"\n"
+        descriptor = self._descriptor.fileno()
+        write_all(descriptor, signature, 0)
+        os.ftruncate(descriptor, len(signature))
+        os.fsync(descriptor)  # a power cut must not make this owner look like one that ended well
+        self._signature = signature
+
+
+def _is_crash(signature: bytes) -> bool:
+    """Whether who left a signature may have left anything half done."""
+    return bool(signature) and (not _says(signature, "opening") or _says(signature, "forced"))
+
+
+def _says(signature: bytes, what: str) -> bool:
+    """Whether a signature says something; one that can't be read may have said anything."""
+    if not signature:
+        return False
+    try:
+        return bool(json.loads(signature.partition(b"\n")[0]).get(what, False))
+    except (ValueError, AttributeError):
+        return True
+
+
+def _left_signature(path: Path) -> bytes:
+    """Return the signature of an owner that died, nothing if there is none or somebody has the lock."""
+    with storage_errors(path):
+        if not path.exists():
+            return b""
+        descriptor = OwnDescriptor(partial(open_to_change, path, os.O_RDONLY))
+        try:
+            if not os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0):
+                return b""  # without a lock, which may refuse an owner that comes just now
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0)
+        except BlockingIOError:
+            return b""
+        finally:
+            descriptor.close()
+
+
+def _describe_busy_owner(path: Path) -> str:
+    owner = (read_if_there(path) or b"").decode(errors="replace").strip()
+    try:
+        one = json.loads(owner)
+        remedy = f"kill -9 {int(one['pid'])} on {one['host']}"
+    except (ValueError, TypeError, KeyError):
+        remedy = "kill -9"
+    return (
+        f"the writer that has the store stopped in the middle of removing or renaming a file: lock={path}"
+        f" owner={owner or 'unknown'}; end that process ({remedy}) and try again"
+    )

@@ -1,0 +1,1 @@
+"""Opening a store for writing: what a crash left is finished or undone."""

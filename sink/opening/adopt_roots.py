@@ -1,0 +1,88 @@
+"""Log directories, and quarantined rows, taken over from another copy of a store.
+
+A log directory names its store, and so does a store's part of a quarantine folder. Where another folder with the same
+store id is named, and still has that directory or can't be looked at, an opening refuses it: which of the two goes on
+is for people to decide. From the adoption on the other one is refused.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.locks.writer_lock import WriterLock
+from sparklog.sink.opening.access import WRITER_LOCK, both_locks
+from sparklog.sink.opening.pending_work import read_pending
+from sparklog.sink.quarantine.claims import claimed_parts, sign_part
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.errors import InvalidConfigError, StorageError, StoreLockedError
+
+__all__ = ["ClaimedRoot", "adopt_roots", "plan_adoption"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedRoot:
+    """A folder of a store that another copy of it has.
+
+    Attributes:
+        kind: a log directory, or the store's part of a quarantine folder.
+        path: its path.
+        other: the other copy's folder.
+    """
+
+    kind: Literal["log_dir", "quarantine"]
+    path: Path
+    other: Path
+
+
+def plan_adoption(root: Path, more: Collection[str] = ()) -> list[ClaimedRoot]:
+    """Return what would be taken over; changes nothing.
+
+    Args:
+        root: of the store.
+        more: log directories in which the ledger has no logs yet.
+
+    Raises:
+        InvalidConfigError: no store is there, or not one of `more`.
+        LedgerDamagedError: its ledger can't be read.
+    """
+    store = Store.find(root)
+    for name in more:
+        if not store.log_dir(name).is_dir():
+            raise InvalidConfigError(f"no such log directory: log_dir={store.log_dir(name)}")
+    states = Ledger.open(store.ledger_path).states().values()
+    names = {state.log_dir for state in states} | read_pending(store).log_dirs | set(more)
+    others = {name: store.claimant(name) for name in sorted(names) if store.log_dir(name).is_dir()}
+    logs = [ClaimedRoot("log_dir", store.log_dir(name), other) for name, other in others.items() if other is not None]
+    return [*logs, *(ClaimedRoot("quarantine", *each) for each in claimed_parts(store))]
+
+
+def adopt_roots(root: Path, more: Collection[str] = ()) -> list[ClaimedRoot]:
+    """Take log directories over from another copy; args and result are those of `plan_adoption`.
+
+    Raises:
+        StoreLockedError: the store or the other copy is open, or a broker has a log directory.
+        StorageError: the disk refused; the next call goes on.
+    """
+    with both_locks(root) as (lock, _):  # neither ledger nor logs are changed: what their last owner left stays
+        store, claimed = Store.find(root), plan_adoption(root, more)
+        for each in claimed:
+            if each.kind == "log_dir":
+                lock.roots.take(each.path, lock, by_force=False)
+            else:
+                _refuse_open(each)
+        for each in claimed:
+            (store.name_store if each.kind == "log_dir" else partial(sign_part, store))(each.path, lock)
+    return claimed
+
+
+def _refuse_open(claimed: ClaimedRoot) -> None:
+    """Refuse to take quarantined rows, which have no lock, from a copy whose sink runs; one that can't be seen may."""
+    try:
+        is_open = WriterLock.is_held(claimed.other / WRITER_LOCK)
+    except StorageError:
+        return
+    if is_open:
+        raise StoreLockedError(f"the other copy is open: store={claimed.other}; close its sink first")

@@ -1,0 +1,113 @@
+"""After a clean end no log has bytes above its committed end: what lies there then is damage, and is not cut off.
+
+A writer that ends well has cut back what it did not commit, or has noted the log directories where it could not. So the
+bytes come from elsewhere, or the ledger does: one restored from an older copy lets the logs end lower than they do.
+Empty files are passed over: they are of segments that were begun and not written.
+"""
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.ledger.table_entries import newest_version
+from sparklog.sink.locks.signed_off_version import is_signed_off
+from sparklog.sink.locks.writer_lock import WriterLock
+from sparklog.sink.opening.open_log_dirs import noted_offline
+from sparklog.sink.opening.pending_truncations import read_truncations
+from sparklog.sink.opening.pending_work import read_pending
+from sparklog.sink.store.log_dirs import find_unreadable
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.errors import LedgerDamagedError
+from sparklog.storage_core.log.files.names import LOG, segment_file_name
+from sparklog.storage_core.log.files.segments import list_segments
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.topic_partition import TopicPartition
+
+__all__ = ["find_surplus", "refuse_surplus", "surplus_files"]
+
+_LOCK = "writer.lock"
+
+
+def refuse_surplus(store: Store, ledger: Ledger, offline: Collection[str]) -> None:
+    """Refuse a store that is opened after a clean end and has bytes above a log's committed end.
+
+    Args:
+        store: whose log directories the caller has; another copy's bytes are no surplus.
+        ledger: its own.
+        offline: log directories to leave alone.
+
+    Raises:
+        LedgerDamagedError: it has; nothing was changed.
+    """
+    if not is_signed_off(store.ledger_path):
+        return
+    found = _find(store, ledger.states(), offline)
+    if found is not None:
+        raise LedgerDamagedError(found)
+
+
+def find_surplus(store: Store, states: Mapping[TopicPartition, LogState], version: int) -> str | None:
+    """Return what lies above a committed end in a store that has no writer and that was closed well; None if nothing.
+
+    Args:
+        store: only read; a writer may take it at any time.
+        states: of the ledger.
+        version: of the ledger that says so.
+
+    Raises:
+        CorruptFileError: a file below `control/` is damaged, so that it can't be told.
+    """
+    if not _is_at_rest(store) or not is_signed_off(store.ledger_path):
+        return None
+    offline = find_unreadable(store, states.values())
+    found = _find(store, states, offline)
+    if found is None or newest_version(store.ledger_path / "_delta_log") != version or not _is_at_rest(store):
+        return None
+    return _find(store, states, offline)  # once more: a writer may have come and gone while the files were looked at
+
+
+def _is_at_rest(store: Store) -> bool:
+    """Whether no writer holds the store, and the last one ended well."""
+    return WriterLock.ended_well(store.root / _LOCK)
+
+
+def surplus_files(store: Store, states: Mapping[TopicPartition, LogState]) -> Iterator[tuple[Path, int, int]]:
+    """Yield every segment with bytes above its log's committed end: path, committed bytes, size."""
+    for state in states.values():
+        directory = store.log_path(state)
+        for segment in list_segments(directory) if directory.is_dir() else []:
+            if segment.base_offset < state.active_base_offset:
+                continue
+            committed = state.active_size_bytes if segment.base_offset == state.active_base_offset else 0
+            if (size := _size(segment.log_path)) > committed:
+                yield segment.log_path, committed, size
+
+
+def _find(store: Store, states: Mapping[TopicPartition, LogState], offline: Collection[str]) -> str | None:
+    """Look at two files of each log that can be judged: at its active segment, and at one that follows it."""
+    names = {*offline, *noted_offline(store)}
+    under_way = {each.log for each in read_truncations(store)} | {each.log for each in read_pending(store).moves}
+    roots: dict[str, str] = {}
+    for log, state in states.items():
+        if state.log_dir in names or log in under_way:
+            continue
+        directory = roots.setdefault(state.log_dir, os.fspath(store.log_dir(state.log_dir))) + f"/{log.directory_name}/"
+        for base, committed in {state.log_end_offset: 0, state.active_base_offset: state.active_size_bytes}.items():
+            name = segment_file_name(base, LOG)
+            if _size(directory + name) > committed:
+                return (
+                    f"bytes lie above a log's committed end, though the store was closed well: file={directory}{name}"
+                    f" committed_bytes={committed} log_end_offset={state.log_end_offset}; restore ledger, logs and"
+                    " control folder of one moment, or let sparklog repair STORE --execute cut them off and keep them"
+                )
+    return None
+
+
+def _size(path: str | Path) -> int:
+    with storage_errors(path):
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return 0

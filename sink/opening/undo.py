@@ -1,0 +1,110 @@
+"""Which logs a crash left with anything behind their committed end, and cutting those back."""
+
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.locks.writer_lock import WriterLock
+from sparklog.sink.opening.open_log_dirs import LogDirs
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.log.append.cut_back import cut_back_logs, has_leftovers, needs_cut_back, renew_active_segment
+from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.storage.write_back import sync_filesystems
+from sparklog.storage_core.topic_partition import TopicPartition
+
+__all__ = ["committed_end", "cut_back_torn", "find_torn", "find_torn_online", "renew", "renew_returned", "settle_cuts"]
+
+_CHUNK = 256
+"""Logs that a thread looks at in one go."""
+_SYNC_THREADS = 8
+"""Threads that mostly wait for the disk."""
+
+
+def committed_end(state: LogState) -> CommittedEnd:
+    """Return where the ledger says a log ends."""
+    return CommittedEnd(state.active_base_offset, state.active_size_bytes, state.log_end_offset)
+
+
+def find_torn(store: Store, states: Mapping[TopicPartition, LogState], *, follows_crash: bool) -> list[TopicPartition]:
+    """Return the logs with anything behind their end, having changed nothing.
+
+    Two `stat` calls a log tell what a failed micro-batch leaves; after a crash each directory is listed, too.
+
+    Raises:
+        CorruptFileError: committed bytes are gone.
+    """
+
+    def look(logs: list[TopicPartition]) -> Iterator[TopicPartition]:
+        for log in logs:
+            directory, end = store.log_path(states[log]), committed_end(states[log])
+            if needs_cut_back(directory, end) or (follows_crash and has_leftovers(directory, end)):
+                yield log
+
+    logs = list(states)
+    chunks = [logs[start : start + _CHUNK] for start in range(0, len(logs), _CHUNK)]
+    if len(chunks) <= 1:
+        return list(look(logs))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [log for found in pool.map(lambda chunk: list(look(chunk)), chunks) for log in found]
+
+
+def find_torn_online(
+    log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], *, follows_crash: bool
+) -> list[TopicPartition]:
+    """Do the same for the logs that are not offline; those that were get the close look of a crash."""
+    online, returned = log_dirs.online(states), log_dirs.with_remedy(states, "look", "renew")
+    torn = find_torn(log_dirs.store, online, follows_crash=follows_crash)
+    known = set(torn)
+    close = {log: online[log] for log in returned if log not in known}
+    return torn + find_torn(log_dirs.store, close, follows_crash=True)
+
+
+def settle_cuts(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState]) -> None:
+    """Bring onto the disk what a writer that died has cut: index entries that a power cut brings back would lead to
+    places that others have by then.
+    """
+    roots = {log_dirs.store.log_dir(state.log_dir) for state in log_dirs.online(states).values()}
+    with storage_errors("log directories"):
+        sync_filesystems(roots)
+
+
+def renew(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: WriterLock) -> None:
+    """Give every log that is not offline new inodes: who had the store before it was taken by force writes past them.
+
+    Until the last one has them the lock goes on saying that they are owed.
+    """
+
+    def renew_log(state: LogState) -> None:
+        renew_active_segment(log_dirs.store.log_path(state), committed_end(state), lock.token, lock)
+
+    with ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="renew") as pool:
+        list(pool.map(renew_log, log_dirs.online(states).values()))
+    lock.note_renewed()
+
+
+def renew_returned(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: WriterLock) -> None:
+    """Give logs that are back new inodes where the store was taken by force meanwhile; what was offline is settled."""
+    for log in log_dirs.with_remedy(states, "renew"):
+        renew_active_segment(log_dirs.store.log_path(states[log]), committed_end(states[log]), lock.token, lock)
+    log_dirs.settle()
+
+
+def cut_back_torn(log_dirs: LogDirs, ledger: Ledger, lock: WriterLock) -> None:
+    """Make every log end where the ledger says, and delete what is staged: its writer is dead.
+
+    Raises:
+        CorruptFileError: committed bytes are gone; nothing was changed.
+        WriterFencedError: another writer owns the store.
+    """
+    states = ledger.states()
+    torn = find_torn_online(log_dirs, states, follows_crash=lock.follows_crash)
+    cut_back_logs([(log_dirs.store.log_path(states[log]), committed_end(states[log])) for log in torn], lock)
+    if lock.follows_crash:
+        settle_cuts(log_dirs, states)
+    if lock.owes_renewal:
+        renew(log_dirs, states, lock)
+    renew_returned(log_dirs, states, lock)
+    log_dirs.store.sweep_staging(lock)

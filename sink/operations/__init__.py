@@ -1,0 +1,1 @@
+"""What is done to a store's logs apart from appending."""

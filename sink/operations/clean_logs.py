@@ -1,0 +1,307 @@
+"""Compaction of a store's logs: plans, and carries plans out beside a running sink.
+
+What the ledger says bounds everything: a log's start, its end, its active segment, which is never touched. Where the
+last cleaning of a log ended is told by the caller, who keeps it: lost, it costs a cleaning that begins at the log's
+start and finds little to do.
+
+A log that can't be cleaned says why and keeps no other from its turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.opening.access import MaintainedStore
+from sparklog.sink.opening.undo import committed_end
+from sparklog.sink.operations.retain_logs import PendingRemoval, due_in_ms
+from sparklog.sink.store.map_logs import map_logs
+from sparklog.sink.store.store_folder import Store
+from sparklog.sink.store.topic_configs import read_topic_configs
+from sparklog.storage_core.cleaner.clean_log import UNCLEANABLE, CleanedLog, LogToClean, clean_log
+from sparklog.storage_core.cleaner.survey.cleanable import CleaningPlan, order_of_work
+from sparklog.storage_core.cleaner.survey.plan_log import LogFacts, plan_log
+from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.errors import CorruptFileError, LogStorageError, WriterFencedError
+from sparklog.storage_core.log.files.deleted_files import list_deleted
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.storage.owned_names import Owner
+from sparklog.storage_core.topic_partition import TopicPartition
+
+__all__ = [
+    "CleanerBudget",
+    "LogCleaning",
+    "LogCleaningRow",
+    "clean_log_by",
+    "clean_logs",
+    "clean_one_log",
+    "failed_cleaning",
+    "pending_removals",
+    "plan_cleanings",
+]
+
+logger = logging.getLogger(__name__)
+
+Outcome = Literal["cleaned", "stopped", "skipped", "uncleanable", "failed"]
+"""All of a log's range was cleaned; a part of it; nothing, for something changed; it is damaged, or has a record
+without a key; the disk refused or lacks room, and trying again may help."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerBudget:
+    """What a cleaning may take.
+
+    Attributes:
+        map_bytes: of the offset map, for one log at a time.
+        hash_key: of the maps, 16 random bytes.
+        erased_keys: keys whose records all go, binary, by topic id.
+        leaves_large: whether a log with more keys than a map takes is left as it is: the row says `is_large`.
+    """
+
+    map_bytes: int
+    hash_key: bytes
+    erased_keys: Mapping[str, pa.Array] | None = None
+    leaves_large: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCleaning:
+    """What a cleaner makes of one log of a store.
+
+    Attributes:
+        state: of the log in the ledger that the plan was made from.
+        plan: None where the log can't be read.
+        failure: why there is no plan.
+    """
+
+    log: TopicPartition
+    state: LogState
+    directory: Path
+    config: LogConfig
+    plan: CleaningPlan | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCleaningRow:
+    """What was done to one log.
+
+    Attributes:
+        reason: in words and numbers: of the plan, why it stopped, or what is wrong.
+        first_dirty_offset: where the next round begins; where nothing was cleaned, where this one would have.
+        duration_ms: of this log alone.
+        cleaned: figures; None where nothing was cleaned.
+    """
+
+    log: TopicPartition
+    outcome: Outcome
+    reason: str
+    first_dirty_offset: int
+    duration_ms: int
+    cleaned: CleanedLog | None = None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether nothing was done because the log has more keys than a map takes."""
+        found = self.cleaned
+        return found is not None and found.built is not None and found.built.is_full and not found.segments_before
+
+
+def plan_cleanings(
+    store: Store,
+    checkpoints: Mapping[TopicPartition, int],
+    clock: Clock,
+    logs: Collection[TopicPartition] | None = None,
+    *,
+    log_starts: Mapping[TopicPartition, int] | None = None,
+    may_roll: bool = False,
+    erased_in_active: Collection[TopicPartition] = (),
+) -> list[LogCleaning]:
+    """Return what a cleaner makes of each log; changes nothing.
+
+    Args:
+        store: to look at.
+        checkpoints: where the last cleaning of each log ended.
+        clock: tells how old records are.
+        logs: to look at; all if None.
+        log_starts: where logs will start before they are cleaned, if that is later than where they do.
+        may_roll: whether who cleans rolls active segments first, those whose plan says so: no sink holds the store.
+        erased_in_active: logs whose active segment has records of keys that are to be erased.
+
+    Raises:
+        CorruptFileError: the topics' settings can't be read.
+        LedgerDamagedError: the ledger can't be read.
+    """
+    now_ms = clock.now_ms()
+    configs, usual = read_topic_configs(store), LogConfig()
+    states = Ledger.open(store.ledger_path).states()
+
+    def plan(one: tuple[TopicPartition, LogState]) -> LogCleaning:
+        log, state = one
+        directory = store.log_path(state)
+        each = LogCleaning(log=log, state=state, directory=directory, config=configs.get(log.topic, usual))
+        facts = LogFacts(
+            directory=directory,
+            end=committed_end(state),
+            log_start_offset=max(state.log_start_offset, (log_starts or {}).get(log, 0)),
+            checkpoint=checkpoints.get(log),
+            may_roll=may_roll,
+            has_erased=log in erased_in_active,
+        )
+        return _plan(each, facts, now_ms)
+
+    return map_logs(plan, [each for each in sorted(states.items()) if logs is None or each[0] in logs])
+
+
+def clean_logs(
+    maintained: MaintainedStore, plans: Sequence[LogCleaning], budget: CleanerBudget, clock: Clock
+) -> Iterator[LogCleaningRow]:
+    """Clean the logs that are due, the most urgent first, and then those with keys to erase.
+
+    Yields:
+        a row for each as soon as it is done.
+
+    Raises:
+        WriterFencedError: the store was taken by force.
+        LedgerDamagedError: the ledger can't be read.
+    """
+    planned = [each for each in plans if each.plan is not None]
+    due = order_of_work(planned, _plan_of)
+    due += [each for each in planned if not _plan_of(each).is_due and _has_erased_keys(each, budget)]
+    for each in due:
+        states = Ledger.open(maintained.store.ledger_path).states()
+        row = _clean(each, states.get(each.log), budget, clock, _with_one_map(maintained.lock))
+        logger.info("Cleaned log=%s outcome=%s duration_ms=%d %s", row.log, row.outcome, row.duration_ms, row.reason)
+        yield row
+
+
+def clean_one_log(
+    each: LogCleaning, state: LogState, budget: CleanerBudget, clock: Clock, owner: Owner
+) -> LogCleaningRow:
+    """Clean one log that has a plan, and tell what came of it; for those who work on several side by side.
+
+    Args:
+        each: to clean, due or not.
+        state: of the log in a ledger that is not older than the maintenance lock; a sink may go on.
+        budget: of this cleaning.
+        clock: tells the time.
+        owner: its check raises once another run owns the store.
+
+    Raises:
+        WriterFencedError: another run owns it.
+    """
+    return _clean(each, state, budget, clock, _with_one_map(owner))
+
+
+def clean_log_by(
+    each: LogCleaning, state: LogState, budget: CleanerBudget, clock: Clock, clean: Callable[[LogToClean], CleanedLog]
+) -> LogCleaningRow:
+    """Let somebody else's function clean a log, and tell what came of it, as `clean_one_log` does."""
+    return _clean(each, state, budget, clock, clean)
+
+
+def _with_one_map(owner: Owner) -> Callable[[LogToClean], CleanedLog]:
+    return lambda log: clean_log(log, owner)
+
+
+def failed_cleaning(each: LogCleaning, reason: str) -> LogCleaningRow:
+    """Return the row of a log that nobody could clean."""
+    dirty = each.state.log_start_offset if each.plan is None else each.plan.first_dirty_offset
+    return LogCleaningRow(log=each.log, outcome="failed", reason=reason, first_dirty_offset=dirty, duration_ms=0)
+
+
+def pending_removals(plans: Sequence[LogCleaning], clock: Clock) -> list[PendingRemoval]:
+    """Return the renamed files of these logs, in the order in which they are due, for `remove_deleted`.
+
+    Raises:
+        StorageError: a directory can't be read.
+    """
+    now_ms, found = clock.now_ms(), []
+    for each in plans:
+        if deleted := list_deleted(each.directory):
+            left_ms = max(due_in_ms(file.renamed_ms, each.config.file_delete_delay_ms, now_ms) for file in deleted)
+            due_ms = clock.monotonic_ms() + left_ms
+            found.append(PendingRemoval(log=each.log, directory=each.directory, files=tuple(deleted), due_ms=due_ms))
+    return sorted(found, key=lambda removal: removal.due_ms)
+
+
+def _plan(each: LogCleaning, facts: LogFacts, now_ms: int) -> LogCleaning:
+    try:
+        return replace(each, plan=plan_log(facts, each.config, now_ms))
+    except LogStorageError as error:
+        return replace(each, failure=str(error))
+
+
+def _plan_of(each: LogCleaning) -> CleaningPlan:
+    if each.plan is None:
+        raise CorruptFileError(f"there is no plan: log={each.log} {each.failure}")
+    return each.plan
+
+
+def _has_erased_keys(each: LogCleaning, budget: CleanerBudget) -> bool:
+    return each.config.is_compacted and each.state.topic_id in (budget.erased_keys or {})
+
+
+def _clean(
+    each: LogCleaning,
+    state: LogState | None,
+    budget: CleanerBudget,
+    clock: Clock,
+    clean: Callable[[LogToClean], CleanedLog],
+) -> LogCleaningRow:
+    """Clean a log, and tell what came of it."""
+    plan, now_ms, began_ms = _plan_of(each), clock.now_ms(), clock.monotonic_ms()
+
+    def row(outcome: Outcome, reason: str, cleaned: CleanedLog | None = None) -> LogCleaningRow:
+        dirty = plan.first_dirty_offset if cleaned is None else cleaned.first_dirty_offset
+        return LogCleaningRow(
+            log=each.log,
+            outcome=outcome,
+            reason=reason,
+            first_dirty_offset=dirty,
+            duration_ms=clock.monotonic_ms() - began_ms,
+            cleaned=cleaned,
+        )
+
+    if state is None or (state.log_dir, state.topic_id) != (each.state.log_dir, each.state.topic_id):
+        return row("skipped", "the plan no longer fits, the log is another one")
+    if state.log_end_offset < plan.first_uncleanable_offset:
+        return row("skipped", "the plan no longer fits, the log was truncated")
+    if plan.rolls and state.active_base_offset < plan.first_uncleanable_offset:
+        return row("skipped", "the plan no longer fits, the active segment was not rolled")
+    try:
+        cleaned = clean(_to_clean(each, state, budget, now_ms))
+    except WriterFencedError:
+        raise
+    except UNCLEANABLE as error:
+        return row("uncleanable", str(error))
+    except LogStorageError as error:
+        return row("failed", str(error))
+    if cleaned.stopped is None:
+        return row("cleaned", plan.reason, cleaned)
+    return row("failed" if cleaned.is_short_of_disk else "stopped", cleaned.stopped, cleaned)
+
+
+def _to_clean(each: LogCleaning, state: LogState, budget: CleanerBudget, now_ms: int) -> LogToClean:
+    """Return a log as it is now: its start may have risen since the plan was made."""
+    plan = _plan_of(each)
+    return LogToClean(
+        directory=each.directory,
+        end=committed_end(state),
+        log_start_offset=state.log_start_offset,
+        first_dirty_offset=max(plan.first_dirty_offset, state.log_start_offset),
+        first_uncleanable_offset=min(plan.first_uncleanable_offset, state.active_base_offset),
+        config=each.config,
+        now_ms=now_ms,
+        map_bytes=budget.map_bytes,
+        hash_key=budget.hash_key,
+        erased_keys=(budget.erased_keys or {}).get(state.topic_id),
+        leaves_large=budget.leaves_large,
+    )

@@ -1,0 +1,236 @@
+"""Erasure: where the records of forgotten keys lie, what a maintenance run does about it, whether any is left.
+
+    search -> list of keys -> search -> plan -> roll of active segments -> cleaning -> search -> keys off the list
+
+A cleaner never touches an active segment. Where no sink holds the store, the plan rolls it first; otherwise its records
+wait until the sink rolls it, and the request stays on the list.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.opening.access import MaintainedStore
+from sparklog.sink.operations.search_keys import FoundRecords, search_log
+from sparklog.sink.store.forgotten_keys import ForgetRequest, complete_request, make_request, put_request, read_requests
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.storage.owned_names import UNSHARED
+from sparklog.storage_core.topic_partition import TopicPartition
+
+__all__ = [
+    "NO_ERASURE",
+    "Erasure",
+    "RequestState",
+    "ask_to_forget",
+    "known_erasure",
+    "prepare_erasure",
+    "search_requests",
+    "settle_requests",
+]
+
+logger = logging.getLogger(__name__)
+
+_THREADS: Final = os.cpu_count() or 1
+
+States = Mapping[TopicPartition, LogState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestState:
+    """A request, and what a search found of it.
+
+    Attributes:
+        found: the segments that have records of its keys from before the request, or could not be searched.
+    """
+
+    request: ForgetRequest
+    found: Sequence[FoundRecords]
+
+    @property
+    def records_count(self) -> int:
+        """How many records are left, in logs that can be searched."""
+        return sum(each.records_count for each in self.found)
+
+    @property
+    def unsearched(self) -> set[TopicPartition]:
+        """Logs that could not be searched."""
+        return {each.log for each in self.found if each.failure is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """What a run has to erase.
+
+    Attributes:
+        requests: that wait.
+        closed: logs with records of theirs in closed segments, or that could not be searched: these are cleaned, due or
+            not.
+        active: logs with records of theirs in the active segment: it has to be rolled first.
+    """
+
+    requests: Sequence[ForgetRequest] = ()
+    closed: Collection[TopicPartition] = frozenset()
+    active: Collection[TopicPartition] = frozenset()
+
+
+NO_ERASURE: Final = Erasure()
+
+
+def ask_to_forget(store: Store, topic: str, keys: pa.Array, clock: Clock) -> RequestState:
+    """Put keys of a topic on the list, durably, with how many records they have where; return what was found.
+
+    Searched first, written once: a run that begins meanwhile must not find its request written again behind it.
+
+    Args:
+        store: that has the topic.
+        topic: whose records they are.
+        keys: binary, without nulls; each counts once.
+        clock: tells when.
+
+    Raises:
+        LedgerDamagedError: the ledger can't be read.
+        StorageError: the disk refused.
+    """
+    states = Ledger.open(store.ledger_path).states()
+    (searched,) = _search_requests(store, [make_request(topic, keys, states, clock.now_ms())])
+    request = _with_found(searched)
+    put_request(store, request, UNSHARED)
+    return replace(searched, request=request)
+
+
+def search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[RequestState]:
+    """Search the logs for what requests are about; changes nothing.
+
+    Raises:
+        LedgerDamagedError: the ledger can't be read.
+    """
+    searched = _search_requests(store, [replace(each, cleared=frozenset()) for each in requests])
+    return [replace(state, request=each) for state, each in zip(searched, requests, strict=True)]
+
+
+def known_erasure(store: Store, requests: Sequence[ForgetRequest]) -> Erasure:
+    """Return what a run has to erase as far as earlier searches tell; reads no log."""
+    wanted = [each for each in requests if each.completed_ms is None]
+    if not wanted:
+        return NO_ERASURE
+    states = Ledger.open(store.ledger_path).states()
+    closed, active = set(), set()
+    for each in wanted:
+        for log, state in _logs_of(each, states):
+            bases = each.found.get(log.partition, {-1: 1})  # what could not be searched is cleaned
+            if any(base < state.active_base_offset for base in bases):
+                closed.add(log)
+            if any(base >= state.active_base_offset for base in bases):
+                active.add(log)
+    return Erasure(requests=wanted, closed=closed, active=active)
+
+
+def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> Erasure:
+    """Return what a run has to erase; says so in the requests, and changes nothing else.
+
+    Requests whose topic is gone are done: its records went with it.
+
+    Raises:
+        CorruptFileError, UnsupportedFormatError: a request can't be read.
+    """
+    store = maintained.store
+    wanted = _without_gone(store, read_requests(store), clock)
+    searched = [_noted(store, each) for each in _search_requests(store, wanted)]
+    found = [found for each in searched for found in each.found]
+    return Erasure(
+        requests=[each.request for each in searched],
+        closed={each.log for each in found if not each.is_active},
+        active={each.log for each in found if each.is_active},
+    )
+
+
+def settle_requests(store: Store, requests: Sequence[ForgetRequest], clock: Clock) -> list[RequestState]:
+    """Search again behind a cleaning; take the keys off the list of those requests of which nothing is left."""
+    found = []
+    for each in _search_requests(store, requests):
+        if each.found:
+            found.append(_noted(store, each))
+            logger.info("Records of forgotten keys are left request=%s records=%d", *_facts(each))
+        else:
+            done = complete_request(store, each.request, clock.now_ms(), UNSHARED)
+            found.append(RequestState(request=done, found=()))
+    return found
+
+
+def _without_gone(store: Store, requests: Sequence[ForgetRequest], clock: Clock) -> list[ForgetRequest]:
+    """Return the requests that are not done; those of topics that are gone are done by that."""
+    wanted = [each for each in requests if each.completed_ms is None]
+    if not wanted:
+        return []
+    topic_ids = {state.topic_id for state in Ledger.open(store.ledger_path).states().values()}
+    for each in wanted:
+        if each.topic_id not in topic_ids:
+            complete_request(store, each, clock.now_ms(), UNSHARED)
+            logger.info("A topic with forgotten keys is gone request=%s topic=%s", each.request_id, each.topic)
+    return [each for each in wanted if each.topic_id in topic_ids]
+
+
+def _search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[RequestState]:
+    """Search the logs that are not cleared."""
+    if not requests:
+        return []
+    states = Ledger.open(store.ledger_path).states()
+    works = [(each, log, state) for each in requests for log, state in _logs_of(each, states)]
+    keys = {each.request_id: each.key_set() for each in requests}
+
+    def search(work: tuple[ForgetRequest, TopicPartition, LogState]) -> list[FoundRecords]:
+        request, log, state = work
+        return search_log(store, state, keys[request.request_id], request.end_offsets[log.partition])
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="forget") as pool:
+        found = list(pool.map(search, works))
+    by_request: dict[str, list[FoundRecords]] = {each.request_id: [] for each in requests}
+    for (request, _, _), segments in zip(works, found, strict=True):
+        by_request[request.request_id] += segments
+    return [RequestState(request=each, found=by_request[each.request_id]) for each in requests]
+
+
+def _noted(store: Store, state: RequestState) -> RequestState:
+    """Keep with a request what a search found out, if that is new."""
+    request = _with_found(state)
+    if request.found == state.request.found and request.cleared == state.request.cleared:
+        return state
+    put_request(store, request, UNSHARED)
+    return replace(state, request=request)
+
+
+def _with_found(state: RequestState) -> ForgetRequest:
+    """Return a request with the figures of logs that could be searched for the first time, and those that are clear."""
+    request, found = state.request, dict(state.request.found)
+    failed = {log.partition for log in state.unsearched}
+    for partition in request.end_offsets.keys() - found.keys() - failed:
+        found[partition] = {
+            each.base_offset: each.records_count for each in state.found if each.log.partition == partition
+        }
+    left = {each.log.partition for each in state.found}
+    return replace(request, found=found, cleared=frozenset(request.end_offsets.keys() - left))
+
+
+def _facts(each: RequestState) -> tuple[str, int]:
+    return each.request.request_id, each.records_count
+
+
+def _logs_of(request: ForgetRequest, states: States) -> list[tuple[TopicPartition, LogState]]:
+    return [
+        (log, state)
+        for log, state in sorted(states.items())
+        if log.topic == request.topic
+        and state.topic_id == request.topic_id
+        and request.end_offsets.get(log.partition, 0) > 0
+        and log.partition not in request.cleared
+    ]

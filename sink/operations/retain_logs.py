@@ -1,0 +1,352 @@
+"""Retention of a store's logs: plans, and carries plans out beside a running sink.
+
+The order, and what each step leaves if it is the last one:
+- an empty segment behind an active one that is due, only where no sink holds the store (`retain.rolled`): undone by the
+  next opening, for no ledger names it;
+- the ledger: logs start behind what is to go, in one commit for the rolled ones and one for the others
+  (`retain.committed`): the next run finds segments below their log's start, which may go whatever the settings say;
+- names: `.deleted` (`retain.renamed`): the next run removes what has waited long enough;
+- `file.delete.delay.ms` later the files go (`retain.deleted`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.opening.access import MaintainedStore, WrittenStore
+from sparklog.sink.opening.undo import committed_end
+from sparklog.sink.operations.log_starts import raise_log_starts
+from sparklog.sink.store.derived_files import DerivedFiles
+from sparklog.sink.store.map_logs import map_logs
+from sparklog.sink.store.store_folder import Store
+from sparklog.sink.store.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
+from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.errors import LedgerDamagedError, LogStorageError, StorageError, WriterFencedError
+from sparklog.storage_core.fault_points import reach
+from sparklog.storage_core.log.files.deleted_files import DeletedFile, drop_listed, list_deleted
+from sparklog.storage_core.log.files.empty_segment import add_empty_segment
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.retention.delete_segments import delete_segments, fits
+from sparklog.storage_core.retention.log_facts import ListedLog, list_log, read_log_facts
+from sparklog.storage_core.retention.plan_retention import (
+    LogFacts,
+    RetentionPlan,
+    after_roll,
+    plan_retention,
+    without_roll,
+)
+from sparklog.storage_core.storage.owned_names import Owner
+from sparklog.storage_core.topic_partition import TopicPartition
+
+__all__ = [
+    "LogRetention",
+    "PendingRemoval",
+    "RetentionRun",
+    "due_in_ms",
+    "execute_plans",
+    "plan_logs",
+    "remove_deleted",
+    "waits_until_ms",
+]
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_SLEEP_MS = 1000
+"""So that a machine which was suspended meanwhile does not keep a caller waiting."""
+
+Decide = Callable[[LogFacts, LogConfig], RetentionPlan]
+"""Makes a log's plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRetention:
+    """What retention does to one log of a store.
+
+    Attributes:
+        state: of the log in the ledger that the plan was made from.
+        delay_ms: `file.delete.delay.ms` of its topic.
+        plan: None where the log can't be read.
+        listed: its directory, None likewise.
+        failure: why nothing is done, or what was not.
+    """
+
+    log: TopicPartition
+    state: LogState
+    directory: Path
+    delay_ms: int
+    plan: RetentionPlan | None = None
+    listed: ListedLog | None = None
+    failure: str | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is anything to do before files are removed."""
+        if self.plan is None or self.listed is None or self.failure is not None:
+            return False
+        has_risen = self.plan.log_start_offset > self.state.log_start_offset
+        return bool(self.plan.deletions) or self.listed.has_stray or has_risen
+
+    @property
+    def waiting(self) -> tuple[DeletedFile, ...]:
+        """Files that an earlier run has renamed and not removed."""
+        return () if self.listed is None else self.listed.deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingRemoval:
+    """Renamed files of one log.
+
+    Attributes:
+        files: as they were found; nobody holds a lock while they wait.
+        due_ms: when they may go, by the monotonic clock of this process.
+    """
+
+    log: TopicPartition
+    directory: Path
+    files: tuple[DeletedFile, ...]
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRun:
+    """What was done.
+
+    Attributes:
+        logs: every log of the plans; those that failed say why, and segments that a running sink keeps are held back.
+        pending: files that wait to be removed, in the order in which they are due.
+    """
+
+    logs: list[LogRetention]
+    pending: list[PendingRemoval]
+
+
+def plan_logs(
+    store: Store, clock: Clock, logs: Collection[TopicPartition] | None = None, decide: Decide | None = None
+) -> list[LogRetention]:
+    """Return what retention does to each log; changes nothing.
+
+    Args:
+        store: to look at.
+        clock: tells how old records are.
+        logs: to look at; all if None.
+        decide: makes a plan; by the topic's settings if None.
+
+    Raises:
+        CorruptFileError: the topics' settings can't be read.
+        LedgerDamagedError: the ledger can't be read.
+    """
+    now_ms = clock.now_ms()
+    configs = read_topic_configs(store)
+    states = Ledger.open(store.ledger_path).states()
+    wanted = [(log, state) for log, state in sorted(states.items()) if logs is None or log in logs]
+
+    def plan(each: tuple[TopicPartition, LogState]) -> LogRetention:
+        log, state = each
+        return _plan_log(store, log, state, configs.get(log.topic), now_ms, decide)
+
+    return map_logs(plan, wanted)
+
+
+def execute_plans(maintained: MaintainedStore, plans: Sequence[LogRetention], clock: Clock) -> RetentionRun:
+    """Carry plans out up to the renamed files; the caller waits and calls `remove_deleted`, without any lock.
+
+    A log that fails, or is no longer what its plan was made from, is left alone and says so.
+
+    Raises:
+        WriterFencedError: the store was taken by force.
+        CommitStateUnknownError: the ledger's folder failed; the next run goes on.
+        LedgerDamagedError, CorruptFileError: the store can't be trusted.
+    """
+    store = maintained.store
+    found = list(plans)
+    if any(each.is_due for each in found):
+        found = _rolled(maintained, found, clock)
+        states = Ledger.open(store.ledger_path).states()
+        found = [_check(each, states) for each in found]
+        starts = {each.log: each.plan.log_start_offset for each in found if each.plan is not None and each.is_due}
+        states |= raise_log_starts(store, starts, clock)
+        reach("retain.committed")
+        found = map_logs(lambda each: _delete(each, states, maintained.lock), found)
+        _write_derived(maintained)
+    pending = [removal for each in found for removal in _pending(each, clock)]
+    return RetentionRun(found, sorted(pending, key=lambda each: each.due_ms))
+
+
+def waits_until_ms(pending: Sequence[PendingRemoval], clock: Clock) -> int | None:
+    """Return when the last of these files may go, by the wall clock; None if all may at once."""
+    left_ms = max((each.due_ms for each in pending), default=0) - clock.monotonic_ms()
+    return clock.now_ms() + left_ms if left_ms > 0 else None
+
+
+def due_in_ms(renamed_ms: int, delay_ms: int, now_ms: int) -> int:
+    """Return how long a renamed file waits from now on, by the wall clock; one that was set back delays none twice."""
+    return max(0, min(renamed_ms, now_ms) + delay_ms - now_ms)
+
+
+def remove_deleted(
+    run: RetentionRun, clock: Clock, sleep: Callable[[float], None] = time.sleep
+) -> dict[TopicPartition, str]:
+    """Wait until renamed files may go, and remove them; return what failed, by log.
+
+    A name that another run has given to another file by then is left to the next run.
+
+    Interrupted at any moment, it leaves files that the next run removes.
+    """
+    failures = {}
+    for each in run.pending:
+        while (left_ms := each.due_ms - clock.monotonic_ms()) > 0:
+            sleep(min(left_ms, _LONGEST_SLEEP_MS) / 1000)
+        try:
+            drop_listed(each.directory, each.files)
+        except LogStorageError as error:
+            failures[each.log] = str(error)
+        reach("retain.deleted")
+    return failures
+
+
+def _plan_log(
+    store: Store, log: TopicPartition, state: LogState, config: LogConfig | None, now_ms: int, decide: Decide | None
+) -> LogRetention:
+    directory, delay_ms = store.log_path(state), (config or LogConfig()).file_delete_delay_ms
+    found = LogRetention(log=log, state=state, directory=directory, delay_ms=delay_ms)
+    if config is None:
+        return replace(found, failure=UNKNOWN_SETTINGS)
+
+    def is_young(timestamp: int) -> bool:
+        return config.retention_ms < 0 or now_ms - timestamp <= config.retention_ms
+
+    try:
+        listed = list_log(directory, committed_end(state))
+        facts = read_log_facts(directory, listed, state.log_start_offset, is_young)
+        plan = decide(facts, config) if decide else plan_retention(facts, config, now_ms)
+    except LogStorageError as error:
+        return replace(found, failure=str(error))
+    found = replace(found, plan=plan, listed=listed)
+    if plan.undecided is None or found.is_due:
+        return found
+    return replace(found, failure=f"its age can't be told, so it stays: {plan.undecided}; repair the store")
+
+
+def _try_writer(maintained: MaintainedStore, held: contextlib.ExitStack) -> WrittenStore | None:
+    """Return the writer's part of the store, None while a sink has it, or where a log is in no state to be written.
+
+    Closed segments of the other logs may go all the same.
+    """
+    try:
+        return held.enter_context(maintained.try_writer())
+    except (WriterFencedError, LedgerDamagedError):
+        raise
+    except LogStorageError as error:
+        logger.warning("The store can't be opened for writing: %s", error)
+        return None
+
+
+def _rolled(maintained: MaintainedStore, plans: Sequence[LogRetention], clock: Clock) -> list[LogRetention]:
+    """Roll the active segments that are due, or leave them out: the lock is held for that alone, a sink may want it."""
+    if not any(each.plan is not None and each.plan.rolls for each in plans):
+        return list(plans)
+    with contextlib.ExitStack() as held:
+        written = _try_writer(maintained, held)
+        return [_held_back(each) for each in plans] if written is None else _roll(written, plans, clock)
+
+
+def _held_back(each: LogRetention) -> LogRetention:
+    """Return a plan without the roll that only a sink may do while it runs."""
+    return each if each.plan is None else replace(each, plan=without_roll(each.plan, each.state.log_start_offset))
+
+
+def _roll(written: WrittenStore, plans: Sequence[LogRetention], clock: Clock) -> list[LogRetention]:
+    """Put an empty segment behind each active one that is due, and let the ledger say that it is the log.
+
+    The records of the old one are below the log's start from that commit on; it needs no last index entries any more.
+    """
+    states = written.ledger.states()
+    found, rolled = [], []
+    for each in plans:
+        checked = _check(each, states)
+        if each.plan is None or not each.plan.rolls or not checked.is_due:
+            found.append(checked)
+            continue
+        try:
+            end = states[each.log].log_end_offset
+            add_empty_segment(each.directory, end, written.lock.token, written.lock)
+            reach("retain.rolled")
+            rolled.append(each.log)
+            checked = replace(each, plan=after_roll(each.plan))
+        except WriterFencedError:
+            raise
+        except LogStorageError as error:
+            checked = replace(each, failure=str(error))
+        found.append(checked)
+    if rolled:
+        rows = np.array([written.ledger.rows[log] for log in rolled], np.int64)
+        ends = written.ledger.column("log_end_offset")[rows]
+        values = {"active_base_offset": ends, "log_start_offset": ends, "recovery_point": ends}
+        values["active_size_bytes"] = np.zeros(len(rows), np.int64)
+        values["updated_ms"] = np.full(len(rows), clock.now_ms(), np.int64)
+        written.ledger.correct(rows, values)
+    return found
+
+
+def _check(each: LogRetention, states: Mapping[TopicPartition, LogState]) -> LogRetention:
+    """Return a log as it is, or with the failure that its plan was made from another one."""
+    if each.plan is None or not each.is_due:
+        return each
+    state = states.get(each.log)
+    if state is None or (state.log_dir, state.topic_id) != (each.state.log_dir, each.state.topic_id):
+        return replace(each, failure=f"the plan no longer fits, the log is another one: log={each.log}")
+    try:
+        listed = list_log(each.directory, committed_end(state))
+    except LogStorageError as error:
+        return replace(each, failure=str(error))
+    if not fits(each.plan, listed):
+        return replace(each, failure=f"the plan no longer fits, its segments have changed: log={each.log}")
+    return each
+
+
+def _delete(each: LogRetention, states: Mapping[TopicPartition, LogState], owner: Owner) -> LogRetention:
+    """Rename what is to go, and return the log with the files that wait then."""
+    plan, listed = each.plan, each.listed
+    if plan is None or listed is None or not each.is_due:
+        return each
+    first_offset = plan.deletions[-1].next_offset if plan.deletions else listed.segments[0].base_offset
+    try:
+        delete_segments(each.directory, first_offset, states[each.log].log_start_offset, owner)
+    except WriterFencedError:
+        raise
+    except LogStorageError as error:
+        each = replace(each, failure=str(error))
+    try:
+        return replace(each, listed=replace(listed, deleted=tuple(list_deleted(each.directory))))
+    except LogStorageError as error:
+        return replace(each, failure=str(error))
+
+
+def _pending(each: LogRetention, clock: Clock) -> Iterator[PendingRemoval]:
+    """Yield the files that may go at once, and those that have to wait."""
+    now_ms, monotonic_ms = clock.now_ms(), clock.monotonic_ms()
+    left_ms = {file: due_in_ms(file.renamed_ms, each.delay_ms, now_ms) for file in each.waiting}
+    for files in ([file for file, ms in left_ms.items() if not ms], [file for file, ms in left_ms.items() if ms]):
+        if files:
+            due_ms = monotonic_ms + max(left_ms[file] for file in files)
+            yield PendingRemoval(log=each.log, directory=each.directory, files=tuple(files), due_ms=due_ms)
+
+
+def _write_derived(maintained: MaintainedStore) -> None:
+    """Write the checkpoint files unless a sink will; all is committed, so that a failure here is not one of it."""
+    with contextlib.ExitStack() as held:
+        written = _try_writer(maintained, held)
+        try:
+            if written is not None:
+                DerivedFiles(written.store, written.ledger, written.lock).write()
+        except StorageError as error:
+            logger.warning("Checkpoint files were not written, the next sink will: %s", error)

@@ -1,0 +1,120 @@
+"""Which segments of a log have records of some keys.
+
+Segments change under a search as under any reader; where retention overtakes it, it begins anew.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.opening.undo import committed_end
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.cleaner.keys.keyed_records import iter_keyed
+from sparklog.storage_core.cleaner.keys.offset_map import KeySet
+from sparklog.storage_core.cleaner.survey.cleaned_transactions import is_control
+from sparklog.storage_core.cleaner.survey.listed_segments import list_cleanable_segments
+from sparklog.storage_core.errors import CorruptBatchError, LogStorageError, OffsetOutOfRangeError
+from sparklog.storage_core.log.scan.log_walk import LogWalk, SegmentList
+from sparklog.storage_core.topic_partition import TopicPartition
+
+__all__ = ["FoundRecords", "search_log"]
+
+_TRIES: Final = 3
+"""Searches of a log whose first segments are removed meanwhile."""
+
+_Offsets = dict[int, list[npt.NDArray[np.int64]]]
+"""Of the records that were found, by base offset of their segment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRecords:
+    """Records of forgotten keys in one segment.
+
+    Attributes:
+        base_offset: of the segment.
+        first_offset, last_offset: of the first one and the last one; -1 where there are none.
+        is_active: whether the log still grows in it: no cleaner touches it.
+        failure: why the log can't be searched; there may be more then.
+    """
+
+    log: TopicPartition
+    base_offset: int
+    records_count: int
+    first_offset: int = -1
+    last_offset: int = -1
+    is_active: bool = False
+    failure: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the facts, for JSON."""
+        return {
+            "log": str(self.log),
+            "segment": self.base_offset,
+            "records": self.records_count,
+            "first_offset": self.first_offset,
+            "last_offset": self.last_offset,
+            "active": self.is_active,
+            "failure": self.failure,
+        }
+
+
+def search_log(store: Store, state: LogState, keys: KeySet, end_offset: int) -> list[FoundRecords]:
+    """Return the segments of a log that have records of some keys below an offset; one more, if it can't be searched.
+
+    What lies below the log's start is looked at, too, as long as it is there.
+    """
+    log = TopicPartition(state.topic, state.partition)
+    found: _Offsets = {}
+    failure = None
+    for tries_left in range(_TRIES - 1, -1, -1):
+        found = {}
+        try:
+            _search(found, store, state, keys, end_offset)
+        except OffsetOutOfRangeError as error:
+            if tries_left:
+                continue
+            failure = str(error)
+        except CorruptBatchError as error:
+            failure = f"{error} log={log}"
+        except LogStorageError as error:
+            failure = str(error)
+        break
+    segments = [_found_records(state, base_offset, np.concatenate(hits)) for base_offset, hits in sorted(found.items())]
+    if failure is not None:
+        segments.append(FoundRecords(log=log, base_offset=state.log_start_offset, records_count=0, failure=failure))
+    return segments
+
+
+def _search(found: _Offsets, store: Store, state: LogState, keys: KeySet, end_offset: int) -> None:
+    """Add what is found to `found`, as far as a log can be read.
+
+    Markers of transactions are nobody's records, though their keys have the bytes of an int32 0 or 1.
+    """
+    end = min(end_offset, state.log_end_offset)
+    list_cleanable_segments(store.log_path(state), committed_end(state), state.log_start_offset)  # none is lost
+    segments = SegmentList(store.log_path(state), state.log_end_offset)
+    first = segments.files[0].base_offset if segments.files else 0
+    with closing(LogWalk(segments, first, end).chunks()) as chunks:
+        for reader, chunk in chunks:
+            reader.check_crcs(chunk, chunk.scan)
+            for records in iter_keyed(chunk.data, chunk.scan.take(~is_control(chunk.scan))):
+                hits = keys.contains(records.digests(keys.hash_key)) & records.has_key & (records.offset < end)
+                if hits.any():
+                    found.setdefault(reader.files.base_offset, []).append(records.offset[hits])
+
+
+def _found_records(state: LogState, base_offset: int, offsets: npt.NDArray[np.int64]) -> FoundRecords:
+    return FoundRecords(
+        log=TopicPartition(state.topic, state.partition),
+        base_offset=base_offset,
+        records_count=len(offsets),
+        first_offset=int(offsets[0]),
+        last_offset=int(offsets[-1]),
+        is_active=base_offset >= state.active_base_offset,
+    )

@@ -1,0 +1,1 @@
+"""On the driver: staged batches get offsets and go into segments."""

@@ -1,0 +1,1 @@
+"""Spark's workers and error texts."""

@@ -1,0 +1,1 @@
+"""On executors: rows become encoded batches in staging files."""

@@ -1,0 +1,68 @@
+"""The columns a frame may have to become records: the names and types of Spark's Kafka sink, and `offset`."""
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from sparklog.sink.config import SinkConfig
+from sparklog.storage_core.errors import InvalidConfigError
+
+__all__ = ["FRAME_COLUMNS", "select_columns"]
+
+_BYTES = (T.BinaryType, T.StringType)
+_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+
+
+def _is_headers(kind: T.DataType) -> bool:
+    if not isinstance(kind, T.ArrayType) or not isinstance(kind.elementType, T.StructType):
+        return False
+    fields = kind.elementType.fields
+    return (
+        [field.name for field in fields] == ["key", "value"]
+        and isinstance(fields[0].dataType, T.StringType)
+        and isinstance(fields[1].dataType, _BYTES)
+    )
+
+
+FRAME_COLUMNS: dict[str, tuple[str, Callable[[T.DataType], bool]]] = {
+    "topic": ("string", lambda kind: isinstance(kind, T.StringType)),
+    "partition": ("int", lambda kind: isinstance(kind, _INTEGERS)),
+    "offset": ("bigint", lambda kind: isinstance(kind, _INTEGERS)),
+    "timestamp": ("timestamp, or bigint ms", lambda kind: isinstance(kind, (T.TimestampType, T.LongType))),
+    "key": ("binary or string", lambda kind: isinstance(kind, _BYTES)),
+    "value": ("binary or string", lambda kind: isinstance(kind, _BYTES)),
+    "headers": ("array<struct<key:string,value:binary>>", _is_headers),
+}
+
+
+def select_columns(frame: DataFrame, config: SinkConfig) -> DataFrame:
+    """Return the frame with exactly the columns the sink reads, in the order of `FRAME_COLUMNS`.
+
+    A `topic` column is left out where the sink has a fixed topic, `offset` where offsets are assigned.
+
+    Raises:
+        InvalidConfigError: a required column is missing or one has another type; every problem is listed.
+    """
+    problems = []
+    kinds = {field.name: field.dataType for field in frame.schema.fields}
+    for name, (wanted, fits) in FRAME_COLUMNS.items():
+        if name in kinds and not fits(kinds[name]):
+            problems.append(f"column {name!r} is {kinds[name].simpleString()}, wanted {wanted}")
+    if "value" not in kinds:
+        problems.append("column 'value' is missing")
+    if config.topic is None and "topic" not in kinds:
+        problems.append("column 'topic' is missing, and the sink has no fixed topic")
+    if config.offsets == "preserved" and "offset" not in kinds:
+        problems.append("column 'offset' is missing, and offsets are to be preserved")
+    if problems:
+        raise InvalidConfigError(f"frame does not fit the sink: {'; '.join(problems)}")
+    unwanted = {"topic"} if config.topic is not None else set()
+    if config.offsets == "assigned":
+        unwanted.add("offset")
+    names = [name for name in FRAME_COLUMNS if name in kinds and name not in unwanted]
+    integers = ("partition", "offset")
+    return frame.select(
+        *(F.col(name).cast("bigint").alias(name) if name in integers else F.col(name) for name in names)
+    )

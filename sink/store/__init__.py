@@ -1,0 +1,1 @@
+"""The folder of a store: its layout, log directories and small files."""

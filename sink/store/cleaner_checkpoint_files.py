@@ -1,0 +1,97 @@
+"""Kafka's `cleaner-offset-checkpoint` in every root: where the next cleaning of each log begins, for brokers.
+
+Whoever cleans writes it, from what the control tables say. A sink writes an empty one where there is none, and leaves
+others alone: it does not know. A broker that finds an offset outside a log begins at the log's start.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.store.log_dirs import check_root
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint, render_offset_checkpoint
+from sparklog.storage_core.errors import CorruptFileError, StorageError
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.storage.open_regular import read_if_there
+from sparklog.storage_core.storage.owned_names import Owner, replace_file
+from sparklog.storage_core.topic_partition import TopicPartition
+
+__all__ = [
+    "CLEANER_CHECKPOINT",
+    "drop_cleaner_checkpoints",
+    "lower_cleaner_checkpoint",
+    "write_cleaner_checkpoints",
+]
+
+logger = logging.getLogger(__name__)
+
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+
+
+def write_cleaner_checkpoints(
+    store: Store, states: Mapping[TopicPartition, LogState], offsets: Mapping[TopicPartition, int], owner: Owner
+) -> None:
+    """Write the file of every root that is not offline; one that fails keeps no other from it.
+
+    Args:
+        store: that has the roots.
+        states: of its logs.
+        offsets: where the next cleaning of a log begins, of those that were cleaned.
+    """
+    by_root: dict[str, dict[TopicPartition, int]] = {}
+    for log, state in states.items():
+        found = by_root.setdefault(state.log_dir, {})
+        if log in offsets:
+            found[log] = offsets[log]
+    for name, entries in by_root.items():
+        root = store.log_dir(name)
+        try:
+            if check_root(store, name) is not None:
+                continue
+            with storage_errors(root):
+                replace_file(owner, root / CLEANER_CHECKPOINT, render_offset_checkpoint(entries))
+        except StorageError as error:
+            logger.warning("A cleaner checkpoint was not written, the next run will: %s", error)
+
+
+def lower_cleaner_checkpoint(root: Path, log: TopicPartition, offset: int, owner: Owner) -> None:
+    """Let a root's file say of a log no more than that it is clean up to an offset, to which it is truncated.
+
+    Raises:
+        StorageError: the file can't be read or written.
+
+    Source: Kafka LogCleanerManager.maybeTruncateCheckpoint.
+    """
+    path = root / CLEANER_CHECKPOINT
+    with storage_errors(path):
+        data = read_if_there(path) or b""
+    try:
+        found = parse_offset_checkpoint(data)
+    except CorruptFileError:
+        return  # it says nothing of any log
+    if found.get(log, 0) > offset:
+        with storage_errors(path):
+            replace_file(owner, path, render_offset_checkpoint({**found, log: offset}))
+
+
+def drop_cleaner_checkpoints(root: Path, logs: Collection[TopicPartition], owner: Owner) -> None:
+    """Drop what a root's file says of logs that are not there any more: a later one of that name is not clean.
+
+    Args:
+        root: that has the file.
+        logs: that are there.
+
+    Raises:
+        StorageError: the file can't be read or written.
+    """
+    path = root / CLEANER_CHECKPOINT
+    with storage_errors(path):
+        data = read_if_there(path) or b""
+    try:
+        found = parse_offset_checkpoint(data)
+    except CorruptFileError:
+        found = {}
+    with storage_errors(path):
+        replace_file(owner, path, render_offset_checkpoint({log: found[log] for log in found if log in logs}))

@@ -1,0 +1,103 @@
+"""The small JSON files below a store's `control/`: checked when read, replaced as a whole, durably.
+
+What stands in them becomes paths and the ends of logs, so no value of it is taken unseen.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.errors import CorruptFileError, InvalidConfigError
+from sparklog.storage_core.log_config import INT64_MAX
+from sparklog.storage_core.storage.local import make_directory, storage_errors
+from sparklog.storage_core.storage.open_regular import read_if_there
+from sparklog.storage_core.storage.owned_names import Owner, replace_file
+from sparklog.storage_core.topic_partition import check_topic_name
+
+__all__ = ["ControlFile", "check_count", "check_name", "check_topic"]
+
+_Content = TypeVar("_Content")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlFile:
+    """One such file.
+
+    Attributes:
+        what: its content, as a message about a damaged one begins.
+        remedy: what to do about it then.
+        version: that it says first and this release knows; None where it says none.
+    """
+
+    name: str
+    what: str
+    remedy: str
+    version: int | None = 0
+
+    def path(self, store: Store) -> Path:
+        """Return where a store has it."""
+        return store.root / "control" / self.name
+
+    def read(self, store: Store, build: Callable[[Any], _Content]) -> _Content | None:
+        """Return what `build` makes of it; None where there is none.
+
+        Raises:
+            CorruptFileError: it is damaged; the message names file and remedy.
+            StorageError: it can't be read.
+        """
+        path = self.path(store)
+        with storage_errors(path):
+            data = read_if_there(path)
+        try:
+            return None if data is None else self.parse(data, build)
+        except CorruptFileError as error:
+            raise CorruptFileError(f"{self.what} damaged: path={path} ({error}); {self.remedy}") from error
+
+    def parse(self, data: bytes, build: Callable[[Any], _Content]) -> _Content:
+        """Return what `build` makes of these bytes.
+
+        Raises:
+            CorruptFileError: they are damaged, or of another version.
+        """
+        try:
+            content = json.loads(data)
+            if self.version is not None and content["version"] != self.version:
+                raise ValueError(f"version {str(content['version'])[:40]}, not {self.version}")
+            return build(content)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidConfigError) as error:
+            raise CorruptFileError(str(error)) from error
+
+    def render(self, content: Mapping[str, object]) -> bytes:
+        """Return its bytes."""
+        head = {} if self.version is None else {"version": self.version}
+        return json.dumps({**head, **content}, indent=1).encode() + b"\n"
+
+    def replace(self, store: Store, content: Mapping[str, object], owner: Owner) -> None:
+        """Say this from now on, durably."""
+        path = self.path(store)
+        with storage_errors(path):
+            make_directory(path.parent)
+            replace_file(owner, path, self.render(content))
+
+
+def check_count(name: str, value: object, limit: int = INT64_MAX) -> int:
+    """Return a number that counts something, or raise `ValueError`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= limit:
+        raise ValueError(f"{name}={str(value)[:40]}")
+    return value
+
+
+def check_name(value: object) -> str:
+    """Return a text that may be a name, or raise `ValueError`."""
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError(f"not a name: {str(value)[:40]!r}")
+    return value
+
+
+def check_topic(value: object) -> str:
+    """Return a topic's name, or raise `ValueError` or `InvalidConfigError`."""
+    check_topic_name(check_name(value))
+    return str(value)

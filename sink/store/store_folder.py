@@ -1,0 +1,278 @@
+"""The folder of a store: its layout version, its log directories, and opening it for writing.
+
+```
+<store>/store.properties   layout version and id; written last, so a folder without it is no store yet
+<store>/writer.lock        held by the writer
+<store>/takeover.lock      held while a file is removed or renamed by path, and while the store is taken by force
+<store>/ledger/            Delta table
+<store>/staging/           of running micro-batches
+<store>/logs/              Kafka log.dir; others by log_dirs
+```
+"""
+
+import base64
+import contextlib
+import logging
+import os
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.locks.signed_off_version import forget_signed_off
+from sparklog.sink.locks.takeover_lock import TAKEOVER_LOCK
+from sparklog.storage_core.checkpoint.meta_properties import (
+    parse_meta_properties,
+    render_meta_properties,
+    store_of,
+    with_store,
+)
+from sparklog.storage_core.errors import InvalidConfigError, LedgerDamagedError, StorageError, UnsupportedFormatError
+from sparklog.storage_core.fault_points import reach
+from sparklog.storage_core.storage.local import make_directory, storage_errors
+from sparklog.storage_core.storage.open_regular import read_file, read_if_there
+from sparklog.storage_core.storage.owned_names import Owner, remove_tree, replace_file
+from sparklog.storage_core.topic_partition import parse_directory_name
+
+__all__ = ["LAYOUT_VERSION", "Store"]
+
+logger = logging.getLogger(__name__)
+
+LAYOUT_VERSION = 2
+
+_LOCKS = ("writer.lock", "maintenance.lock", TAKEOVER_LOCK)
+_OWN_NAMES = ("store.properties", *_LOCKS, "ledger", "staging", "quarantine", "control")
+_NODE_ID = 1
+
+
+class Store:
+    """Paths and identity of a store.
+
+    Attributes:
+        root: its folder.
+        store_id: 22 characters; the cluster id of its log directories.
+    """
+
+    def __init__(self, root: Path, store_id: str) -> None:
+        self.root = root
+        self.store_id = store_id
+
+    @classmethod
+    def find(cls, root: Path) -> "Store":
+        """Return the store in a folder, for reading.
+
+        Raises:
+            InvalidConfigError: there is none.
+            UnsupportedFormatError: a newer release wrote it.
+        """
+        path = root / "store.properties"
+        with storage_errors(path):
+            data = read_if_there(path)
+        if data is None:
+            raise InvalidConfigError(f"no store here: {root} has no store.properties")
+        lines = data.decode(errors="replace").splitlines()
+        values = dict(line.split("=", 1) for line in lines if "=" in line)
+        if values.get("layout.version") != str(LAYOUT_VERSION):
+            raise UnsupportedFormatError(
+                f"store has layout.version={values.get('layout.version')}, this release knows {LAYOUT_VERSION}:"
+                f" path={path}; use a newer release"
+            )
+        return cls(root, values.get("store.id", ""))
+
+    @classmethod
+    def check_folder(cls, root: Path, log_dirs: tuple[str, ...]) -> None:
+        """Refuse a folder that can't become or be a store of this release, before anything in it is touched.
+
+        Raises:
+            InvalidConfigError: it holds something else.
+            UnsupportedFormatError: a newer release wrote it.
+            LedgerDamagedError: it holds logs, but is no store any more.
+        """
+        with storage_errors(root):
+            if (root / "store.properties").exists():
+                cls.find(root)
+            elif root.exists():
+                _check_is_free(root, log_dirs)
+
+    @classmethod
+    def find_or_create(cls, root: Path, log_dirs: tuple[str, ...], owner: Owner) -> "Store":
+        """Return the store in a folder, making one where the folder is empty. The caller holds the writer lock."""
+        if (root / "store.properties").exists():
+            return cls.find(root)
+        store = cls(root, random_id())
+        with storage_errors(root):
+            _check_is_free(root, log_dirs)
+            remove_tree(owner, store.ledger_path)
+        forget_signed_off(store.ledger_path, owner)
+        Ledger.create(store.ledger_path, owner)
+        reach("open.created")
+        with storage_errors(root):
+            content = f"layout.version={LAYOUT_VERSION}\nstore.id={store.store_id}\n"
+            replace_file(owner, root / "store.properties", content.encode())
+        return store
+
+    @property
+    def ledger_path(self) -> Path:
+        """Folder of the ledger."""
+        return self.root / "ledger"
+
+    @property
+    def staging_path(self) -> Path:
+        """Folder of staged batches."""
+        return self.root / "staging"
+
+    def log_dir(self, name: str) -> Path:
+        """Return a log directory root; `name` is relative to the store or absolute."""
+        return self.root / name
+
+    def log_path(self, state: LogState) -> Path:
+        """Return the directory of a log."""
+        return self.log_dir(state.log_dir) / f"{state.topic}-{state.partition}"
+
+    def prepare_log_dirs(self, log_dirs: tuple[str, ...], owner: Owner) -> None:
+        """Make the roots of `log_dirs`, each with its `meta.properties`.
+
+        Raises:
+            InvalidConfigError: one is the root of another store, or of a broker.
+        """
+        for name in log_dirs:
+            root = self.log_dir(name)
+            self.refuse_foreign((name,))
+            with storage_errors(root):
+                if (root / "meta.properties").exists():
+                    self.sign_root(root, owner)
+                    continue
+                make_directory(root)
+                data = render_meta_properties(self.store_id, _NODE_ID, random_id())
+                replace_file(owner, root / "meta.properties", self.signed(data))
+
+    def refuse_foreign(self, log_dirs: tuple[str, ...]) -> None:
+        """Refuse log directories that are another store's or a broker's; those that are not there yet are nobody's.
+
+        Raises:
+            InvalidConfigError: one is.
+            CorruptFileError: whose one is can't be told.
+        """
+        for name in log_dirs:
+            path = self.log_dir(name) / "meta.properties"
+            with storage_errors(path):
+                if path.exists():
+                    self._check_is_ours(path)
+                    self.refuse_claimed((name,))
+
+    def claimant(self, name: str, file: str = "meta.properties") -> Path | None:
+        """Return another folder with this store's id that has a log directory, None if this one may have it.
+
+        One that was moved, is gone, or has a log directory of its own under this name, claims nothing.
+
+        Args:
+            name: of the log directory, or of another folder that only one copy may change.
+            file: in it, which names its store.
+        """
+        root = self.root / name
+        with storage_errors(root):
+            named = store_of(read_if_there(root / file) or b"")
+            if named is None:
+                return None
+            store, claimed, other = self.root.stat(), root.stat(), Path(named)
+        try:
+            (other / "store.properties").stat()
+            if os.path.samestat(other.stat(), store) or not os.path.samestat((other / name).stat(), claimed):
+                return None
+            return other if Store.find(other).store_id == self.store_id else None
+        except (FileNotFoundError, NotADirectoryError, InvalidConfigError):
+            return None
+        except (OSError, StorageError, UnsupportedFormatError) as error:
+            logger.warning("Whether another copy of the store is there can't be seen: other=%s (%s)", other, error)
+            return other
+
+    def refuse_claimed(self, names: Iterable[str]) -> None:
+        """Refuse to change log directories that another copy of this store has.
+
+        Raises:
+            InvalidConfigError: one is; the message names both folders.
+        """
+        for name in sorted(set(names)):
+            other = self.claimant(name)
+            if other is not None:
+                raise InvalidConfigError(
+                    f"a log directory belongs to another copy of this store: log_dir={self.log_dir(name)}"
+                    f" store={self.root} other={other}; two copies on one log destroy each other's records. Copy the"
+                    f" log directories, too (docs/operations.md), or, if {other} is given up for good, take them from"
+                    f" it: sparklog adopt {self.root} --execute"
+                )
+
+    def sign_root(self, root: Path, owner: Owner) -> None:
+        """As `name_store`, but a failure stops no writer: the next opening tries again."""
+        try:
+            self.name_store(root, owner)
+        except StorageError as error:
+            logger.warning("A log directory does not name its store: %s", error)
+
+    def name_store(self, root: Path, owner: Owner) -> None:
+        """Let a root's `meta.properties` name this store by its path, so that no other command takes it for a broker's.
+
+        One that is not there stays so.
+        """
+        path = root / "meta.properties"
+        with storage_errors(path):
+            data = read_if_there(path) or b""
+            signed = self.signed(data)
+            if data and data != signed:
+                replace_file(owner, path, signed)
+
+    def signed(self, data: bytes) -> bytes:
+        """Return the bytes of a file that names a store, with this one's path."""
+        return with_store(data, self._path_as_text())
+
+    def _path_as_text(self) -> str:
+        return str(self.root.resolve()).encode(errors="backslashreplace").decode()
+
+    def _check_is_ours(self, path: Path) -> None:
+        """Refuse a root with another owner: empty logs of that one would be taken for what a crash left of ours."""
+        owner = parse_meta_properties(read_file(path))["cluster.id"]
+        if owner != self.store_id:
+            raise InvalidConfigError(
+                f"log_dirs: {path.parent} belongs to another store or broker: cluster.id={owner}"
+                f" store.id={self.store_id}; name another folder"
+            )
+
+    def sweep_staging(self, owner: Owner) -> None:
+        """Delete everything staged: no micro-batch of this store is running."""
+        with contextlib.suppress(OSError):  # what is left is swept by the next opening
+            remove_tree(owner, self.staging_path)
+
+
+def _check_is_free(root: Path, log_dirs: tuple[str, ...]) -> None:
+    """Refuse a folder that holds more than what a crash in the middle of `find_or_create` leaves."""
+    own = (*_OWN_NAMES, *(Path(name).parts[0] for name in log_dirs))
+    foreign = [name for name in os.listdir(root) if not name.startswith(own)]
+    if foreign:
+        raise InvalidConfigError(f"not a store, and not empty: {root} holds {sorted(foreign)[0]!r}; name a new folder")
+    if _has_history(root / "ledger" / "_delta_log"):
+        raise LedgerDamagedError(f"store.properties is gone, but {root} holds a ledger: restore the root files")
+    for name in log_dirs:
+        log_dir = root / name
+        logs = [each for each in (os.listdir(log_dir) if log_dir.is_dir() else ()) if parse_directory_name(each)]
+        if logs:
+            raise LedgerDamagedError(
+                f"store.properties is gone, but {log_dir} holds logs ({sorted(logs)[0]}, ...): restore the root files"
+            )
+
+
+def _has_history(delta_log: Path) -> bool:
+    """Whether a ledger has more than the empty version that a crash in the middle of `find_or_create` leaves.
+
+    Not the second version alone tells: it goes with the first checkpoint.
+    """
+    names = os.listdir(delta_log) if delta_log.is_dir() else []
+    return any(name[:20].isdigit() and int(name[:20]) > 0 for name in names)
+
+
+def random_id() -> str:
+    """Return 22 characters that name something once, as Kafka writes ids."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

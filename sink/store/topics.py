@@ -1,0 +1,188 @@
+"""Makes the logs of topics that a store does not have yet."""
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from sparklog.sink.config import SinkConfig, TopicConfig
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.store.set_aside import remove_deleted, set_aside
+from sparklog.sink.store.store_folder import Store, random_id
+from sparklog.storage_core.checkpoint.leader_epochs import render_leader_epochs
+from sparklog.storage_core.checkpoint.partition_metadata import render_partition_metadata
+from sparklog.storage_core.errors import InvalidConfigError, LogDirOfflineError
+from sparklog.storage_core.fault_points import reach
+from sparklog.storage_core.log.files.names import INDEX, LOG, TIMEINDEX, segment_file_name
+from sparklog.storage_core.storage.local import storage_errors, sync_directories, sync_files, write_all
+from sparklog.storage_core.storage.open_regular import open_to_change
+from sparklog.storage_core.storage.owned_names import Owner
+from sparklog.storage_core.topic_partition import TopicPartition, topic_names_collide
+
+__all__ = ["create_topics", "plan_topics", "topic_problems"]
+
+logger = logging.getLogger(__name__)
+
+
+def plan_topics(
+    store: Store, ledger: Ledger, config: SinkConfig, log_dirs: Sequence[str], now_ms: int
+) -> list[LogState]:
+    """Return the logs that the settings name and the ledger lacks; nothing is changed.
+
+    Args:
+        store: to add to.
+        ledger: of it.
+        config: names topics.
+        log_dirs: those of the settings that can be used: no new log goes to one that is offline.
+        now_ms: for the ledger.
+
+    Raises:
+        LogDirOfflineError: there are logs to add, and nowhere to put them.
+        InvalidConfigError: a topic has more partitions than the settings say, collides with another one, or a directory
+            holds a log that the ledger does not know.
+    """
+    existing = Counter(ledger.topics)
+    if problems := topic_problems(config, ledger.topics):
+        raise InvalidConfigError(*problems)
+    load = Counter(dict.fromkeys(log_dirs, 0))
+    load.update(state.log_dir for state in ledger.states().values() if state.log_dir in load)
+    ids = {state.topic: state.topic_id for state in ledger.states().values()}
+    added: list[LogState] = []
+    for topic in config.topics.values():
+        topic_id = ids.get(topic.name) or random_id()
+        for partition in range(existing[topic.name], topic.partitions):
+            if not log_dirs:
+                raise LogDirOfflineError(
+                    f"no log directory can be used for new logs: log_dirs={', '.join(config.log_dirs)}"
+                    f" log={topic.name}-{partition}"
+                )
+            log_dir = min(log_dirs, key=lambda name: (load[name], log_dirs.index(name)))
+            load[log_dir] += 1
+            added.append(_new_state(topic.name, partition, log_dir, topic_id, now_ms))
+    for log, directory in _left(store, added, log_dirs):
+        _check_is_empty(directory, log)
+    return added
+
+
+def create_topics(
+    store: Store, ledger: Ledger, added: list[LogState], log_dirs: Sequence[str], *, with_segment: bool, owner: Owner
+) -> None:
+    """Add logs that were planned: directories first, then one ledger commit.
+
+    A crash before the commit leaves directories without records, which the next call removes.
+
+    Args:
+        store: to add to.
+        ledger: open for writing.
+        added: new logs.
+        log_dirs: those of the settings that can be used.
+        with_segment: whether they begin at offset 0; where offsets are preserved, the first record names the segment.
+        owner: its check raises once the store is another writer's.
+    """
+    if not added:
+        return
+    _clear_directories(store, added, log_dirs, owner)
+    _make_directories(store, added, with_segment, owner)
+    reach("open.directories")
+    ledger.add(added, owner)
+    logger.info("Created logs count=%d topics=%s", len(added), ",".join(sorted({state.topic for state in added})))
+
+
+def topic_problems(config: SinkConfig, existing: Sequence[str]) -> list[str]:
+    """Return why the topics of the settings can't be those of a store.
+
+    Args:
+        config: names topics.
+        existing: those of the store, one for each log.
+    """
+    counts = Counter(existing)
+    return [problem for topic in config.topics.values() if (problem := _problem(topic, counts))]
+
+
+def _problem(topic: TopicConfig, existing: Counter[str]) -> str | None:
+    if existing[topic.name] > topic.partitions:
+        return (
+            f"topics.{topic.name}: partitions={topic.partitions}, but the store has {existing[topic.name]}:"
+            " a topic can't shrink"
+        )
+    colliding = [name for name in existing if topic_names_collide(name, topic.name)]
+    if colliding and not existing[topic.name]:
+        return f"topics.{topic.name}: collides with existing topic {colliding[0]!r}"
+    return None
+
+
+def _new_state(topic: str, partition: int, log_dir: str, topic_id: str, now_ms: int) -> LogState:
+    return LogState(
+        topic=topic,
+        partition=partition,
+        log_dir=log_dir,
+        topic_id=topic_id,
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        active_base_offset=0,
+        active_size_bytes=0,
+        max_timestamp_ms=-1,
+        leader_epoch=0,
+        updated_ms=now_ms,
+    )
+
+
+def _clear_directories(store: Store, states: list[LogState], log_dirs: Sequence[str], owner: Owner) -> None:
+    """Remove what a crash left of logs that the ledger does not name.
+
+    Nothing of it is taken over: a writer that lost the store may still hold descriptors of its files.
+    """
+    remove_deleted([set_aside(log, directory, owner) for log, directory in _left(store, states, log_dirs)])
+
+
+def _left(store: Store, states: list[LogState], log_dirs: Sequence[str]) -> list[tuple[TopicPartition, Path]]:
+    """Return the directories of new logs that are there already."""
+    logs = [TopicPartition(state.topic, state.partition) for state in states]
+    directories = [(log, store.log_dir(name) / log.directory_name) for log in logs for name in log_dirs]
+    return [(log, directory) for log, directory in directories if directory.exists()]
+
+
+def _make_directories(store: Store, states: list[LogState], with_segment: bool, owner: Owner) -> None:
+    """Make log directories; where offsets are preserved, the first record's offset will name the first segment."""
+    files: list[Path] = []
+    directories: list[Path] = []
+    for state in states:
+        directory = store.log_path(state)
+        with storage_errors(directory):
+            directory.mkdir(exist_ok=True)
+            contents = {
+                "partition.metadata": render_partition_metadata(state.topic_id),
+                "leader-epoch-checkpoint": render_leader_epochs([(state.leader_epoch, 0)]),
+                **{segment_file_name(0, suffix): b"" for suffix in (LOG, INDEX, TIMEINDEX) if with_segment},
+            }
+            for name, content in contents.items():
+                _write_file(directory / name, content, owner)
+                files.append(directory / name)
+        directories.append(directory)
+    with storage_errors("log directories"):
+        sync_files(files)
+        sync_directories(directories)
+        sync_directories(sorted({directory.parent for directory in directories}))
+
+
+def _write_file(path: Path, content: bytes, owner: Owner) -> None:
+    """Write a small file, unless the store was lost since: its new owner may have records in it by now."""
+    descriptor = open_to_change(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        owner.check()
+        os.ftruncate(descriptor, 0)
+        write_all(descriptor, content, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _check_is_empty(directory: Path, log: TopicPartition) -> None:
+    with storage_errors(directory):
+        has_records = any(path.stat().st_size for path in directory.iterdir() if path.name.endswith(LOG))
+    if has_records:
+        raise InvalidConfigError(
+            f"log={log} is not in the ledger, but {directory} holds records: name another store, or move it away"
+        )

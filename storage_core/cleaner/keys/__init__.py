@@ -1,0 +1,1 @@
+"""Keys of records, and the latest offset of each."""

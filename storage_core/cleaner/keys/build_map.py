@@ -1,0 +1,156 @@
+"""Fills the offset map from a log's dirty range.
+
+Control batches and aborted data are passed over. A full map ends the range where it stopped, in the middle of a batch
+if need be: records behind stay until the next round. Where a segment ends, the map speaks for the offsets up to the
+next one, although there are no records of them.
+
+Source: Kafka Cleaner.buildOffsetMap, buildOffsetMapForSegment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sparklog.storage_core.cleaner.keys.keyed_records import KeyedRecords, iter_keyed
+from sparklog.storage_core.cleaner.keys.offset_map import OffsetMap
+from sparklog.storage_core.cleaner.survey.aborted_columns import NONE_ABORTED, AbortedColumns
+from sparklog.storage_core.cleaner.survey.cleaned_transactions import is_control
+from sparklog.storage_core.cleaner.survey.read_batches import checked_chunks
+from sparklog.storage_core.errors import CorruptBatchError, InvalidRecordError
+from sparklog.storage_core.log.files.segments import SegmentFiles
+from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
+from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
+
+__all__ = ["BuiltMap", "DirtyRange", "build_map"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirtyRange:
+    """What is to be mapped.
+
+    Attributes:
+        segments: of the log, in order; those outside of the range are not read. If none starts where the range ends,
+            it ends with the last one.
+        first_dirty_offset: where it begins.
+        first_uncleanable_offset: where it ends: the base of a segment.
+        aborted: the aborted transactions that overlap it.
+    """
+
+    segments: Sequence[SegmentFiles]
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    aborted: AbortedColumns = NONE_ABORTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltMap:
+    """How far the map got.
+
+    Attributes:
+        end_offset: behind the last offset that the map speaks for: the first dirty offset after the round.
+        is_full: whether it ends before the range, perhaps in the middle of a batch.
+        bytes_read, records_read: of batches and records looked at.
+    """
+
+    end_offset: int
+    is_full: bool
+    bytes_read: int
+    records_read: int
+
+
+def build_map(dirty: DirtyRange, offset_map: OffsetMap, check_owner: Callable[[], None]) -> BuiltMap:
+    """Put the keys of a dirty range into an empty map.
+
+    Args:
+        dirty: see there.
+        offset_map: filled; its `latest_offset` is set.
+        check_owner: raises once another one owns the log; called every few MiB.
+
+    Raises:
+        CorruptBatchError: a batch is damaged; names file and position.
+        InvalidRecordError: a record of format v2 has no key; names offset and file. Those of v0 and v1 are passed over.
+        StorageError: the disk refused.
+    """
+    filling = _Filling(dirty, offset_map)
+    ends = [*(each.base_offset for each in dirty.segments[1:]), dirty.first_uncleanable_offset]
+    for files, end_offset in zip(dirty.segments, ends, strict=True):
+        if end_offset <= dirty.first_dirty_offset or files.base_offset >= dirty.first_uncleanable_offset:
+            continue
+        with SegmentReader(files) as reader:
+            for chunk in checked_chunks(reader, dirty.first_dirty_offset, end_offset, check_owner):
+                if not filling.add(reader, chunk):
+                    return filling.result(is_full=True)
+        offset_map.latest_offset = end_offset - 1
+    return filling.result(is_full=False)
+
+
+class _Filling:
+    """A map on its way."""
+
+    def __init__(self, dirty: DirtyRange, offset_map: OffsetMap) -> None:
+        self._dirty = dirty
+        self._map = offset_map
+        self._bytes_read = 0
+        self._records_read = 0
+
+    def result(self, *, is_full: bool) -> BuiltMap:
+        return BuiltMap(
+            end_offset=max(self._map.latest_offset + 1, self._dirty.first_dirty_offset),
+            is_full=is_full,
+            bytes_read=self._bytes_read,
+            records_read=self._records_read,
+        )
+
+    def add(self, reader: SegmentReader, chunk: BatchChunk) -> bool:
+        """Put the keys of a chunk into the map; return False once it is full."""
+        scan = chunk.scan
+        self._bytes_read += int(scan.size.sum())
+        is_left_out = is_control(scan) | self._dirty.aborted.mask(scan)
+        wanted = scan.take(~is_left_out) if is_left_out.any() else scan
+        self._records_read += int(np.maximum(scan.records_count[is_left_out], 0).sum())
+        try:
+            for records in iter_keyed(chunk.data, wanted):
+                self._records_read += len(records)
+                stopped_at = self._put(records)
+                self._refuse_keyless(reader, records, stopped_at)
+                if stopped_at is not None:
+                    whole = int(np.searchsorted(scan.last_offset, stopped_at))
+                    last_whole = int(scan.last_offset[whole - 1]) if whole else -1
+                    self._map.latest_offset = max(self._map.latest_offset, last_whole)
+                    return False
+        except CorruptBatchError as error:
+            raise reader.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
+        self._map.latest_offset = int(scan.last_offset[-1])
+        return True
+
+    def _put(self, records: KeyedRecords) -> int | None:
+        """Put keys into the map; return the offset of the first one that it did not take."""
+        digests, offsets = records.digests(self._map.hash_key), records.offset
+        is_wanted = records.has_key & (offsets >= self._dirty.first_dirty_offset)
+        if not is_wanted.all():
+            digests, offsets = digests[is_wanted], offsets[is_wanted]
+        placed = self._map.put(digests, offsets)
+        if placed:
+            self._map.latest_offset = max(self._map.latest_offset, int(offsets[placed - 1]))
+        return int(offsets[placed]) if placed < len(offsets) else None
+
+    def _refuse_keyless(self, reader: SegmentReader, records: KeyedRecords, stopped_at: int | None) -> None:
+        """Refuse records of v2 without a key before the place where the map stopped.
+
+        A broker refuses them in a compacted topic since it writes v2, so somebody else wrote them, or the topic was not
+        compacted then: nobody knows whether they may go. Those of older formats go, as a broker lets them.
+        """
+        if records.has_key.all() or records.scan.magic[0] < MAGIC_V2:
+            return
+        is_keyless: npt.NDArray[np.bool_] = ~records.has_key & (records.offset >= self._dirty.first_dirty_offset)
+        if stopped_at is not None:
+            is_keyless &= records.offset < stopped_at
+        if is_keyless.any():
+            offset = int(records.offset[int(np.argmax(is_keyless))])
+            raise InvalidRecordError(
+                f"a record of a compacted log has no key: offset={offset} file={reader.files.log_path}"
+            )

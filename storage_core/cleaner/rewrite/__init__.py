@@ -1,0 +1,1 @@
+"""Segments written again without superseded records."""

@@ -1,0 +1,1 @@
+"""What a cleaning needs to know of a log before it starts."""

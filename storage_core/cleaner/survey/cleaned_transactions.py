@@ -1,0 +1,112 @@
+"""Which batches of transactions a cleaning may drop: data that was aborted, and markers whose data is gone.
+
+| batch               | may go                                                                                   |
+|---------------------|------------------------------------------------------------------------------------------|
+| data                | if its transaction was aborted                                                           |
+| ABORT, COMMIT       | if no batch of its transaction was met in this pass, whatever becomes of that batch      |
+| emptied control     | yes                                                                                      |
+| other control       | no                                                                                       |
+
+So a marker outlives its data by one pass at least.
+
+Source: Kafka CleanedTransactionMetadata; KIP-98.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from sparklog.storage_core.cleaner.survey.aborted_columns import NONE_ABORTED, AbortedColumns
+from sparklog.storage_core.index.transaction_index import AbortedTransaction
+from sparklog.storage_core.log.producers.transactions import is_transactional_data
+from sparklog.storage_core.record.attributes import CONTROL_BIT
+from sparklog.storage_core.record.batch_scan import BatchScan
+from sparklog.storage_core.record.control_records import NO_CONTROL_TYPE, ControlType
+from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
+
+__all__ = ["CleanedTransactions", "is_control"]
+
+
+def is_control(scan: BatchScan) -> npt.NDArray[np.bool_]:
+    """Return (b,) whether each batch is a control batch."""
+    found: npt.NDArray[np.bool_] = (scan.magic >= MAGIC_V2) & ((scan.attributes & CONTROL_BIT) != 0)
+    return found
+
+
+class CleanedTransactions:
+    """Follows the batches of one round in their order, over all its groups, or over one of them.
+
+    Attributes:
+        aborted: the aborted transactions that overlap what is followed.
+
+    Args:
+        aborted: see there.
+        open_producers: those of whose transactions data lies in front of what is followed, but not the marker.
+        base_offset: where that begins.
+    """
+
+    def __init__(
+        self, aborted: AbortedColumns = NONE_ABORTED, open_producers: Iterable[int] = (), base_offset: int = 0
+    ) -> None:
+        self.aborted = aborted
+        across = aborted.between(base_offset, base_offset - 1)
+        self._aborted_met = set(open_producers) & set(across.producer_id[across.first_offset < base_offset].tolist())
+        self._committed_met = set(open_producers) - self._aborted_met
+
+    def follow(
+        self, scan: BatchScan, types: npt.NDArray[np.int16]
+    ) -> tuple[npt.NDArray[np.bool_], list[AbortedTransaction]]:
+        """Return (b,) whether each batch may go, and the entries of the index of aborted transactions that stay.
+
+        Args:
+            scan: the next batches.
+            types: (b,) of `control_types`.
+        """
+        may_go, stays = np.zeros(len(scan), np.bool_), np.zeros(len(scan), np.bool_)
+        control, data = is_control(scan), is_transactional_data(scan)
+        if not control.any() and not data.any():
+            return may_go, []
+        is_aborted = self.aborted.mask(scan)
+        may_go |= is_aborted
+        places = _first_of_each(scan.producer_id, data, control)
+        columns = (places, scan.producer_id[places], types[places], is_aborted[places])
+        for place, producer_id, control_type, aborted in zip(*(each.tolist() for each in columns), strict=True):
+            if data[place]:
+                (self._aborted_met if aborted else self._committed_met).add(producer_id)
+                continue
+            may_go[place] = self._marker_may_go(producer_id, control_type)
+            stays[place] = control_type == ControlType.ABORT and not may_go[place]
+        return may_go, self._entries(scan.take(stays)) if stays.any() else []
+
+    def _entries(self, markers: BatchScan) -> list[AbortedTransaction]:
+        """Return what an index says of these markers."""
+        near = self.aborted.between(int(markers.last_offset[0]), int(markers.last_offset[-1]))
+        found = near.find(markers.producer_id, markers.last_offset)
+        entries = list(near)
+        return [entries[place] for place in found[found >= 0].tolist()]
+
+    def _marker_may_go(self, producer_id: int, control_type: int) -> bool:
+        """Return whether a control batch may go; its transaction ends."""
+        if control_type not in (ControlType.ABORT, ControlType.COMMIT):
+            return control_type == NO_CONTROL_TYPE
+        met = self._aborted_met if control_type == ControlType.ABORT else self._committed_met
+        if producer_id not in met:
+            return True
+        met.remove(producer_id)
+        return False
+
+
+def _first_of_each(
+    producer_id: npt.NDArray[np.int64], data: npt.NDArray[np.bool_], control: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Return, in order, the places of control batches, and of a producer's first data batch behind each of its own."""
+    places = np.flatnonzero(data | control)
+    by_producer = places[np.argsort(producer_id[places], kind="stable")]
+    ids, ends = producer_id[by_producer], control[by_producer]
+    matters = ends.copy()
+    matters[:1] = True
+    matters[1:] |= (ids[1:] != ids[:-1]) | ends[:-1]
+    return np.sort(by_producer[matters])

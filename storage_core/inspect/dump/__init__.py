@@ -1,0 +1,1 @@
+"""Shows the files of a log as Kafka's dump tool does."""

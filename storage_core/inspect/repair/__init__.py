@@ -1,0 +1,1 @@
+"""Repairs what a check found."""

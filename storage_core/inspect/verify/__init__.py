@@ -1,0 +1,1 @@
+"""Checks logs against themselves and the ledger."""

@@ -1,0 +1,63 @@
+"""Whether bytes at a position have the shape of a v2 batch or of a v0 or v1 entry, told by its first fields alone."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sparklog.storage_core.record.legacy.header import FIXED_BYTES, MIN_ENTRY_BYTES
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
+
+__all__ = ["BatchShape", "shape_of"]
+
+_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+_MAGIC_AT: Final = 16
+_DELTA_AT: Final = 23
+_COUNT_AT: Final = 57
+_LEGACY_ATTRIBUTES: Final = 0x0F
+
+
+@dataclass(frozen=True, slots=True)
+class BatchShape:
+    """Size in bytes and offsets, as the header says; both offsets of a v0 or v1 entry are its own."""
+
+    size: int
+    first_offset: int
+    last_offset: int
+
+
+def shape_of(read: Callable[[int, int], bytes], position: int, end: int) -> BatchShape | None:
+    """Return the shape of what starts at a position, None if it can be neither batch nor entry.
+
+    Args:
+        read: returns bytes from a position on, as many as asked for.
+        position: where it starts.
+        end: of the bytes that count.
+    """
+    head = read(position, min(HEADER_BYTES, max(end - position, 0)))
+    if len(head) < MIN_ENTRY_BYTES[0]:
+        return None
+    offset, length = _OFFSET_AND_LENGTH.unpack_from(head)
+    size, magic = length + LOG_OVERHEAD_BYTES, head[_MAGIC_AT]
+    if offset < 0 or position + size > end:
+        return None
+    if magic == MAGIC_V2 and min(size, len(head)) >= HEADER_BYTES:
+        delta, count = (int.from_bytes(head[at : at + 4], "big", signed=True) for at in (_DELTA_AT, _COUNT_AT))
+        return BatchShape(size, offset, offset + delta) if delta >= 0 and count >= 0 else None
+    if magic >= MAGIC_V2 or size < MIN_ENTRY_BYTES[magic] or head[_MAGIC_AT + 1] & ~_LEGACY_ATTRIBUTES:
+        return None
+    key_at = position + FIXED_BYTES[magic]
+    value_at = _behind(read, key_at, position + size)
+    is_whole = value_at is not None and _behind(read, value_at, position + size) == position + size
+    return BatchShape(size, offset, offset) if is_whole else None
+
+
+def _behind(read: Callable[[int, int], bytes], position: int, end: int) -> int | None:
+    """Return where a length and as many bytes end, None if that is behind an entry's end."""
+    if position + 4 > end:
+        return None
+    length = int.from_bytes(read(position, 4), "big", signed=True)
+    behind = position + 4 + max(length, 0)
+    return behind if length >= -1 and behind <= end else None

@@ -1,0 +1,1 @@
+"""Appending to a log, and undoing it."""

@@ -1,0 +1,1 @@
+"""Loading a log directory as a broker's start does."""

@@ -1,0 +1,1 @@
+"""Records, offsets and timestamps of a log, as consumers ask for them."""

@@ -1,0 +1,107 @@
+"""The offsets of a log, each with its place: the segment, and the position in that segment's `.log`.
+
+| offset | meaning | when it moves |
+|---|---|---|
+| log start offset | first offset that may be read | up: records deleted, retention; down: truncation below it |
+| last stable offset | first offset of the oldest open transaction, or the high watermark | with transactions' markers |
+| high watermark | first offset that is not committed | with each commit; down: truncation |
+| log end offset | next offset to write: here always the high watermark, as only what is committed counts | |
+| recovery point | every offset below it is fsynced | with each flush; up with the log start; down: truncation |
+
+log start <= last stable <= high watermark = log end, and log start <= recovery point <= log end. A roll moves none of
+them; the log end is then the first position of the new segment.
+
+Source: Kafka UnifiedLog, LogOffsetMetadata, LogSegment.translateOffset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.log.files.segments import SegmentFiles, floor_segment, list_readable_segments
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.log.scan.segment_reader import SEEK_BYTES, SegmentReader
+
+__all__ = ["LogOffsetMetadata", "LogOffsets", "find_log_offsets"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffsetMetadata:
+    """An offset and where it is.
+
+    Attributes:
+        offset: the offset.
+        segment_base_offset: of the segment that holds it, or will; -1 in a log without segments.
+        position: bytes of that segment's `.log` in front of its batch; the batch may begin below the offset. -1 where
+            damage hides it.
+    """
+
+    offset: int
+    segment_base_offset: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOffsets:
+    """The offsets of one log at one moment."""
+
+    log_start_offset: LogOffsetMetadata
+    last_stable_offset: LogOffsetMetadata
+    high_watermark: LogOffsetMetadata
+    log_end_offset: LogOffsetMetadata
+    recovery_point: LogOffsetMetadata
+
+
+def find_log_offsets(log: LogReader, recovery_point: int | None) -> LogOffsets:
+    """Return the offsets of a log with their places.
+
+    Reads an index entry and the headers behind it for each; in a folder without a ledger also what the last stable
+    offset depends on.
+
+    Args:
+        log: a reader of its committed range.
+        recovery_point: as written down; None where nobody did. What lies outside the log is taken for its nearer end,
+            as a broker does.
+
+    Raises:
+        StorageError: the directory can't be read.
+        CorruptBatchError: the last stable offset depends on a damaged batch.
+    """
+    segments = [each for each in list_readable_segments(log.directory) if each.base_offset <= log.log_end_offset]
+    start, end = log.log_start_offset, log.log_end_offset
+    recovered = start if recovery_point is None else min(max(recovery_point, start), end)
+    wanted = {start, log.last_stable_offset, end, recovered}
+    found = {offset: _locate(segments, offset) for offset in wanted}
+    return LogOffsets(
+        log_start_offset=found[start],
+        last_stable_offset=found[log.last_stable_offset],
+        high_watermark=found[end],
+        log_end_offset=found[end],
+        recovery_point=found[recovered],
+    )
+
+
+def _locate(segments: list[SegmentFiles], offset: int) -> LogOffsetMetadata:
+    """Return the place of the first batch that reaches an offset; it may be in a later segment than one would think."""
+    first = floor_segment(segments, offset)
+    for number in range(first or 0, len(segments)):
+        position, is_found = _position(segments[number], offset)
+        if is_found or number == len(segments) - 1:
+            return LogOffsetMetadata(offset, segments[number].base_offset, position)
+    return LogOffsetMetadata(offset, -1, -1)
+
+
+def _position(segment: SegmentFiles, offset: int) -> tuple[int, bool]:
+    """Return where the first batch that reaches an offset starts, or else where the batches end."""
+    with SegmentReader(segment) as reader:
+        try:
+            for chunk in reader.chunks_from(offset, first_bytes=SEEK_BYTES):
+                reaching = np.flatnonzero(chunk.scan.last_offset >= offset)
+                if len(reaching):
+                    return chunk.position + int(chunk.scan.position[reaching[0]]), True
+        except CorruptBatchError:
+            return -1, True
+        return reader.valid_bytes, False

@@ -1,0 +1,1 @@
+"""Batches of segments one after the other."""

@@ -1,0 +1,308 @@
+"""Reads one segment's batches a chunk at a time.
+
+Bytes come by positioned reads, not through a mapping: the writer may cut uncommitted bytes from the active segment
+while it is read, and a disk may fail. A mapping would kill the process where a read is short or raises.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import crc32c
+
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.index.index_search import ReadAt
+from sparklog.storage_core.index.offset_index import find_offset_entry
+from sparklog.storage_core.index.time_index import TimeIndex, find_time_entry
+from sparklog.storage_core.log.files.segments import SegmentFiles
+from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
+from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
+from sparklog.storage_core.record.v2.batch_header import (
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    UP_TO_MAGIC_BYTES,
+    ByteSource,
+)
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.storage.mapped_bytes import map_bytes
+from sparklog.storage_core.storage.open_regular import open_to_read, read_if_there
+
+__all__ = [
+    "CHUNK_BYTES",
+    "SEEK_BYTES",
+    "BatchChunk",
+    "SegmentReader",
+    "announced_size",
+    "find_time",
+    "scan_up_to_damage",
+]
+
+CHUNK_BYTES: Final = 1 << 20
+SEEK_BYTES: Final = 1 << 16
+"""How much to read first where one record is looked for: what lies between two index entries is mostly less."""
+
+_GROWTH: Final = 4
+_MAGIC_AT: Final = 16
+_CRC_BYTES: Final = 4
+_LENGTH_BITS: Final = 31
+_ZERO_CHUNK_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BatchChunk:
+    """Some batches of a segment, back to back.
+
+    Attributes:
+        data: their bytes, and possibly the start of a further one.
+        position: of the first in the file.
+        scan: their headers; positions count from the start of `data`.
+    """
+
+    data: bytes
+    position: int
+    scan: BatchScan
+
+
+class SegmentReader:
+    """One open segment; a context manager.
+
+    Attributes:
+        files: of the segment.
+        size_bytes: of its `.log` when it was opened.
+        valid_bytes: where the batches met so far end.
+
+    Raises:
+        StorageError: the file can't be opened; `__cause__` is a `FileNotFoundError` if it is gone.
+    """
+
+    def __init__(self, files: SegmentFiles) -> None:
+        self.files = files
+        with storage_errors(files.log_path):
+            self._descriptor = open_to_read(files.log_path)
+            self.size_bytes = os.fstat(self._descriptor).st_size
+        self.valid_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def chunks(
+        self, position: int = 0, chunk_bytes: int = CHUNK_BYTES, first_bytes: int = INT32_MAX
+    ) -> Iterator[BatchChunk]:
+        """Yield the batches from `position` on; `valid_bytes` tells afterwards where they end.
+
+        A chunk is as large as `chunk_bytes`, or as its only batch.
+
+        Args:
+            position: of a batch.
+            chunk_bytes: most that is read at once, unless a batch is larger.
+            first_bytes: what to read first; then more and more up to `chunk_bytes`.
+
+        Raises:
+            CorruptBatchError: what follows the chunks yielded so far can't be a batch.
+            StorageError: the disk refused.
+        """
+        largest = max(chunk_bytes, HEADER_BYTES)
+        limit = min(max(first_bytes, HEADER_BYTES), largest)
+        self.valid_bytes, wanted = position, limit
+        while position < self.size_bytes:
+            data = self.read(position, min(wanted, self.size_bytes - position))
+            scan, error = scan_up_to_damage(data)
+            if len(scan.position):
+                yield BatchChunk(data, position, scan)
+            position += scan.valid_bytes
+            self.valid_bytes = position
+            if error is not None:
+                raise self.corrupt_batch(str(error.args[0]), position)
+            if scan.valid_bytes:
+                wanted = limit = min(limit * _GROWTH, largest)
+                continue
+            wanted = announced_size(data)
+            if wanted <= len(data) or wanted > self.size_bytes - position:
+                return
+
+    def chunks_from(
+        self, offset: int, chunk_bytes: int = CHUNK_BYTES, first_bytes: int = INT32_MAX
+    ) -> Iterator[BatchChunk]:
+        """Yield the batches from one at or before that of `offset` on, as the offset index knows it.
+
+        The index is only a hint, see `position_before`; here the batch it leads to is read only once.
+
+        Raises:
+            As `chunks`.
+        """
+        position = self._index_entry(offset)[1]
+        if 0 < position < self.size_bytes:
+            chunks = self.chunks(position, chunk_bytes, first_bytes)
+            try:
+                first = next(chunks, None)
+            except CorruptBatchError:
+                first = None
+            if first is not None and self._is_sound_before(first.data, first.scan, offset):
+                yield first
+                yield from chunks
+                return
+        yield from self.chunks(0, chunk_bytes, first_bytes)
+
+    def last_chunks(self) -> Iterator[BatchChunk]:
+        """Yield the batches at the end, from the last but one index entry on: so that the last one has one before it.
+
+        Raises:
+            As `chunks`.
+        """
+        return self.chunks_from(self._index_entry(INT64_MAX)[0] - 1)
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Return bytes of the `.log`; fewer where it ends.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        parts = []
+        with storage_errors(self.files.log_path):
+            while size_bytes > 0 and (part := os.pread(self._descriptor, size_bytes, position)):
+                parts.append(part)
+                position, size_bytes = position + len(part), size_bytes - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def map(self, position: int, size_bytes: int) -> memoryview | None:
+        """Return bytes of the `.log` without a copy, for whoever has the segment for himself; see `map_bytes`."""
+        return map_bytes(self._descriptor, position, size_bytes)
+
+    def base_offset_at(self, position: int) -> int | None:
+        """Return the base offset of the batch at a position; None where not even its first fields are left."""
+        head = self.read(position, UP_TO_MAGIC_BYTES) if position < self.size_bytes else b""
+        return int.from_bytes(head[:8], "big", signed=True) if len(head) == UP_TO_MAGIC_BYTES else None
+
+    def position_before(self, offset: int) -> int:
+        """Return a position from which a scan meets the batch of `offset`, as the offset index knows it.
+
+        The index is only a hint: where it is missing, or does not lead to a sound batch at or before the offset, the
+        scan starts at the segment's first byte.
+        """
+        position = self._index_entry(offset)[1]
+        return position if position == 0 or self.is_batch_before(position, offset) else 0
+
+    def is_batch_before(self, position: int, offset: int) -> bool:
+        """Return whether a sound batch lies at a position, of an offset from the segment's base to the one given."""
+        head = self.read(position, UP_TO_MAGIC_BYTES) if 0 < position < self.size_bytes else b""
+        size = announced_size(head)
+        if len(head) < UP_TO_MAGIC_BYTES or not len(head) <= size <= self.size_bytes - position:
+            return False
+        batch = self.read(position, size)
+        scan, error = scan_up_to_damage(batch)
+        return error is None and self._is_sound_before(batch, scan, offset)
+
+    def time_index(self) -> TimeIndex:
+        """Return the time index; one without entries if the file is missing."""
+        path = self.files.time_index_path
+        with storage_errors(path):
+            return TimeIndex.from_bytes(read_if_there(path) or b"", self.files.base_offset)
+
+    def ends_in_zeros(self, position: int) -> bool:
+        """Whether every byte from `position` on is zero: preallocated, or lost in a power cut."""
+        while data := self.read(position, _ZERO_CHUNK_BYTES):
+            if data.count(0) != len(data):
+                return False
+            position += len(data)
+        return True
+
+    def is_length_damaged(self, position: int) -> bool:
+        """Whether a batch that announces more bytes than are left is sound with one other bit in its length.
+
+        Then it is no torn tail: what follows that batch would be passed over. Every byte is read at most once.
+        """
+        head, rest = self.read(position, HEADER_BYTES), self.size_bytes - position
+        if len(head) < UP_TO_MAGIC_BYTES + _CRC_BYTES:
+            return False
+        is_v2 = head[_MAGIC_AT] >= MAGIC_V2
+        crc_at, at, update = (17, 21, crc32c.crc32c) if is_v2 else (12, 16, zlib.crc32)
+        stored, crc = int.from_bytes(head[crc_at : crc_at + _CRC_BYTES], "big"), 0
+        length = announced_size(head) - LOG_OVERHEAD_BYTES
+        for size in sorted((length ^ (1 << bit)) + LOG_OVERHEAD_BYTES for bit in range(_LENGTH_BITS)):
+            if not at < size <= rest:
+                continue
+            while at < size and (part := self.read(position + at, min(size - at, CHUNK_BYTES))):
+                crc, at = update(part, crc), at + len(part)
+            if crc == stored:
+                return True
+        return False
+
+    def check_crcs(self, chunk: BatchChunk, scan: BatchScan) -> None:
+        """Refuse damaged batches of a chunk.
+
+        Raises:
+            CorruptBatchError: the first of `scan` whose CRC is wrong.
+        """
+        bad = check_crcs(chunk.data, scan)
+        if len(bad):
+            raise self.wrong_crc(BatchChunk(chunk.data, chunk.position, scan), int(bad[0]))
+
+    def wrong_crc(self, chunk: BatchChunk, number: int) -> CorruptBatchError:
+        """Return the error that names a batch of a chunk."""
+        offsets = f"offsets={chunk.scan.base_offset[number]}..{chunk.scan.last_offset[number]}"
+        position = chunk.position + int(chunk.scan.position[number])
+        return self.corrupt_batch(f"batch has a wrong CRC: {offsets}", position)
+
+    def corrupt_batch(self, what: str, position: int) -> CorruptBatchError:
+        """Return the error that names this file."""
+        return CorruptBatchError(f"{what} file={self.files.log_path}", position)
+
+    def _is_sound_before(self, data: bytes, scan: BatchScan, offset: int) -> bool:
+        """Whether the first batch of a scan can be where an index entry leads to."""
+        if not len(scan) or not self.files.base_offset <= int(scan.base_offset[0]) <= offset:
+            return False
+        return not len(check_crcs(data, scan.take(slice(0, 1))))
+
+    def _index_entry(self, offset: int) -> tuple[int, int]:
+        """Return (offset, position) of the last index entry not above an offset, or (base offset, 0)."""
+        base_offset = self.files.base_offset
+        return _search(self.files.index_path, lambda read, size: find_offset_entry(read, size, base_offset, offset))
+
+
+def find_time(files: SegmentFiles, timestamp: int) -> tuple[int, int]:
+    """Return (timestamp, offset) of a segment's last time entry not above `timestamp`, or (-1, base offset)."""
+    return _search(files.time_index_path, lambda read, size: find_time_entry(read, size, files.base_offset, timestamp))
+
+
+def scan_up_to_damage(data: ByteSource) -> tuple[BatchScan, CorruptBatchError | None]:
+    """Return the batches before the first impossible one, and what is wrong with that."""
+    try:
+        return scan_batches(data), None
+    except CorruptBatchError as error:
+        return scan_batches(data, 0, error.position), error
+
+
+def announced_size(data: bytes | memoryview) -> int:
+    """Return the size of the batch that `data` starts with, or 0 if it is too short to tell."""
+    if len(data) < LOG_OVERHEAD_BYTES:
+        return 0
+    return LOG_OVERHEAD_BYTES + int.from_bytes(data[8:LOG_OVERHEAD_BYTES], "big", signed=True)
+
+
+def _search(path: Path, find: Callable[[ReadAt, int], tuple[int, int]]) -> tuple[int, int]:
+    """Look something up in an index file; a missing one has no entries."""
+    with storage_errors(path):
+        try:
+            descriptor = open_to_read(path)
+        except FileNotFoundError:
+            return find(lambda _position, _size: b"", 0)
+        try:
+            size_bytes = os.fstat(descriptor).st_size
+            return find(lambda position, size: os.pread(descriptor, size, position), size_bytes)
+        finally:
+            os.close(descriptor)

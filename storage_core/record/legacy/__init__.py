@@ -1,0 +1,1 @@
+"""Entries of formats v0 and v1."""

@@ -1,0 +1,105 @@
+"""Wrappers of formats v0 and v1: what is inside, and which offsets it has.
+
+| rule                | format v0    | format v1                                                          |
+|---------------------|--------------|--------------------------------------------------------------------|
+| inner offsets       | absolute     | relative: the last one stands for the wrapper's own                |
+| wrapper at offset 0 | as any other | inner offsets are absolute: an old client left the wrapper's unset |
+| wrapper below last  | as any other | damage                                                             |
+| timestamps          | none         | each entry's own, or the wrapper's where that is LogAppendTime     |
+
+Inner entries have the wrapper's format and no codec, and there is at least one. A short one at the end is passed over,
+as Kafka's consumer does: the wrapper's CRC covers it, so it was written like that.
+
+Source: Kafka AbstractLegacyRecordBatch; KIP-31, KIP-32.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.log_config import CODECS
+from sparklog.storage_core.record.attributes import CODEC_MASK
+from sparklog.storage_core.record.compression import decompress, decompress_v0
+from sparklog.storage_core.record.legacy.header import FIXED_BYTES
+from sparklog.storage_core.record.legacy.kernels import LEGACY_FAILURES, survey_set
+
+__all__ = ["LEGACY_CODECS", "InnerSet", "open_wrapper", "survey_wrapper"]
+
+LEGACY_CODECS: Final = CODECS[:4]
+"""What a wrapper may be compressed with, by number."""
+
+_LENGTH: Final = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class InnerSet:
+    """The entries of a wrapper.
+
+    Attributes:
+        data: the entries back to back, decompressed.
+        count: how many are complete.
+        base_offset: what is added to each stored offset.
+    """
+
+    data: bytes | memoryview
+    count: int
+    base_offset: int
+
+
+def open_wrapper(entry: memoryview, offset: int, max_bytes: int, position: int) -> InnerSet:
+    """Return the entries of a wrapper; their CRCs are right.
+
+    Args:
+        entry: the whole wrapper.
+        offset: of the wrapper.
+        max_bytes: most bytes that it may expand to.
+        position: of the wrapper, for the error.
+
+    Raises:
+        CorruptBatchError: the wrapper or an entry in it is damaged, or there is none.
+    """
+    return _open(entry, offset, max_bytes, position, 1)
+
+
+def survey_wrapper(entry: memoryview, offset: int, max_bytes: int, position: int) -> InnerSet:
+    """Return the entries of a wrapper, whatever their CRCs are: for tools that show damage.
+
+    Arguments and errors as of `open_wrapper`.
+    """
+    return _open(entry, offset, max_bytes, position, 0)
+
+
+def _open(entry: memoryview, offset: int, max_bytes: int, position: int, checks_crcs: int) -> InnerSet:
+    magic, codec = entry[16], LEGACY_CODECS[entry[17] & CODEC_MASK]
+    stream = _value(entry, FIXED_BYTES[magic], position)
+    data = (decompress if magic else decompress_v0)(codec, stream, max_bytes, position)
+    failure, count, last_offset = survey_set(np.frombuffer(data, np.uint8), magic, checks_crcs)
+    if failure:
+        raise CorruptBatchError(LEGACY_FAILURES[failure], position)
+    if not count:
+        raise CorruptBatchError("a wrapper holds no message", position)
+    if magic == 0 or offset == 0:
+        return InnerSet(data, count, 0)
+    if not 0 <= last_offset <= offset:
+        raise CorruptBatchError(f"a wrapper's offset is below its last message's: {offset} {last_offset}", position)
+    return InnerSet(data, count, offset - last_offset)
+
+
+def _value(entry: memoryview, key_length_at: int, position: int) -> memoryview:
+    """Return a wrapper's value; Kafka does not look at its key."""
+    value_length_at = key_length_at + _LENGTH.size
+    value_length_at += max(_LENGTH.unpack_from(entry, key_length_at)[0], 0)
+    start = value_length_at + _LENGTH.size
+    if start > len(entry):
+        raise CorruptBatchError(LEGACY_FAILURES[2], position)
+    size = _LENGTH.unpack_from(entry, value_length_at)[0]
+    if size < 0:
+        raise CorruptBatchError("a wrapper has no value", position)
+    if size > len(entry) - start:
+        raise CorruptBatchError(LEGACY_FAILURES[3], position)
+    return entry[start : start + size]

@@ -1,0 +1,248 @@
+"""The compiled half of reading formats v0 and v1: walking over entries, their fields, their CRC-32.
+
+As in `decode_kernels`, every read of untrusted bytes is checked against the end of its entry first, nothing is
+allocated, and nothing outside `source` is read.
+
+Source: Kafka LegacyRecord, AbstractLegacyRecordBatch.
+"""
+
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sparklog.storage_core.kernels import kernel
+from sparklog.storage_core.record.kernel_memory import (
+    BYTES,
+    INT64S,
+    address_of,
+    inlined,
+    load_byte,
+    load_int32,
+    load_int64,
+)
+from sparklog.storage_core.record.v2.decode_kernels import SectionColumn
+
+__all__ = ["LEGACY_FAILURES", "compare_crcs", "locate_entries", "parse_entries", "survey_set"]
+
+_Bytes: TypeAlias = npt.NDArray[np.uint8]
+_Int32s: TypeAlias = npt.NDArray[np.int32]
+_Int64s: TypeAlias = npt.NDArray[np.int64]
+
+LEGACY_FAILURES: Final = (
+    "",
+    "a message's length is below what its format has, or reaches past its bytes",
+    "a message's key length reaches past the message",
+    "a message's value length reaches past the message",
+    "a message inside a wrapper is of another format",
+    "a message inside a wrapper is compressed",
+    "a message inside a wrapper has a wrong CRC",
+)
+"""What each code of `parse_entries` and `survey_set` means."""
+
+_START, _END, _COUNT = SectionColumn.START, SectionColumn.END, SectionColumn.COUNT
+_BASE_OFFSET, _BASE_TIMESTAMP = SectionColumn.BASE_OFFSET, SectionColumn.BASE_TIMESTAMP
+_FIXED_TIMESTAMP, _MAGIC = SectionColumn.FIXED_TIMESTAMP, SectionColumn.MAGIC
+
+_LOG_OVERHEAD_BYTES: Final = 12
+_MIN_V0_SIZE: Final = 14
+_TIMESTAMP_BYTES: Final = 8
+_CRC_AT: Final = 12
+_CRC_FROM: Final = 16
+_MAGIC_AT: Final = 16
+_ATTRIBUTES_AT: Final = 17
+_TIMESTAMP_AT: Final = 18
+_CODEC_MASK: Final = 7
+
+_STARTS: Final = "int64[::1], int32[::1]"
+
+
+def _crc_tables() -> _Int64s:
+    """Return (8, 256): for k in 0..7, what each byte does to a CRC-32 when k further bytes follow it."""
+    tables = np.zeros((8, 256), np.int64)
+    for byte in range(256):
+        value = byte
+        for _ in range(8):
+            value = (value >> 1) ^ (0xEDB88320 if value & 1 else 0)
+        tables[0, byte] = value
+    for k in range(1, 8):
+        tables[k] = (tables[k - 1] >> 8) ^ tables[0][tables[k - 1] & 0xFF]
+    return tables
+
+
+_TABLES: Final = _crc_tables()
+
+
+@inlined
+def _load_uint32_little(address: int) -> int:
+    value = load_byte(address) | (load_byte(address + 1) << 8)
+    return value | (load_byte(address + 2) << 16) | (load_byte(address + 3) << 24)
+
+
+@inlined
+def _step(following: int, value: int) -> int:
+    """Return what the low byte of `value` does to a CRC-32 when so many bytes follow it."""
+    effect: int = _TABLES[following, value & 255]
+    return effect
+
+
+@inlined
+def _crc32(address: int, end: int) -> int:
+    """Return the CRC-32 of the bytes between two addresses, eight bytes a step."""
+    crc = 0xFFFFFFFF
+    while end - address >= 8:
+        low = crc ^ _load_uint32_little(address)
+        high = _load_uint32_little(address + 4)
+        crc = _step(7, low) ^ _step(6, low >> 8) ^ _step(5, low >> 16) ^ _step(4, low >> 24)
+        crc ^= _step(3, high) ^ _step(2, high >> 8) ^ _step(1, high >> 16) ^ _step(0, high >> 24)
+        address += 8
+    while address < end:
+        crc = (crc >> 8) ^ _step(0, crc ^ load_byte(address))
+        address += 1
+    return crc ^ 0xFFFFFFFF
+
+
+@inlined
+def _has_wrong_crc(address: int, end: int) -> bool:
+    return _crc32(address + _CRC_FROM, end) != load_int32(address + _CRC_AT) & 0xFFFFFFFF
+
+
+@inlined
+def _entry_end(address: int, end: int, magic: int) -> int:
+    """Return the end of the entry at an address, or -1 where its length lies."""
+    if end - address < _LOG_OVERHEAD_BYTES + _MIN_V0_SIZE:
+        return -1
+    size = load_int32(address + 8)
+    least = _MIN_V0_SIZE + (_TIMESTAMP_BYTES if magic == 1 else 0)
+    if size < least or size > end - address - _LOG_OVERHEAD_BYTES:
+        return -1
+    return address + _LOG_OVERHEAD_BYTES + size
+
+
+@inlined
+def _read_part(address: int, end: int) -> tuple[int, int]:
+    """Return the size of a key or value, -1 for null, and where its bytes start, or address -1 where it lies."""
+    if end - address < 4:
+        return 0, -1
+    size = load_int32(address)
+    address += 4
+    if size > end - address:
+        return 0, -1
+    return max(size, -1), address
+
+
+@kernel(f"void({BYTES}, {INT64S}, {INT64S}, boolean[::1])")
+def compare_crcs(source: _Bytes, starts: _Int64s, ends: _Int64s, is_wrong: npt.NDArray[np.bool_]) -> None:
+    """Say of each entry whether its CRC-32 is wrong; it is where the entry is not within `source`.
+
+    Args:
+        starts: (n,) where each entry starts in `source`.
+        ends: (n,) where it ends.
+        is_wrong: out, (n,).
+    """
+    start = address_of(source)
+    for place in range(starts.size):
+        is_inside = starts[place] >= 0 and ends[place] - starts[place] >= _CRC_FROM and ends[place] <= source.size
+        is_wrong[place] = not is_inside or _has_wrong_crc(start + starts[place], start + ends[place])
+
+
+@kernel(f"UniTuple(int64, 3)({BYTES}, int64, int64)")
+def survey_set(source: _Bytes, magic: int, checks_crcs: int) -> tuple[int, int, int]:
+    """Walk over the decompressed entries of a wrapper; a short one at the end is no entry, as in a log.
+
+    Args:
+        source: what the wrapper's value stands for.
+        magic: of the wrapper, 0 or 1.
+        checks_crcs: 0 leaves the CRCs alone.
+
+    Returns:
+        a place in `LEGACY_FAILURES`, 0 for none; how many entries there are; the stored offset of the last one.
+    """
+    address, section_end = address_of(source), address_of(source) + source.size
+    count, last_offset = 0, 0
+    while section_end - address >= _LOG_OVERHEAD_BYTES:
+        size = load_int32(address + 8)
+        if size < _MIN_V0_SIZE:
+            return 1, count, last_offset
+        if size > section_end - address - _LOG_OVERHEAD_BYTES:
+            break
+        if load_byte(address + _MAGIC_AT) != magic:
+            return 4, count, last_offset
+        end = _entry_end(address, section_end, magic)
+        if end < 0:
+            return 1, count, last_offset
+        if load_byte(address + _ATTRIBUTES_AT) & _CODEC_MASK:
+            return 5, count, last_offset
+        if checks_crcs and _has_wrong_crc(address, end):
+            return 6, count, last_offset
+        last_offset = load_int64(address)
+        count += 1
+        address = end
+    return 0, count, last_offset
+
+
+@kernel(f"UniTuple(int64, 2)({BYTES}, int64[:, ::1], int64[::1], int64[::1], {_STARTS}, {_STARTS}, {_STARTS})")
+def parse_entries(
+    source: _Bytes,
+    sections: npt.NDArray[np.int64],
+    offsets: _Int64s,
+    timestamps: _Int64s,
+    key_starts: _Int64s,
+    key_offsets: _Int32s,
+    value_starts: _Int64s,
+    value_offsets: _Int32s,
+    header_starts: _Int64s,
+    header_offsets: _Int32s,
+) -> tuple[int, int]:
+    """Check every entry and note where its parts lie; arguments and result as of `decode_kernels.parse_records`.
+
+    A section is one uncompressed entry, or the decompressed entries of a wrapper that `survey_set` has accepted. Bytes
+    between the value and the entry's end are passed over, as Kafka does.
+    """
+    start = address_of(source)
+    key_end, value_end, header_end = key_offsets[0], value_offsets[0], header_offsets[0]
+    place = 0
+    for section in range(sections.shape[0]):
+        address, section_end = start + sections[section, _START], start + sections[section, _END]
+        fixed, magic = sections[section, _FIXED_TIMESTAMP], sections[section, _MAGIC]
+        for _ in range(sections[section, _COUNT]):
+            end = _entry_end(address, section_end, magic)
+            if end < 0:
+                return 1, section
+            offsets[place] = sections[section, _BASE_OFFSET] + load_int64(address)
+            timestamps[place] = sections[section, _BASE_TIMESTAMP] if fixed else load_int64(address + _TIMESTAMP_AT)
+            fields = address + _TIMESTAMP_AT + (_TIMESTAMP_BYTES if magic == 1 else 0)
+            key_size, key = _read_part(fields, end)
+            if key < 0:
+                return 2, section
+            value_size, value = _read_part(key + max(key_size, 0), end)
+            if value < 0:
+                return 3, section
+            key_starts[place] = key - start if key_size >= 0 else -1
+            value_starts[place] = value - start if value_size >= 0 else -1
+            header_starts[place] = 0
+            key_end += max(key_size, 0)
+            value_end += max(value_size, 0)
+            place += 1
+            key_offsets[place], value_offsets[place], header_offsets[place] = key_end, value_end, header_end
+            address = end
+    return 0, 0
+
+
+@kernel(f"void({BYTES}, int64[:, ::1], int64[::1], int64[::1])")
+def locate_entries(source: _Bytes, sections: npt.NDArray[np.int64], starts: _Int64s, ends: _Int64s) -> None:
+    """Say where each entry lies, in sections that `parse_entries` has accepted.
+
+    Args:
+        starts: out, (n,) for the n entries that `COUNT` adds up to.
+        ends: out, (n,).
+    """
+    start = address_of(source)
+    place = 0
+    for section in range(sections.shape[0]):
+        address = start + sections[section, _START]
+        for _ in range(sections[section, _COUNT]):
+            starts[place] = address - start
+            address += _LOG_OVERHEAD_BYTES + load_int32(address + 8)
+            ends[place] = address - start
+            place += 1

@@ -1,0 +1,1 @@
+"""Record batches of format v2."""

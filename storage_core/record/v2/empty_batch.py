@@ -1,0 +1,41 @@
+"""A batch without records, as compaction leaves one: so that a log keeps its end, and a reader gets past a gap there.
+
+Source: Kafka DefaultRecordBatch.writeEmptyHeader.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+import crc32c
+
+from sparklog.storage_core.record.v2.batch_header import (
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    BatchHeader,
+    pack_header,
+)
+
+__all__ = ["pack_empty_batch"]
+
+_CRC_COVERS_FROM: Final = 21
+
+
+def pack_empty_batch(first_offset: int, last_offset: int, leader_epoch: int) -> bytes:
+    """Return a v2 batch without records or producer that stands for these offsets, both included."""
+    header = BatchHeader(
+        base_offset=first_offset,
+        batch_length=HEADER_BYTES - LOG_OVERHEAD_BYTES,
+        partition_leader_epoch=leader_epoch,
+        magic=MAGIC_V2,
+        crc=0,
+        attributes=0,
+        last_offset_delta=last_offset - first_offset,
+        base_timestamp=-1,
+        max_timestamp=-1,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        records_count=0,
+    )
+    return pack_header(replace(header, crc=crc32c.crc32c(pack_header(header)[_CRC_COVERS_FROM:])))

@@ -1,0 +1,1 @@
+"""Plain models that tests check the product against."""

@@ -1,0 +1,91 @@
+"""`sparklog read` beside retention: without an offset to start at it goes on as a consumer from the earliest offset."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sparklog.pipeline.places.store_view import LogView, open_logs
+from sparklog.pipeline.verbs.tools import read_records
+from sparklog.storage_core.errors import OffsetOutOfRangeError
+from tests.build.retained_store import COUNT, LOG, START_MS, aged_rows, delete_records, names, write_aged
+from tests.build.sink_store import in_process, open_store
+
+_Read = Iterator[tuple[LogView, pa.RecordBatch]]
+
+
+@pytest.fixture
+def store(memory_path: Path) -> Path:
+    """A store with a log of several segments, of offsets 0 to 199."""
+    return write_aged(memory_path / "store")
+
+
+def _reading(store: Path, start_offset: int | None = None, start_time: int | None = None) -> _Read:
+    view = open_logs(store)
+    return read_records(view, [each for each in view.logs if each.log == LOG], start_offset, start_time, None)
+
+
+def _offsets(found: Iterable[tuple[LogView, pa.RecordBatch]]) -> list[int]:
+    return [offset for _, batch in found for offset in batch.column("offset").to_pylist()]
+
+
+def test_read_when_retention_overtakes_before_the_first_record_then_begins_at_the_new_start(
+    store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a consumer with `auto.offset.reset=earliest`; one line says which offsets were deleted."""
+    found = _reading(store)
+    delete_records(store, 150)
+
+    assert _offsets(found) == list(range(150, COUNT))
+    assert [(each.levelno, each.getMessage()) for each in caplog.records] == [
+        (logging.WARNING, "Records were deleted before they were read: log=aged-0 offsets=0..149; reading on at 150")
+    ]
+
+
+@pytest.mark.parametrize("start_time", [None, START_MS + 1000])
+def test_read_when_retention_overtakes_in_the_middle_then_goes_on_at_the_new_start(
+    store: Path, caplog: pytest.LogCaptureFixture, start_time: int | None
+) -> None:
+    """No record is given twice, and each that is left is given."""
+    found = _reading(store, start_time=start_time)
+    before = _offsets([next(found)])
+    delete_records(store, 150)
+
+    after = _offsets(found)
+
+    assert after == list(range(150, COUNT))
+    assert f"log=aged-0 offsets={before[-1] + 1}..149" in caplog.text
+
+
+def test_read_when_all_that_was_to_be_read_is_deleted_then_begins_at_the_new_start(
+    store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The new start may be above the end that the log had when reading began."""
+    found = _reading(store)
+    with closing(open_store(store, {LOG.topic: {"partitions": 2, "segment.bytes": 600}}, topic=LOG.topic)) as writer:
+        writer.append("q", 10, in_process(aged_rows(COUNT, COUNT + 50)))
+    delete_records(store, COUNT + 30)
+
+    assert _offsets(found) == list(range(COUNT + 30, COUNT + 50))
+    assert f"log=aged-0 offsets=0..{COUNT + 29}" in caplog.text
+
+
+def test_read_when_an_offset_was_given_and_retention_overtakes_then_refused(store: Path) -> None:
+    """Whoever names an offset wants that record."""
+    found = _reading(store, 0)
+    delete_records(store, 150)
+
+    with pytest.raises(OffsetOutOfRangeError, match="offset 0 is gone"):
+        _offsets(found)
+
+
+def test_read_when_segments_are_gone_that_were_not_deleted_then_refused(store: Path) -> None:
+    """The ledger says that the records should be there: that is damage."""
+    found = _reading(store)
+    (store / "logs" / "aged-0" / names(store)[0]).unlink()
+
+    with pytest.raises(OffsetOutOfRangeError, match="offset 0 is gone"):
+        _offsets(found)

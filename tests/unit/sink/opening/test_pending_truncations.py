@@ -1,0 +1,77 @@
+"""The note of truncations under way: what it says comes back, and what it can't say is refused."""
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparklog.sink.opening.pending_truncations import (
+    PendingTruncation,
+    parse_truncations,
+    read_truncations,
+    render_truncations,
+    write_truncations,
+)
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.errors import CorruptFileError
+from sparklog.storage_core.storage.owned_names import UNSHARED
+
+_NOTE = PendingTruncation(
+    topic="t",
+    partition=1,
+    topic_id="id",
+    offset=50,
+    log_start_offset=5,
+    next_offset=44,
+    segment_base=40,
+    size_bytes=200,
+    lost_from=44,
+    began_ms=7,
+)
+
+
+def test_truncations_when_written_then_read_back_in_order(tmp_path: Path) -> None:
+    """A store without such a file has none under way, and none is made for nothing."""
+    store = Store(tmp_path, "id")
+    write_truncations(store, [], UNSHARED)
+    assert (read_truncations(store), list(tmp_path.iterdir())) == ([], [])
+
+    write_truncations(store, [_NOTE, _NOTE], UNSHARED)
+    assert read_truncations(store) == [_NOTE, _NOTE]
+
+    write_truncations(store, [], UNSHARED)
+    assert read_truncations(store) == []
+
+
+@given(data=st.binary(max_size=200) | st.recursive(st.none() | st.integers(), st.lists).map(json.dumps).map(str.encode))
+def test_parse_truncations_when_bytes_are_arbitrary_then_a_list_or_an_error_of_ours(data: bytes) -> None:
+    """No other error comes out, whatever is in the file."""
+    with contextlib.suppress(CorruptFileError):
+        assert parse_truncations(data) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"offset": -1}, {"offset": "5"}, {"partition": True}, {"topic": "../t"}, {"topic": 1}, {"topic_id": None}],
+    ids=str,
+)
+def test_parse_truncations_when_a_field_can_not_be_then_refused(wrong: dict[str, object]) -> None:
+    """Names become paths, and offsets become a log's end: neither is taken unseen."""
+    content = json.loads(render_truncations([_NOTE]))
+    content["truncations"][0] |= wrong
+
+    with pytest.raises(CorruptFileError):
+        parse_truncations(json.dumps(content).encode())
+
+
+def test_read_truncations_when_damaged_then_the_message_names_the_file(tmp_path: Path) -> None:
+    """Whoever has to restore it knows which."""
+    store = Store(tmp_path, "id")
+    write_truncations(store, [_NOTE], UNSHARED)
+    (tmp_path / "control" / "pending-truncations.json").write_bytes(b"{")
+
+    with pytest.raises(CorruptFileError, match=r"pending-truncations\.json.*restore it from a copy"):
+        read_truncations(store)
