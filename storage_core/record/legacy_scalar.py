@@ -1,6 +1,7 @@
 """One entry of format v0 or v1 at a time, in plain Python: what the compiled reader and writer are checked against.
 
-As `scalar` is for format v2: each function is the table of `legacy_header` read aloud.
+As `scalar` is for format v2: each function is the table of `legacy_header` read aloud. Nothing in the product calls
+it yet; a caller is being written.
 
 Source: Kafka LegacyRecord, AbstractLegacyRecordBatch.
 """

@@ -1,7 +1,8 @@
 """One record at a time, in plain Python: what the compiled encoder and decoder are checked against.
 
 Nothing here is fast and nothing here is clever; each function is the format's table read aloud. Property tests demand
-the same bytes and the same records from both.
+the same bytes and the same records from both. Its encoder has no caller in the product
+yet; one is being written.
 
 | field                 | encoding                                                  |
 |-----------------------|-----------------------------------------------------------|

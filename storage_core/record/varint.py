@@ -2,6 +2,7 @@
 
 Seven bits a byte, least significant group first, bit 7 set when another byte follows. Zig-zag first maps small
 negative numbers to small positive ones, so -1 (null) is one byte and 63 is the largest length that takes one.
+`varint_sizes` has no caller in the product yet; one is being written.
 
 Source: Kafka ByteUtils.
 """

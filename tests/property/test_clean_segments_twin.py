@@ -14,7 +14,6 @@ from sparklog.storage_core.checkpoint.producer_snapshot import ProducerState
 from sparklog.storage_core.cleaner.keys.build_map import DirtyRange, build_map
 from sparklog.storage_core.cleaner.keys.offset_map import KeySet, OffsetMap, digest_keys
 from sparklog.storage_core.cleaner.rewrite.clean_segments import CleanRequest, clean_segments
-from sparklog.storage_core.cleaner.scalar import PlainCleaning, clean_plainly, digest_key
 from sparklog.storage_core.cleaner.survey.aborted_columns import AbortedColumns
 from sparklog.storage_core.cleaner.survey.cleaned_transactions import CleanedTransactions
 from sparklog.storage_core.index.transaction_index import AbortedTransaction, parse_transaction_index
@@ -28,6 +27,7 @@ from sparklog.storage_core.record.scalar import Record, decode_records, pack_bat
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, pack_header, unpack_header
 from sparklog.storage_core.storage.owned_names import UNSHARED
+from tests.plain.plain_cleaning import PlainCleaning, clean_plainly, digest_key
 
 _NOW_MS = 1_700_000_000_000
 _HASH_KEY = bytes(range(16))

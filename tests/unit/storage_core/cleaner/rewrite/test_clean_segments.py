@@ -11,7 +11,6 @@ import pytest
 from sparklog.storage_core.cleaner.keys.build_map import DirtyRange, build_map
 from sparklog.storage_core.cleaner.keys.offset_map import OffsetMap
 from sparklog.storage_core.cleaner.rewrite.clean_segments import CleanRequest, clean_segments
-from sparklog.storage_core.cleaner.scalar import PlainCleaning, clean_plainly
 from sparklog.storage_core.cleaner.survey.cleaned_transactions import CleanedTransactions
 from sparklog.storage_core.errors import (
     CorruptBatchError,
@@ -43,6 +42,7 @@ from tests.build.cleaned_log import (
     write,
 )
 from tests.build.owners import CheckedBy
+from tests.plain.plain_cleaning import PlainCleaning, clean_plainly
 
 
 def _left(done: CleanedRound) -> list[tuple[int, str | None, str | None]]:

@@ -1,4 +1,4 @@
-"""A cleaning in plain Python, one record at a time: what the kernels and masks of this package are checked against.
+"""A cleaning in plain Python, one record at a time: what the product's kernels and masks must agree with.
 
 Format v2 alone. Nothing here is fast and nothing is clever; the tables of `survivors` and `filter_batches` are read
 aloud.
