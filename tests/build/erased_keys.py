@@ -12,7 +12,7 @@ from sparklog.sink.operations.roll_active import roll_where_no_sink_is
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.opening.access import WRITER_LOCK, maintaining
 from sparklog.sink.locks.writer_lock import WriterLock
-from sparklog.storage_core.clock import ManualClock
+from tests.build.manual_clock import ManualClock
 from tests.build.compacted_store import BUDGET, LOG, NOW_MS
 
 __all__ = ["ask", "erase"]

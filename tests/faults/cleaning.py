@@ -10,7 +10,6 @@ from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.clean_logs import clean_logs, pending_removals, plan_cleanings
 from sparklog.sink.operations.retain_logs import RetentionRun, remove_deleted
 from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import StorageError
 from tests.build.compacted_store import (
     BUDGET,
@@ -22,6 +21,7 @@ from tests.build.compacted_store import (
     offsets,
     write_keyed,
 )
+from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import state_of
 from tests.build.sink_store import in_process, open_store
 from tests.faults.works import Work

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparklog.sink.store_writer import StoreWriter
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import InvalidRecordError
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import contents, in_process, open_store, read_store, rows
 
 _NOW_MS = 1_700_000_000_000

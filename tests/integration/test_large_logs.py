@@ -14,13 +14,13 @@ from sparklog.pipeline.maintenance.runs import WorkResult
 from sparklog.pipeline.maintenance.stop_file import StopFile
 from sparklog.sink.opening.access import maintaining
 from sparklog.storage_core.cleaner.clean_log import LogToClean, clean_log
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.log.files.names import LOG
 from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.compacted_logs import CompactedLog, LogShape, write_segments
 from tests.build.compacted_store import BUDGET, NOW_MS
 from tests.build.maintained_store import TOPIC, plan_of, write_keys
+from tests.build.manual_clock import ManualClock
 from tests.build.owners import CheckedBy
 from tests.build.sink_store import read_store
 from tests.plain.parallel_round import StopAtOnce, StopBehindOneGroup

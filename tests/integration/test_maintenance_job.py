@@ -17,12 +17,12 @@ from sparklog.pipeline.maintenance.stop_file import StopFile
 from sparklog.sink.opening.access import MAINTENANCE_LOCK, maintaining
 from sparklog.sink.operations.clean_logs import CleanerBudget
 from sparklog.sink.operations.retain_logs import RetentionRun, remove_deleted
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import WriterFencedError
 from sparklog.storage_core.log.files.names import LOG
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.compacted_store import BUDGET, NOW_MS, SETTINGS
 from tests.build.maintained_store import PARTITIONS, TOPIC, DeadlyKeys, live_values, plan_of, write_keys
+from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import state_of
 from tests.build.sink_store import in_process, open_store, read_store, rows
 

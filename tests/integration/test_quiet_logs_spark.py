@@ -11,8 +11,8 @@ from sparklog.pipeline.maintenance.plan import Bounds
 from sparklog.pipeline.maintenance.survey import survey_store
 from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.retain_logs import RetentionRun, remove_deleted
-from sparklog.storage_core.clock import ManualClock
 from tests.build.compacted_store import BUDGET, LOG, NOW_MS, expected_offsets, offsets, write_keyed
+from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import state_of
 
 pytestmark = pytest.mark.spark

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.clean_logs import clean_logs, plan_cleanings
-from sparklog.storage_core.clock import ManualClock
 from tests.build.compacted_store import BUDGET, NOW_MS
+from tests.build.manual_clock import ManualClock
 from tests.kill.harness import exit_code
 
 __all__ = ["finish_cleaning", "start_cleaning"]

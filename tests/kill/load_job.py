@@ -6,8 +6,8 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 from sparklog.pipeline.verbs.recover import RecoverOptions, execute_and_close, execute_recovery
-from sparklog.storage_core.clock import ManualClock
 from tests.build.loaded_log import NOW_MS
+from tests.build.manual_clock import ManualClock
 from tests.kill.harness import exit_code
 
 __all__ = ["finish_load", "load_and_close"]

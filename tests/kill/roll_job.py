@@ -9,8 +9,8 @@ from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.clean_logs import clean_logs, pending_removals, plan_cleanings
 from sparklog.sink.operations.retain_logs import RetentionRun, remove_deleted
 from sparklog.sink.operations.roll_active import roll_where_no_sink_is
-from sparklog.storage_core.clock import ManualClock
 from tests.build.compacted_store import BUDGET, NOW_MS
+from tests.build.manual_clock import ManualClock
 from tests.kill.harness import exit_code
 
 __all__ = ["LATER_MS", "finish_rolling"]

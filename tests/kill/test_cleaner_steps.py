@@ -12,7 +12,6 @@ from sparklog.sink.opening.access import MAINTENANCE_LOCK, MaintainedStore
 from sparklog.sink.opening.finish_cleanings import finish_cleanings
 from sparklog.sink.operations.clean_logs import clean_logs, plan_cleanings
 from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.operation_fault_points import CLEANER_FAULT_POINTS
 from tests.build.compacted_store import (
@@ -26,6 +25,7 @@ from tests.build.compacted_store import (
     offsets,
     write_keyed,
 )
+from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import state_of
 from tests.build.sink_store import in_process, open_store
 from tests.kill.cleaner_job import finish_cleaning, start_cleaning

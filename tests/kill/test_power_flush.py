@@ -9,8 +9,9 @@ import pytest
 from sparklog.pipeline.places.lost_view import lost_ranges
 from sparklog.pipeline.places.store_view import open_logs
 from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair, plan_repairs
-from sparklog.storage_core.clock import ManualClock, SystemClock
+from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import UnflushedRecordsLostError
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import in_process, numbers, open_store, read_store, stored_numbers
 from tests.kill.loop_disk import FILESYSTEMS, LoopDisk
 from tests.kill.power_job import IS_LONG, append_numbers, cut_at, finish, mounted, recovery_points

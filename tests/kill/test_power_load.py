@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sparklog.pipeline.verbs.recover import RecoverOptions, execute_recovery
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.operation_fault_points import LOAD_FAULT_POINTS
 from tests.build.loaded_log import NOW_MS
+from tests.build.manual_clock import ManualClock
 from tests.kill import test_load_steps as loading
 from tests.kill.load_job import load_and_close
 from tests.kill.loop_disk import LoopDisk

@@ -15,9 +15,9 @@ from sparklog.pipeline.control.leases import LEASE_MS, acquire_leases, holding_l
 from sparklog.pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
 from sparklog.pipeline.control.tables import ControlTables, TableBounds
 from sparklog.pipeline.maintenance.session import lazy_session
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.maintained_logs import NOW_MS, checkpoint
+from tests.build.manual_clock import ManualClock
 
 SPARK = {
     "spark.master": "local[2]",

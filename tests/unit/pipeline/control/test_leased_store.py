@@ -10,12 +10,12 @@ from sparklog.pipeline.control.schemas import LEASES
 from sparklog.sink.opening.access import MAINTENANCE_LOCK
 from sparklog.sink.opening.pending_truncations import PendingTruncation, write_truncations
 from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import StoreLockedError
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.compacted_store import write_keyed
 from tests.build.control_tables import put_rows, set_version
 from tests.build.maintained_logs import NOW_MS
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import contents
 from tests.sparklog_command import Sparklog
 

@@ -9,11 +9,11 @@ import pytest
 
 from sparklog.pipeline.control.leases import LEASE_MS, acquire_leases, holding_leases, leased_elsewhere
 from sparklog.pipeline.control.schemas import LEASES
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import WriterFencedError
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.control_tables import DeltaLeaseTable, put_rows
 from tests.build.maintained_logs import NOW_MS
+from tests.build.manual_clock import ManualClock
 
 _A, _B, _C = (TopicPartition("t", number) for number in range(3))
 

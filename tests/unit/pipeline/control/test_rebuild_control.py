@@ -5,10 +5,10 @@ from pathlib import Path
 from sparklog.pipeline.control.leases import LEASE_MS, acquire_leases
 from sparklog.pipeline.control.rebuild import unowned_leases
 from sparklog.pipeline.control.schemas import LEASES
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.control_tables import DeltaLeaseTable, put_rows
 from tests.build.maintained_logs import NOW_MS
+from tests.build.manual_clock import ManualClock
 
 _A, _B, _GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
 

@@ -3,7 +3,6 @@
 import pytest
 
 from sparklog.pipeline.maintenance.loop import run_every
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import (
     SparkLostError,
     StorageError,
@@ -11,6 +10,7 @@ from sparklog.storage_core.errors import (
     UnsupportedFormatError,
     WriterFencedError,
 )
+from tests.build.manual_clock import ManualClock
 
 
 class _Runs:

@@ -14,12 +14,12 @@ from sparklog.pipeline.prometheus import make_metrics_folder
 from sparklog.sink.operations.forget_keys import RequestState
 from sparklog.sink.operations.search_keys import FoundRecords
 from sparklog.sink.store.forgotten_keys import make_request
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import StorageError, StoreLockedError
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.compacted_store import NOW_MS
 from tests.build.maintained_logs import log_state
 from tests.build.maintained_store import TOPIC, plan_of, write_keys
+from tests.build.manual_clock import ManualClock
 
 
 def _run(store: Path) -> MaintenanceRun:

@@ -12,9 +12,9 @@ from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.forget_keys import known_erasure, prepare_erasure
 from sparklog.sink.store.forgotten_keys import read_requests
 from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.clock import ManualClock
 from tests.build.compacted_store import LOG, NOW_MS, SETTINGS, write_keyed
 from tests.build.erased_keys import ask
+from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import state_of
 from tests.build.sink_store import contents, open_store
 from tests.sparklog_command import Sparklog

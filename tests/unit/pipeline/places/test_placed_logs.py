@@ -15,9 +15,10 @@ from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.versions import AsOf
 from sparklog.sink.opening.access import writing
 from sparklog.sink.operations.move_log import move_log
-from sparklog.storage_core.clock import ManualClock, SystemClock
+from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import InvalidConfigError, LogDirOfflineError
 from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import contents, in_process, open_store, read_log, rows
 from tests.build.written_log import Batch, write_log
 from tests.sparklog_command import Sparklog

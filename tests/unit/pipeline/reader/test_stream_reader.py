@@ -14,8 +14,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from sparklog.pipeline.reader.options import parse_options
 from sparklog.pipeline.reader.stream_reader import KafkaLogStreamReader
 from sparklog.sink.store_writer import StoreWriter
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import OffsetOutOfRangeError
+from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import COUNT, delete_records, write_aged
 from tests.build.sink_store import in_process, open_store, rows
 from tests.build.written_log import Batch, write_log

@@ -6,8 +6,8 @@ import pytest
 
 from sparklog.pipeline.streaming.metrics import StreamMetrics, figures_of
 from sparklog.sink.metrics import MicroBatchMetrics
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import StorageError, StoreLockedError
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import open_store
 from tests.sparklog_command import Sparklog
 

@@ -9,7 +9,7 @@ import pytest
 from sparklog.pipeline.places.store_view import open_logs
 from sparklog.pipeline.verbs.delete_topic import execute_deletion
 from sparklog.sink.store.set_aside import find_deleted
-from sparklog.storage_core.clock import ManualClock
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import contents, in_process, open_store, rows
 from tests.sparklog_command import Sparklog
 

@@ -9,10 +9,10 @@ from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.access import maintaining
 from sparklog.storage_core.cleaner.hold_log import held_alone
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import StoreLockedError
 from sparklog.storage_core.log.files.names import LOG
 from sparklog.storage_core.storage.owned_names import UNSHARED
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import contents, in_process, log_directories, numbers, open_events, stored_numbers
 
 

@@ -16,13 +16,13 @@ from sparklog.sink.opening.access import writing
 from sparklog.sink.operations.delete_topic import delete_topic
 from sparklog.sink.operations.move_log import move_log
 from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS
 from sparklog.storage_core.log.files import deleted_files
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.compacted_store import LOG as KEYED
 from tests.build.compacted_store import SETTINGS, clean, keyed_rows, write_keyed
 from tests.build.damaged_store import segments, write_store
+from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import LOG as AGED
 from tests.build.retained_store import delete_records, write_aged
 from tests.build.sink_store import in_process, open_store

@@ -18,9 +18,9 @@ from sparklog.sink.opening.adopt_roots import adopt_roots, plan_adoption
 from sparklog.sink.operations.delete_topic import delete_topic
 from sparklog.sink.operations.move_log import move_log
 from sparklog.sink.store_writer import StoreWriter
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import InvalidConfigError, LedgerDamagedError, LogStorageError, StoreLockedError
 from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import contents, in_process, numbers, open_events, stored_numbers
 from tests.programs.own_process import ROOT
 

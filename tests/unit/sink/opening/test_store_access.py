@@ -16,7 +16,6 @@ from sparklog.sink.opening.undo import committed_end, find_torn
 from sparklog.sink.operations.log_starts import raise_log_starts
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.cleaner.hold_log import held_alone
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import (
     InvalidConfigError,
     LedgerDamagedError,
@@ -28,6 +27,7 @@ from sparklog.storage_core.errors import (
 from sparklog.storage_core.log.append import segment_writer
 from sparklog.storage_core.log.files.names import LOG, segment_file_name
 from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import in_process, log_directories, numbers, open_events, open_store, stored_numbers
 
 _LOG = TopicPartition("events", 0)

@@ -19,12 +19,12 @@ from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, t
 from sparklog.sink.store.cleaner_checkpoint_files import CLEANER_CHECKPOINT, write_cleaner_checkpoints
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import CorruptFileError
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.compacted_store import LOG, NOW_MS, SETTINGS, clean, write_keyed
 from tests.build.maintained_logs import checkpoint, log_state
+from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import state_of
 from tests.build.sink_store import in_process, open_store, read_store, rows
 

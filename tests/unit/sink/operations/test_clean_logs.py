@@ -12,7 +12,6 @@ import pytest
 from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.clean_logs import clean_logs, plan_cleanings
 from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.clock import ManualClock
 from tests.build.compacted_store import (
     BUDGET,
     LOG,
@@ -24,6 +23,7 @@ from tests.build.compacted_store import (
     offsets,
     write_keyed,
 )
+from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import names, state_of
 from tests.build.sink_store import contents, in_process, open_store
 from tests.sparklog_command import Sparklog

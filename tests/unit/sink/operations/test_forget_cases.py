@@ -12,7 +12,6 @@ from sparklog.sink.operations.forget_keys import search_requests
 from sparklog.sink.operations.retain_logs import execute_plans, plan_logs
 from sparklog.sink.store.forgotten_keys import put_request, read_requests
 from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.log.files.names import LOG as SEGMENT
 from sparklog.storage_core.log.files.names import segment_file_name
 from sparklog.storage_core.record.control_records import ControlType
@@ -23,6 +22,7 @@ from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.cleaned_log import data, marker
 from tests.build.compacted_store import LOG, NOW_MS, SETTINGS, keyed_rows, write_keyed
 from tests.build.erased_keys import ask, erase
+from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import state_of
 from tests.build.sink_store import in_process, open_store, read_store
 

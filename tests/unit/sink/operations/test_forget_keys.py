@@ -14,13 +14,13 @@ from sparklog.sink.operations.forget_keys import known_erasure, prepare_erasure,
 from sparklog.sink.operations.truncate_log import truncate_to
 from sparklog.sink.store.forgotten_keys import erased_keys, read_requests
 from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import CorruptFileError
 from sparklog.storage_core.log.files.names import LOG as SEGMENT
 from sparklog.storage_core.log.files.names import segment_file_name
 from sparklog.storage_core.record.control_records import ControlType
 from tests.build.compacted_store import LOG, NOW_MS, SETTINGS, keyed_rows, write_keyed
 from tests.build.erased_keys import ask, erase
+from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import state_of
 from tests.build.sink_store import in_process, open_store, read_store, rows
 from tests.build.transaction_log import Marker, control_batch

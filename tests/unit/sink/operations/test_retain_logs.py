@@ -15,8 +15,9 @@ from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.checkpoint.leader_epochs import parse_leader_epochs
 from sparklog.storage_core.cleaner.hold_log import held_alone
-from sparklog.storage_core.clock import ManualClock, SystemClock
+from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.inspect.verify.verify_log import verify_logs
+from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import COUNT, LOG, START_MS, aged_rows, names, retain, state_of, write_aged
 from tests.build.sink_store import contents, in_process, open_store, read_log, stored_numbers
 

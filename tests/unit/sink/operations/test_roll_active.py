@@ -8,7 +8,6 @@ from sparklog.sink.opening.access import WRITER_LOCK, maintaining
 from sparklog.sink.operations.clean_logs import LogCleaningRow, clean_logs, plan_cleanings
 from sparklog.sink.operations.roll_active import roll_where_no_sink_is
 from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.clock import ManualClock
 from tests.build.compacted_store import (
     BUDGET,
     LOG,
@@ -19,6 +18,7 @@ from tests.build.compacted_store import (
     offsets,
     write_keyed,
 )
+from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import state_of
 from tests.build.sink_store import in_process, open_store, read_store
 from tests.sparklog_command import Sparklog

@@ -18,10 +18,11 @@ from sparklog.sink.operations.log_starts import raise_log_starts
 from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.cleaner.hold_log import held_alone
-from sparklog.storage_core.clock import Clock, ManualClock
+from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import OffsetOutOfRangeError, StoreLockedError, UnknownTopicError, WriterFencedError
 from sparklog.storage_core.inspect.verify.findings import Finding
 from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import Stored, in_process, log_directories, open_store, read_store, rows
 
 _LOG = TopicPartition("t", 0)

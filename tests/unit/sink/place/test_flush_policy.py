@@ -8,9 +8,9 @@ import pytest
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.place.flush_policy import flush_limits
 from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import InvalidConfigError, StorageError
 from sparklog.storage_core.log_config import INT64_MAX, LogConfig
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import in_process, numbers, open_store, read_store, rows
 
 _BIG = {"segment.bytes": 1 << 20, "batch.size": 200}

@@ -12,12 +12,12 @@ from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.place.flush_policy import FLUSH_LIMITS, LogLimits
 from sparklog.sink.place.placer import Placement, Placer, StagedBatches
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import StorageError, WriterFencedError
 from sparklog.storage_core.index.time_index import TimeIndex
 from sparklog.storage_core.log.append.roll import ROLL_LIMITS, BackwardOffsetError
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
 from sparklog.storage_core.storage.owned_names import UNSHARED
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import contents, read_log
 from tests.build.written_log import Batch, encode_batch
 

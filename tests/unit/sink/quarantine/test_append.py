@@ -8,7 +8,7 @@ import pytest
 
 from sparklog.sink.quarantine.claims import store_part
 from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.clock import ManualClock
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import in_process, open_store, read_store, rows
 
 

@@ -4,8 +4,8 @@ from contextlib import closing
 from pathlib import Path
 
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import contents, in_process, open_events, rows
 
 _NAMES = (

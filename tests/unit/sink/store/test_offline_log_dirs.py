@@ -18,8 +18,8 @@ from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.checkpoint.meta_properties import render_meta_properties
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
-from sparklog.storage_core.clock import ManualClock
 from sparklog.storage_core.errors import CorruptFileError, InvalidConfigError, LogDirOfflineError, StorageError
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import contents, in_process, open_store, read_log, rows, stored_numbers
 
 _TOPICS = {"events": {"partitions": 2, "segment.bytes": 600, "batch.size": 200}}
