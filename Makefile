@@ -26,7 +26,7 @@ run: $(SETUP) ## stream the flights of 2013 into Kafka segments, look at them, v
 
 test: check ## lint, types, import contracts and all tests but the long ones
 	@command -v java >/dev/null || { echo "Java 17 is needed for Spark: install a JRE, or set JAVA_HOME and PATH"; exit 1; }
-	$(BIN)/python -m pytest -q --color=no
+	$(BIN)/python -m pytest -q --color=no --durations=30
 
 check: $(SETUP) ## lint, types and import contracts
 	$(BIN)/ruff check .
