@@ -18,12 +18,11 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import event
 
-__all__ = ["READONLY_BYTES", "READONLY_INT32", "READONLY_INT64", "kernel"]
+__all__ = ["READONLY_BYTES", "READONLY_INT64", "kernel"]
 
 READONLY_BYTES: Any = numba.types.Array(numba.types.uint8, 1, "C", readonly=True)
 """Argument type of bytes that Arrow or a mapping owns; writable arrays are accepted too."""
 
-READONLY_INT32: Any = numba.types.Array(numba.types.int32, 1, "C", readonly=True)
 READONLY_INT64: Any = numba.types.Array(numba.types.int64, 1, "C", readonly=True)
 
 logger = logging.getLogger(__name__)

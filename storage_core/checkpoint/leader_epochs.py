@@ -22,7 +22,6 @@ from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 __all__ = [
     "assign_batch_epochs",
     "assign_leader_epoch",
-    "end_offset_for",
     "parse_leader_epochs",
     "render_leader_epochs",
     "truncate_epochs_from_end",
@@ -107,18 +106,3 @@ def truncate_epochs_from_start(entries: Sequence[tuple[int, int]], start_offset:
     before = [entry for entry in entries if entry[1] <= start_offset]
     after = [entry for entry in entries if entry[1] > start_offset]
     return [(before[-1][0], start_offset), *after] if before else after
-
-
-def end_offset_for(entries: Sequence[tuple[int, int]], epoch: int, log_end_offset: int) -> tuple[int, int]:
-    """Return (epoch, end offset) of the latest epoch not above the one asked for.
-
-    The latest epoch ends at the log's end, an earlier one where the next starts. An epoch below all known ones is
-    answered with itself and the first start offset; one above all of them, or any where none is known, with (-1, -1).
-    """
-    if entries and epoch == entries[-1][0]:
-        return epoch, log_end_offset
-    higher = [entry for entry in entries if entry[0] > epoch]
-    if not higher or epoch < 0:
-        return -1, -1
-    lower = [entry for entry in entries if entry[0] <= epoch]
-    return (lower[-1][0] if lower else epoch), higher[0][1]

@@ -6,20 +6,14 @@ is 16 bytes in URL-safe base64 without padding; 16 zero bytes stand for no id an
 Source: Kafka PartitionMetadataFile, Uuid.
 """
 
-import base64
 import re
 
 from sparklog.storage_core.errors import CorruptFileError
 
-__all__ = ["parse_partition_metadata", "render_partition_metadata", "topic_id_from_bytes"]
+__all__ = ["parse_partition_metadata", "render_partition_metadata"]
 
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
 _FILE = re.compile(r"version:\s+(\S+)\r?\ntopic_id:\s+(\S+)\s*")
-
-
-def topic_id_from_bytes(data: bytes) -> str:
-    """Return the text form of a 16-byte id."""
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def render_partition_metadata(topic_id: str) -> bytes:

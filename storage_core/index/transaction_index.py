@@ -27,7 +27,6 @@ __all__ = [
     "collect_aborted",
     "pack_transaction_entries",
     "parse_transaction_index",
-    "truncate_transaction_index",
 ]
 
 _VERSION: Final = 0
@@ -85,18 +84,6 @@ def pack_transaction_entries(entries: Iterable[AbortedTransaction], after_offset
         packed += _ENTRY.pack(*astuple(entry))
         after_offset = entry.last_offset
     return bytes(packed)
-
-
-def truncate_transaction_index(data: bytes, offset: int) -> bytes:
-    """Return what remains of a `.txnindex` file when its log is cut at an offset: the entries before the first
-    whose abort marker goes. A partial entry at the end goes as well.
-    """
-    size = 0
-    for _, _, _, last_offset, _ in _ENTRY.iter_unpack(data[: len(data) - len(data) % _ENTRY.size]):
-        if last_offset >= offset:
-            break
-        size += _ENTRY.size
-    return data[:size]
 
 
 def collect_aborted(

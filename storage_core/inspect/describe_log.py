@@ -8,7 +8,6 @@ Source: Kafka's log-dirs tool; LogSegment.largestTimestamp.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from sparklog.storage_core.log.read.largest_timestamp import largest_timestamp
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader
 
-__all__ = ["LogDescription", "SegmentDescription", "describe_log", "render_descriptions"]
+__all__ = ["LogDescription", "SegmentDescription", "describe_log"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,22 +86,6 @@ def describe_log(directory: Path, expected: ExpectedLog | None = None) -> LogDes
         max_timestamp_ms=max((each.max_timestamp_ms for each in segments), default=-1),
         segments=segments,
     )
-
-
-def render_descriptions(logs: Sequence[LogDescription], *, with_segments: bool) -> list[list[str]]:
-    """Return a table's rows as text, its head first.
-
-    Args:
-        with_segments: one row per segment under each log's own.
-    """
-    rows = [["log", "start", "end", "segments", "bytes", "index bytes", "max timestamp"]]
-    for log in logs:
-        numbers = (log.log_start_offset, log.log_end_offset, len(log.segments))
-        rows.append([log.log, *map(str, (*numbers, log.size_bytes, log.index_bytes, log.max_timestamp_ms))])
-        for each in log.segments if with_segments else ():
-            sizes = (each.size_bytes, each.index_bytes, each.max_timestamp_ms)
-            rows.append([f"  {each.base_offset:020d}", *map(str, (each.base_offset, each.next_offset, "", *sizes))])
-    return rows
 
 
 def _describe_segment(files: SegmentFiles, next_offset: int, size_limit: int | None) -> SegmentDescription:

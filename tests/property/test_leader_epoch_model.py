@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from sparklog.storage_core.checkpoint.leader_epochs import (
     assign_batch_epochs,
     assign_leader_epoch,
-    end_offset_for,
     parse_leader_epochs,
     render_leader_epochs,
     truncate_epochs_from_end,
@@ -43,7 +42,7 @@ class _Model:
         return sorted(self.starts.items())
 
 
-def _run(steps: list[tuple[str, int, int]]) -> tuple[list[tuple[int, int]], _Model]:
+def _run(steps: list[tuple[str, int, int]]) -> list[tuple[int, int]]:
     entries, model = list[tuple[int, int]](), _Model()
     for what, epoch, offset in steps:
         if what == "assign":
@@ -54,34 +53,15 @@ def _run(steps: list[tuple[str, int, int]]) -> tuple[list[tuple[int, int]], _Mod
             entries = truncate_epochs_from_start(entries, offset)
         model.step(what, epoch, offset)
         assert entries == model.entries()
-    return entries, model
+    return entries
 
 
 @given(_STEPS)
 def test_leader_epochs_after_any_steps_are_those_of_a_plain_model(steps: list[tuple[str, int, int]]) -> None:
     """Assigned, and truncated at both ends: always increasing, always a file that can be read."""
-    entries, _ = _run(steps)
+    entries = _run(steps)
 
     assert parse_leader_epochs(render_leader_epochs(entries)) == entries
-
-
-@given(_STEPS, st.integers(-1, 10), st.integers(61, 99))
-def test_end_offset_for_any_epoch_is_where_the_next_one_starts(
-    steps: list[tuple[str, int, int]], asked: int, log_end_offset: int
-) -> None:
-    """Of the greatest epoch not above the one asked for."""
-    entries, model = _run(steps)
-
-    found = end_offset_for(entries, asked, log_end_offset)
-
-    higher = [start for epoch, start in sorted(model.starts.items()) if epoch > asked]
-    lower = [epoch for epoch in model.starts if epoch <= asked]
-    if asked in model.starts and not higher:
-        assert found == (asked, log_end_offset)
-    elif asked < 0 or not higher:
-        assert found == (-1, -1)
-    else:
-        assert found == (max(lower, default=asked), higher[0])
 
 
 @given(

@@ -20,12 +20,10 @@ from sparklog.storage_core.log.files.names import (
     segment_file_name,
 )
 from sparklog.storage_core.storage.local import storage_errors
-from sparklog.storage_core.topic_partition import parse_directory_name
 
 __all__ = [
     "SegmentFiles",
     "floor_segment",
-    "list_log_directories",
     "list_readable_segments",
     "list_segments",
     "list_settled_names",
@@ -119,20 +117,6 @@ def readable_segments(directory: Path, names: Collection[str]) -> list[SegmentFi
     published = {name for name in names if name.endswith(LOG)}
     swaps = {name for name in names if name.endswith(LOG + SWAP) and name.removesuffix(SWAP) not in published}
     return _segments(directory, published | swaps)
-
-
-def list_log_directories(folder: Path) -> list[Path]:
-    """Return the log directories in a root in order of topic and partition, or the folder itself if it is one.
-
-    Raises:
-        StorageError: the folder can't be read.
-    """
-    with storage_errors(folder):
-        children = [path for path in folder.iterdir() if path.is_dir() or path.name.endswith(LOG)]
-    if any(parse_base_offset(path.name) is not None for path in children) or parse_directory_name(folder.name):
-        return [folder]
-    logs = {log: path for path in children if path.is_dir() and (log := parse_directory_name(path.name))}
-    return [logs[log] for log in sorted(logs)]
 
 
 def floor_segment(segments: Sequence[SegmentFiles], offset: int) -> int | None:

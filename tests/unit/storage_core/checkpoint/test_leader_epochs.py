@@ -2,7 +2,6 @@ import pytest
 
 from sparklog.storage_core.checkpoint.leader_epochs import (
     assign_leader_epoch,
-    end_offset_for,
     parse_leader_epochs,
     render_leader_epochs,
 )
@@ -50,17 +49,3 @@ def test_assign_leader_epoch_when_given_then_contradicted_entries_go(
 ) -> None:
     """An assignment removes the entries it contradicts from the end, then adds itself."""
     assert assign_leader_epoch([(1, 0), (2, 10)], epoch, start) == expected
-
-
-@pytest.mark.parametrize(
-    ("epoch", "expected"),
-    [(5, (5, 100)), (6, (-1, -1)), (3, (2, 50)), (2, (2, 50)), (1, (1, 10)), (-1, (-1, -1))],
-)
-def test_end_offset_for_when_asked_then_start_of_next_epoch(epoch: int, expected: tuple[int, int]) -> None:
-    """An epoch ends where the next one starts, the latest at the log's end; an unknown later one is not answered."""
-    assert end_offset_for([(2, 10), (5, 50)], epoch, 100) == expected
-
-
-def test_end_offset_for_when_no_epoch_known_then_undefined() -> None:
-    """A log without epochs answers (-1, -1)."""
-    assert end_offset_for([], 0, 100) == (-1, -1)

@@ -3,7 +3,6 @@ import pytest
 from sparklog.storage_core.checkpoint.partition_metadata import (
     parse_partition_metadata,
     render_partition_metadata,
-    topic_id_from_bytes,
 )
 from sparklog.storage_core.errors import CorruptFileError
 
@@ -16,11 +15,6 @@ def test_render_partition_metadata_when_rendered_then_43_bytes_without_last_newl
 
     assert data == b"version: 0\ntopic_id: q1Sh-9_ISia_zwGINzRvyQ"
     assert len(data) == 43
-
-
-def test_topic_id_from_bytes_when_16_bytes_then_22_url_safe_characters() -> None:
-    """The text form is URL-safe base64 without padding."""
-    assert topic_id_from_bytes(bytes([0xFB, 0xFF] * 8)) == "-__7__v_-__7__v_-__7_w"
 
 
 @pytest.mark.parametrize("data", [render_partition_metadata(_ID), render_partition_metadata(_ID) + b"\n"])

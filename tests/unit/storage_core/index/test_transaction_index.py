@@ -2,12 +2,10 @@ import pytest
 
 from sparklog.storage_core.errors import CorruptFileError, OffsetOutOfRangeError
 from sparklog.storage_core.index.transaction_index import (
-    TRANSACTION_ENTRY_BYTES,
     AbortedTransaction,
     collect_aborted,
     pack_transaction_entries,
     parse_transaction_index,
-    truncate_transaction_index,
 )
 
 _ENTRY = bytes.fromhex("0000" + "0000000000000007" + "0000000000000000" + "0000000000000004" + "0000000000000003")
@@ -49,16 +47,6 @@ def test_pack_transaction_entries_when_they_go_back_then_refused(last_offsets: l
 
     with pytest.raises(OffsetOutOfRangeError, match="last_offset=4"):
         pack_transaction_entries(entries, after)
-
-
-@pytest.mark.parametrize(("offset", "kept"), [(0, 0), (4, 0), (5, 1), (8, 1), (9, 2), (100, 2)])
-def test_truncate_transaction_index_when_cut_then_entries_before_the_first_marker_that_goes(
-    offset: int, kept: int
-) -> None:
-    """An entry goes with its marker; a partial one goes with every cut."""
-    data = pack_transaction_entries([AbortedTransaction(0, 7, 0, 4, 3), AbortedTransaction(0, 7, 5, 8, 9)])
-
-    assert truncate_transaction_index(data + b"\0" * 9, offset) == data[: kept * TRANSACTION_ENTRY_BYTES]
 
 
 def test_collect_aborted_when_range_given_then_those_that_overlap_it() -> None:

@@ -1,7 +1,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from sparklog.storage_core.inspect.describe_log import describe_log, render_descriptions
+from sparklog.storage_core.inspect.describe_log import describe_log
 from tests.build.written_log import Batch, WrittenLog, write_log
 
 
@@ -54,12 +54,3 @@ def test_describe_log_when_rendered_as_dict_then_plain_values(tmp_path: Path) ->
     described = describe_log(_log(tmp_path).directory).as_dict()
 
     assert described["segments"][1]["next_offset"] == 13
-
-
-def test_render_descriptions_when_with_segments_then_a_row_each(tmp_path: Path) -> None:
-    """The table has a head, a row per log and one per segment."""
-    described = describe_log(_log(tmp_path).directory)
-
-    rows = render_descriptions([described], with_segments=True)
-    assert [row[0].strip() for row in rows] == ["log", "t-0", "00000000000000000007", "00000000000000000010"]
-    assert len(render_descriptions([described], with_segments=False)) == 2

@@ -6,7 +6,6 @@ from sparklog.storage_core.errors import StorageError
 from sparklog.storage_core.log.files.segments import (
     SegmentFiles,
     floor_segment,
-    list_log_directories,
     list_readable_segments,
     list_segments,
     segments_from,
@@ -70,21 +69,6 @@ def test_list_segments_when_directory_missing_then_storage_error(tmp_path: Path)
 def test_floor_segment_when_offset_given_then_last_segment_at_or_before(offset: int, number: int | None) -> None:
     """The segment that may hold an offset is the last one that does not start behind it."""
     assert floor_segment([SegmentFiles(base, Path()) for base in (10, 20)], offset) == number
-
-
-def test_list_log_directories_when_root_given_then_logs_in_order(tmp_path: Path) -> None:
-    """A root's logs are its directories named like one, by topic and partition number."""
-    _touch(tmp_path, "b-0/x", "a-10/x", "a-2/x", "a-3.0123-delete/x", "meta.properties", "plain/x")
-
-    assert [path.name for path in list_log_directories(tmp_path)] == ["a-2", "a-10", "b-0"]
-
-
-@pytest.mark.parametrize("name", ["a-2", "copy of it"])
-def test_list_log_directories_when_one_log_given_then_itself(tmp_path: Path, name: str) -> None:
-    """A log directory stands for itself, whatever a copy of it is called."""
-    _touch(tmp_path / name, "00000000000000000000.log")
-
-    assert list_log_directories(tmp_path / name) == [tmp_path / name]
 
 
 @pytest.mark.parametrize(("start", "expected"), [(0, [3, 5, 9]), (4, [3, 5, 9]), (5, [5, 9]), (8, [5, 9]), (99, [9])])
