@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from sparklog.storage_core.log_config import LogConfig
 
-__all__ = ["FLUSH_LIMITS", "LogLimits", "flush_limits", "is_flush_due", "is_flush_due_by_log"]
+__all__ = ["FLUSH_LIMITS", "LogLimits", "flush_limits", "is_flush_due_by_log"]
 
 FLUSH_LIMITS = np.dtype([("messages", np.int64), ("ms", np.int64)])
 """One row per log: its topic's `flush.messages` and `flush.ms`; 2^63-1 is never."""
@@ -67,15 +67,3 @@ def is_flush_due_by_log(
         (unflushed >= limits["messages"]) | (monotonic_ms - synced_ms >= limits["ms"])
     )
     return is_due
-
-
-def is_flush_due(limit: tuple[int, int], unflushed_count: int, waited_ms: int) -> bool:
-    """Return whether a commit has to sync one log: the plain form of `is_flush_due_by_log`.
-
-    Args:
-        limit: `flush.messages` and `flush.ms`.
-        unflushed_count: offsets above the recovery point.
-        waited_ms: since the last sync.
-    """
-    messages, milliseconds = limit
-    return unflushed_count > 0 and (unflushed_count >= messages or waited_ms >= milliseconds)
