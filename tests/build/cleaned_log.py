@@ -9,20 +9,20 @@ import crc32c
 import pyarrow as pa
 
 from sparklog.storage_core.checkpoint.producer_snapshot import ProducerState
-from sparklog.storage_core.cleaner.survey.aborted_columns import AbortedColumns
 from sparklog.storage_core.cleaner.keys.build_map import BuiltMap, DirtyRange, build_map
-from sparklog.storage_core.cleaner.rewrite.clean_segments import CleanedSegment, CleanRequest, clean_segments
-from sparklog.storage_core.cleaner.survey.cleaned_transactions import CleanedTransactions
 from sparklog.storage_core.cleaner.keys.offset_map import KeySet, OffsetMap
+from sparklog.storage_core.cleaner.rewrite.clean_segments import CleanedSegment, CleanRequest, clean_segments
+from sparklog.storage_core.cleaner.survey.aborted_columns import AbortedColumns
+from sparklog.storage_core.cleaner.survey.cleaned_transactions import CleanedTransactions
 from sparklog.storage_core.index.transaction_index import AbortedTransaction
 from sparklog.storage_core.log.files.names import LOG, segment_file_name
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.record.attributes import CONTROL_BIT
-from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, BatchHeader, pack_header, unpack_header
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
 from sparklog.storage_core.record.control_records import ControlType, EndTransactionMarker, pack_end_transaction_marker
 from sparklog.storage_core.record.scalar import Record, pack_batch
+from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, BatchHeader, pack_header, unpack_header
 from sparklog.storage_core.storage.owned_names import UNSHARED
 
 __all__ = [

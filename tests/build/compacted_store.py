@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.clean_logs import (
     CleanerBudget,
     LogCleaning,
@@ -16,11 +17,10 @@ from sparklog.sink.operations.clean_logs import (
 )
 from sparklog.sink.operations.retain_logs import RetentionRun, remove_deleted
 from sparklog.sink.store.store_folder import Store
-from sparklog.sink.opening.access import maintaining
 from sparklog.storage_core.clock import Clock
-from tests.build.manual_clock import ManualClock
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import state_of
 from tests.build.sink_store import in_process, open_store, rows
 

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from sparklog.sink.locks.writer_lock import WriterLock
+from sparklog.sink.opening.access import WRITER_LOCK, maintaining
 from sparklog.sink.operations.clean_logs import clean_logs, pending_removals, plan_cleanings
 from sparklog.sink.operations.forget_keys import RequestState, ask_to_forget, prepare_erasure, settle_requests
-from sparklog.sink.store.forgotten_keys import ForgetRequest, erased_keys
 from sparklog.sink.operations.retain_logs import RetentionRun, remove_deleted
 from sparklog.sink.operations.roll_active import roll_where_no_sink_is
+from sparklog.sink.store.forgotten_keys import ForgetRequest, erased_keys
 from sparklog.sink.store.store_folder import Store
-from sparklog.sink.opening.access import WRITER_LOCK, maintaining
-from sparklog.sink.locks.writer_lock import WriterLock
-from tests.build.manual_clock import ManualClock
 from tests.build.compacted_store import BUDGET, LOG, NOW_MS
+from tests.build.manual_clock import ManualClock
 
 __all__ = ["ask", "erase"]
 

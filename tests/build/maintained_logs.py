@@ -5,8 +5,8 @@ from typing import Any
 
 from sparklog.pipeline.control.cleaner_checkpoints import CleanerCheckpoint
 from sparklog.pipeline.maintenance.plan import SurveyedLog
-from sparklog.sink.operations.clean_logs import LogCleaning
 from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.operations.clean_logs import LogCleaning
 from sparklog.sink.operations.retain_logs import LogRetention
 from sparklog.storage_core.cleaner.survey.cleanable import CleaningPlan, Decision
 from sparklog.storage_core.log_config import LogConfig

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.retain_logs import LogRetention, RetentionRun, execute_plans, plan_logs, remove_deleted
 from sparklog.sink.store.store_folder import Store
-from sparklog.sink.opening.access import maintaining
 from sparklog.storage_core.clock import Clock, SystemClock
-from tests.build.manual_clock import ManualClock
 from sparklog.storage_core.retention.plan_retention import plan_record_deletion
 from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import in_process, open_store, rows
 
 __all__ = ["COUNT", "LOG", "START_MS", "aged_rows", "delete_records", "names", "retain", "state_of", "write_aged"]

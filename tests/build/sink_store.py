@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from sparklog.sink.config import SinkConfig
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.stage.stage_rows import StagePlan, stage
 from sparklog.sink.place.stage_reports import StageReport
+from sparklog.sink.stage.stage_rows import StagePlan, stage
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.clock import Clock, SystemClock

@@ -16,16 +16,16 @@ import zstandard
 from sparklog.pipeline.reader.plan import LogSplit, ReadTask
 from sparklog.pipeline.reader.read_task import read_task
 from sparklog.storage_core.cleaner.keys.build_map import DirtyRange, build_map
-from sparklog.storage_core.cleaner.rewrite.clean_segments import CleanRequest, clean_segments
-from sparklog.storage_core.cleaner.survey.cleaned_transactions import CleanedTransactions
 from sparklog.storage_core.cleaner.keys.dirty_keys import iter_dirty_keys
 from sparklog.storage_core.cleaner.keys.offset_map import OffsetMap
 from sparklog.storage_core.cleaner.keys.superseded import SupersededOffsets
+from sparklog.storage_core.cleaner.rewrite.clean_segments import CleanRequest, clean_segments
+from sparklog.storage_core.cleaner.survey.cleaned_transactions import CleanedTransactions
 from sparklog.storage_core.inspect.dump.dump_log import DumpOptions, dump_log
 from sparklog.storage_core.inspect.verify.verify_log import verify_directory
 from sparklog.storage_core.log.convert_log import convert_log
-from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.log.files.segments import SegmentFiles, list_segments
+from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.record.batch_convert import ConvertOptions
 from sparklog.storage_core.record.batch_decode import iter_decoded
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, MAGIC_V2, BatchHeader, pack_header
