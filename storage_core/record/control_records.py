@@ -17,8 +17,6 @@ Source: Kafka ControlRecordType, EndTransactionMarker; KIP-98.
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -32,16 +30,7 @@ from sparklog.storage_core.record.batch_decode import iter_decoded
 from sparklog.storage_core.record.batch_scan import BatchScan
 from sparklog.storage_core.record.v2.batch_header import MAGIC_V2, ByteSource
 
-__all__ = [
-    "NO_CONTROL_TYPE",
-    "ControlType",
-    "EndTransactionMarker",
-    "control_types",
-    "coordinator_epochs",
-    "pack_end_transaction_marker",
-    "unpack_control_type",
-    "unpack_end_transaction_marker",
-]
+__all__ = ["NO_CONTROL_TYPE", "ControlType", "control_types", "coordinator_epochs"]
 
 
 class ControlType(IntEnum):
@@ -60,16 +49,8 @@ NO_CONTROL_TYPE: Final = -1
 """Stands for a batch without a control record."""
 
 _VERSION: Final = 0
-_KEY: Final = struct.Struct(">hh")
-_VALUE: Final = struct.Struct(">hi")
-
-
-@dataclass(frozen=True, slots=True)
-class EndTransactionMarker:
-    """The end of a transaction: `ABORT` or `COMMIT`, and the epoch of the coordinator that decided it."""
-
-    control_type: ControlType
-    coordinator_epoch: int
+_KEY_BYTES: Final = 4
+_VALUE_BYTES: Final = 6
 
 
 def control_types(data: ByteSource, scan: BatchScan) -> npt.NDArray[np.int16]:
@@ -120,41 +101,15 @@ def coordinator_epochs(data: ByteSource, scan: BatchScan, types: npt.NDArray[np.
     values = _of_first_records(data, chosen, "value")
     starts = np.frombuffer(values.buffers()[1], np.int32, count=len(values) + 1)
     content = np.frombuffer(values.buffers()[2] or b"", np.uint8)
-    is_whole = starts[1:] - starts[:-1] >= _VALUE.size
-    fields = np.full((len(places), _VALUE.size), 0xFF, np.uint8)
-    fields[is_whole] = content[starts[:-1][is_whole].astype(np.int64)[:, None] + np.arange(_VALUE.size)]
+    is_whole = starts[1:] - starts[:-1] >= _VALUE_BYTES
+    fields = np.full((len(places), _VALUE_BYTES), 0xFF, np.uint8)
+    fields[is_whole] = content[starts[:-1][is_whole].astype(np.int64)[:, None] + np.arange(_VALUE_BYTES)]
     wrong = np.flatnonzero(fields[:, :2].copy().view(">i2")[:, 0] < _VERSION)
     if len(wrong):
         message = "end-of-transaction marker's value is too short or has no version"
         raise CorruptBatchError(message, int(chosen.position[wrong[0]]))
     epochs[places] = fields[:, 2:].copy().view(">i4")[:, 0]
     return epochs
-
-
-def unpack_control_type(key: bytes) -> int:
-    """Return the type in one control record's key; it need not be one of `ControlType`.
-
-    Raises:
-        ValueError: the key is shorter than 4 bytes, or its version is negative.
-    """
-    return _unpack(_KEY, key, "key")
-
-
-def unpack_end_transaction_marker(key: bytes, value: bytes) -> EndTransactionMarker:
-    """Return what an end-of-transaction marker says.
-
-    Raises:
-        ValueError: the key is of another type, or key or value is too short or has a negative version.
-    """
-    control_type = unpack_control_type(key)
-    if control_type not in (ControlType.ABORT, ControlType.COMMIT):
-        raise ValueError(f"control record ends no transaction: type={control_type}")
-    return EndTransactionMarker(ControlType(control_type), _unpack(_VALUE, value, "value"))
-
-
-def pack_end_transaction_marker(marker: EndTransactionMarker) -> tuple[bytes, bytes]:
-    """Return the key and the value of a marker's record."""
-    return _KEY.pack(_VERSION, marker.control_type), _VALUE.pack(_VERSION, marker.coordinator_epoch)
 
 
 def _of_first_records(data: ByteSource, scan: BatchScan, name: str) -> pa.Array:
@@ -173,17 +128,7 @@ def _first_fields(
 ) -> npt.NDArray[np.int16]:
     """Return (n, 2) version and type of each key; version -1 where the key is too short."""
     fields = np.full((len(starts), 2), -1, np.int16)
-    is_whole = ends - starts >= _KEY.size
-    places = starts[is_whole].astype(np.int64)[:, None] + np.arange(_KEY.size)
+    is_whole = ends - starts >= _KEY_BYTES
+    places = starts[is_whole].astype(np.int64)[:, None] + np.arange(_KEY_BYTES)
     fields[is_whole] = data[places].view(">i2")
     return fields
-
-
-def _unpack(form: struct.Struct, data: bytes, what: str) -> int:
-    """Return the field behind the version."""
-    if len(data) < form.size:
-        raise ValueError(f"control record's {what} has {len(data)} bytes, fewer than {form.size}")
-    version, field = form.unpack_from(data)
-    if version < _VERSION:
-        raise ValueError(f"control record's {what} has version {version}")
-    return int(field)

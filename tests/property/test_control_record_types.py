@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.record.batch_scan import scan_batches
-from sparklog.storage_core.record.control_records import control_types, unpack_control_type
+from sparklog.storage_core.record.control_records import control_types
+from tests.build.control_fields import unpack_control_type
 from tests.build.transaction_log import Marker, control_batch
 
 _KEYS = st.one_of(st.binary(max_size=8), st.binary(min_size=4, max_size=4).map(lambda key: b"\0" + key[1:]))

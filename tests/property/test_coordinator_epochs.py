@@ -6,13 +6,8 @@ from hypothesis import strategies as st
 
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.record.batch_scan import scan_batches
-from sparklog.storage_core.record.control_records import (
-    ControlType,
-    EndTransactionMarker,
-    control_types,
-    coordinator_epochs,
-    unpack_end_transaction_marker,
-)
+from sparklog.storage_core.record.control_records import ControlType, control_types, coordinator_epochs
+from tests.build.control_fields import EndTransactionMarker, unpack_end_transaction_marker
 from tests.build.transaction_log import Data, Marker, control_batch, data_batch
 
 _KEYS = st.one_of(st.binary(max_size=8), st.integers(-1, 4).map(lambda each: struct.pack(">hh", 0, each)))

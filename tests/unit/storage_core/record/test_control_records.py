@@ -2,11 +2,9 @@ import pytest
 
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.record.batch_scan import scan_batches
-from sparklog.storage_core.record.control_records import (
-    NO_CONTROL_TYPE,
-    ControlType,
+from sparklog.storage_core.record.control_records import NO_CONTROL_TYPE, ControlType, control_types
+from tests.build.control_fields import (
     EndTransactionMarker,
-    control_types,
     pack_end_transaction_marker,
     unpack_control_type,
     unpack_end_transaction_marker,
