@@ -8,7 +8,7 @@ from benchmarks.rounds import Contender, Result, run_rounds
 from benchmarks.stores import TOPIC
 from benchmarks.table import Table, Verdict
 from sparklog.sink.log_sink import LogSink
-from sparklog.storage_core.inspect.verify.verify_log import verify_logs
+from sparklog.storage_core.inspect.verify.verify_log import verify_directory
 
 __all__ = ["run"]
 
@@ -56,7 +56,7 @@ def _size(store: Path) -> int:
 
 def _contender(name: str, store: Path, *, deep: bool) -> Contender:
     def run() -> None:
-        reports = verify_logs([(log, None) for log in _logs(store)], deep=deep)
+        reports = [verify_directory(log, deep=deep) for log in _logs(store)]
         if any(report.findings for report in reports):
             raise RuntimeError(f"verification found damage in what was just written: {reports}")
 

@@ -11,8 +11,8 @@ from sparklog.sink.stage.murmur2 import murmur2
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from sparklog.storage_core.inspect.verify.findings import ExpectedLog
-from sparklog.storage_core.inspect.verify.verify_log import verify_logs
 from tests.build.sink_store import read_log
+from tests.build.verified_logs import findings_of
 
 TOPICS: dict[str, dict[str, object]] = {
     "plain": {"partitions": 2, "segment.bytes": 3_000, "batch.size": 500, "index.interval.bytes": 600},
@@ -134,7 +134,7 @@ def _file_problems(store: Path) -> list[str]:
         )
         for state in states.values()
     ]
-    problems += [str(finding) for report in verify_logs(logs, deep=True) for finding in report.findings]
+    problems += [str(finding) for finding in findings_of(logs)]
     ends = {log: state.log_end_offset for log, state in states.items()}
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
         if parse_offset_checkpoint((store / "logs" / name).read_bytes()) != ends:

@@ -12,8 +12,8 @@ from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.inspect.verify.findings import ExpectedLog
-from sparklog.storage_core.inspect.verify.verify_log import verify_logs
 from tests.build.sink_store import contents, in_process, open_store, read_store, rows
+from tests.build.verified_logs import findings_of
 
 _TOPIC = {
     "partitions": 2,
@@ -48,7 +48,7 @@ def _findings(store: Path, has_gaps: bool) -> list[str]:
             has_gaps=has_gaps,
         )
         logs.append((root.log_path(state), expected))
-    return [str(each) for report in verify_logs(logs, deep=True) for each in report.findings if each.kind != "nothing"]
+    return [str(each) for each in findings_of(logs)]
 
 
 def _crash_before_commit(store: Path, image: Path) -> None:

@@ -10,7 +10,7 @@ Source: Kafka LogLoader, LogSegment.recover; what each byte is checked by: `veri
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,7 +29,7 @@ from sparklog.storage_core.log.files.names import LOG, segment_file_name
 from sparklog.storage_core.log.files.segments import SegmentFiles, list_segments, segments_from
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader
 
-__all__ = ["ExpectedLog", "LogReport", "RunPass", "VerifyOptions", "verify_directory", "verify_logs"]
+__all__ = ["ExpectedLog", "LogReport", "RunPass", "VerifyOptions", "verify_directory"]
 
 RunPass = Callable[[Sequence[SegmentFiles], Callable[[SegmentFiles], Iterator[Event]]], Iterator[Iterator[Event]]]
 """Passes over segments, side by side if it likes, and yields the results in the order of the segments."""
@@ -53,24 +53,6 @@ class VerifyOptions:
     known_lost: Sequence[OffsetRange] = ()
     run: RunPass | None = None
     progress: Callable[[int], None] = lambda _bytes: None
-
-
-def verify_logs(logs: Iterable[tuple[Path, ExpectedLog | None]], *, deep: bool = False) -> list[LogReport]:
-    """Check several logs; if none of them holds a batch, that is a finding of the last report.
-
-    Args:
-        logs: directory of each log, and what the ledger says of it.
-        deep: whether every record is decoded, not only its batch's CRC computed.
-
-    Returns:
-        One report per log. No log at all gives one report with a finding.
-    """
-    reports = [verify_directory(directory, expected, deep=deep) for directory, expected in logs]
-    if not reports:
-        reports.append(LogReport(Path()))
-    if not any(report.batches or report.findings for report in reports):
-        reports[-1].add("nothing", "nothing", reports[-1].log, "no batch was found: nothing to check")
-    return reports
 
 
 def verify_directory(

@@ -8,7 +8,7 @@ import pytest
 
 from sparklog.storage_core.index.time_index import TIME_ENTRY_BYTES
 from sparklog.storage_core.inspect.verify.findings import LogReport
-from sparklog.storage_core.inspect.verify.verify_log import verify_directory, verify_logs
+from sparklog.storage_core.inspect.verify.verify_log import verify_directory
 from tests.build.golden import GoldenLog, golden_logs
 from tests.build.written_log import Batch, WrittenLog, encode_batch, write_log
 
@@ -412,23 +412,6 @@ def test_verify_directory_when_log_must_be_empty_then_sound(tmp_path: Path) -> N
     for path in log.directory.glob("0*"):
         path.unlink()
     assert _found(log) == []
-
-
-def test_verify_logs_when_no_log_holds_a_batch_then_a_finding(tmp_path: Path) -> None:
-    """Nothing to check is a failure of the whole call, whatever the ledger says."""
-    log = write_log(tmp_path / "t-0", [[]])
-
-    assert [f.kind for report in verify_logs([(log.directory, log.expected)]) for f in report.findings] == ["nothing"]
-    assert [f.kind for report in verify_logs([]) for f in report.findings] == ["nothing"]
-
-
-def test_verify_logs_when_one_of_two_is_empty_then_sound(tmp_path: Path, log: WrittenLog) -> None:
-    """An empty log beside one with records is sound."""
-    empty = write_log(tmp_path / "t-0", [[]])
-
-    reports = verify_logs([(log.directory, log.expected), (empty.directory, empty.expected)])
-
-    assert all(report.is_sound for report in reports)
 
 
 def test_log_report_when_as_dict_then_everything_for_json(log: WrittenLog) -> None:
