@@ -15,7 +15,7 @@ from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.storage.owned_names import Owner
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["PendingTruncation", "parse_truncations", "read_truncations", "render_truncations", "write_truncations"]
+__all__ = ["PendingTruncation", "read_truncations", "write_truncations"]
 
 _FILE: Final = ControlFile(
     name="pending-truncations.json",
@@ -88,25 +88,7 @@ def read_truncations(store: Store) -> list[PendingTruncation]:
 def write_truncations(store: Store, truncations: Sequence[PendingTruncation], owner: Owner) -> None:
     """Replace the list, durably; the caller holds the writer lock."""
     if truncations or _FILE.path(store).exists():
-        _FILE.replace(store, _content(truncations), owner)
-
-
-def parse_truncations(data: bytes) -> list[PendingTruncation]:
-    """Return what a list says.
-
-    Raises:
-        CorruptFileError: it is damaged, or of another version.
-    """
-    return _FILE.parse(data, _truncations)
-
-
-def render_truncations(truncations: Sequence[PendingTruncation]) -> bytes:
-    """Return the file's bytes."""
-    return _FILE.render(_content(truncations))
-
-
-def _content(truncations: Sequence[PendingTruncation]) -> dict[str, object]:
-    return {"truncations": [asdict(each) for each in truncations]}
+        _FILE.replace(store, {"truncations": [asdict(each) for each in truncations]}, owner)
 
 
 def _truncations(content: dict[str, Any]) -> list[PendingTruncation]:

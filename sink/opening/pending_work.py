@@ -15,15 +15,7 @@ from sparklog.storage_core.log_config import INT32_MAX
 from sparklog.storage_core.storage.owned_names import Owner
 from sparklog.storage_core.topic_partition import TopicPartition, set_aside_name
 
-__all__ = [
-    "LogMove",
-    "PendingWork",
-    "TopicDeletion",
-    "parse_pending",
-    "read_pending",
-    "render_pending",
-    "write_pending",
-]
+__all__ = ["LogMove", "PendingWork", "TopicDeletion", "read_pending", "write_pending"]
 
 _FILE: Final = ControlFile(
     name="pending-directories.json",
@@ -95,7 +87,7 @@ class PendingWork:
 
 
 def read_pending(store: Store) -> PendingWork:
-    """Return what is under way.
+    """Return what is under way; every name in it is one that a directory may have.
 
     Raises:
         CorruptFileError: the file is damaged.
@@ -104,24 +96,10 @@ def read_pending(store: Store) -> PendingWork:
     return _FILE.read(store, _work) or PendingWork()
 
 
-def parse_pending(data: bytes) -> PendingWork:
-    """Return what a list says; every name in it is one that a directory may have.
-
-    Raises:
-        CorruptFileError: it is damaged, or of another version.
-    """
-    return _FILE.parse(data, _work)
-
-
 def write_pending(store: Store, work: PendingWork, owner: Owner) -> None:
     """Replace the list, durably; the caller holds the writer lock."""
     if work != PendingWork() or _FILE.path(store).exists():
         _FILE.replace(store, asdict(work), owner)
-
-
-def render_pending(work: PendingWork) -> bytes:
-    """Return the file's bytes."""
-    return _FILE.render(asdict(work))
 
 
 def _work(content: dict[str, Any]) -> PendingWork:
