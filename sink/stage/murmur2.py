@@ -9,27 +9,10 @@ from numba.types import int64, void
 
 from sparklog.storage_core.kernels import READONLY_BYTES, kernel
 
-__all__ = ["murmur2", "murmur2_partitions"]
+__all__ = ["murmur2_partitions"]
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
-
-
-def murmur2(data: bytes) -> int:
-    """Return the hash of one key as Kafka's signed 32-bit integer; the plain form of the kernel."""
-    length = len(data)
-    h = _SEED ^ length
-    for i in range(0, length & ~3, 4):
-        k = int.from_bytes(data[i : i + 4], "little") * _M & _MASK
-        k = (k ^ k >> 24) * _M & _MASK
-        h = h * _M & _MASK ^ k
-    tail = data[length & ~3 :]
-    if tail:
-        h = (h ^ int.from_bytes(tail, "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
-    h ^= h >> 15
-    return h - (1 << 32) if h >> 31 else h
 
 
 @kernel(void(READONLY_BYTES, int64[::1], int64[::1], int64[::1], int64[::1]))

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.stage.murmur2 import murmur2
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from sparklog.storage_core.inspect.verify.findings import ExpectedLog
 from tests.build.sink_store import read_log
 from tests.build.verified_logs import findings_of
+from tests.plain.plain_murmur2 import murmur2
 
 TOPICS: dict[str, dict[str, object]] = {
     "plain": {"partitions": 2, "segment.bytes": 3_000, "batch.size": 500, "index.interval.bytes": 600},

@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from sparklog.sink.stage.murmur2 import murmur2
 from sparklog.sink.stage.partitioner import REASONS, Router, StageTopic, binary_layout, epoch_ms
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from tests.build.sink_store import rows
+from tests.plain.plain_murmur2 import murmur2
 
 _OPTIONS = EncodeOptions(batch_size_bytes=200)
 _TOPICS = (
