@@ -1,6 +1,6 @@
 """Named steps of what is done to logs apart from writing them, at which a test ends or stops the process.
 
-What happens there says `fault_points`.
+What happens there says `fault_points`. Tests take the tables; the product names each step where it passes it.
 """
 
 __all__ = [

@@ -11,6 +11,8 @@ The order, and what each step leaves if it is the last one:
   more the ledger, which lets the log end there (`truncate.finished`);
 - the note goes.
 
+No verb calls it yet; every opening finishes what it left (`finish_truncation.py`).
+
 Source: Kafka UnifiedLog.truncateTo, UnifiedLog.truncateFullyAndStartAt, LogSegment.truncateTo.
 """
 

@@ -4,6 +4,7 @@ What a fetch gets is whole batches, as they lie on the disk: from the one that h
 bytes, never past the log's committed end, and from one segment at a time. Where they start and end is found in the
 offset index and the headers behind its entry; the bytes go from the page cache to the socket inside the kernel. Batches
 between are not looked at: a damaged one goes out as it lies, as in Kafka, and the consumer's check of its CRC finds it.
+No verb calls it yet.
 
 Source: Kafka UnifiedLog.read, LogSegment.read, FileRecords.writeTo.
 """
