@@ -159,6 +159,6 @@ def held_for() -> str:
         if name == owned_names.__file__:
             deed = deed or (frame.f_code.co_name if frame.f_code.co_name != "_held" else "")
         elif deed:
-            return f"{Path(name).relative_to(_ROOT)}:{frame.f_lineno} {deed}"
+            return f"{Path(name).resolve().relative_to(_ROOT)}:{frame.f_lineno} {deed}"
         frame = frame.f_back  # type: ignore[assignment]
     raise AssertionError("nobody asked")
