@@ -73,6 +73,15 @@ def test_verify_when_a_plain_logs_end_was_cut_then_the_roots_checkpoint_tells(tm
     assert {each.rule for each in found} == {"offset-checkpoint"}
 
 
+def test_verify_when_a_folder_without_ledger_holds_no_batch_then_that_is_a_finding(tmp_path: Path) -> None:
+    """It may be the wrong folder."""
+    log = tmp_path / "t-0"
+    log.mkdir()
+    (log / f"{0:020d}.log").touch()
+
+    assert [each.kind for each in verify(open_logs(tmp_path), lambda _: None).findings] == ["nothing"]
+
+
 def test_verify_when_retention_removes_segments_meanwhile_then_the_log_is_looked_at_again(memory_path: Path) -> None:
     """What goes because the log starts later is not missing."""
     store = write_aged(memory_path / "store")
