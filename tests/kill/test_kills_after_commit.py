@@ -119,7 +119,7 @@ class _Episode:
         what, _, then = kind.partition(", ")
         role = {"stop the driver": "driver", "stop all": "all", "stop a worker": "worker"}.get(what, what)
         number = signal.SIGSTOP if what.startswith("stop") else signal.SIGKILL
-        assert self._stream.signal(role, number, self._choose.choice), f"no {role}: {self._stream.said[-2000:]}"
+        self._signal(role, number)
         if then == "go on":
             time.sleep(self._choose.uniform(0.5, 3))
             self._stream.signal("all", signal.SIGCONT, self._choose.choice)
@@ -127,6 +127,14 @@ class _Episode:
             self._take_over(role)
         elif then == "kill" or role in ("driver", "jvm", "all"):
             self._let_die(then)
+
+    def _signal(self, role: str, number: int) -> None:
+        """Send a signal to a process of the stream; one that an earlier kill has ended by now is started again."""
+        while not self._stream.signal(role, number, self._choose.choice):
+            assert self._stream.has_ended or role == "daemon", f"no {role}: {self._stream.said[-2000:]}"
+            if not self._stream.has_ended:
+                role = "worker"  # Spark replaces a killed daemon only once it needs another worker
+            self._wait_for_commit()
 
     def _let_die(self, then: str) -> None:
         """Start the next stream beside what is left of the one that dies; only its driver is waited for."""
