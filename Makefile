@@ -4,8 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 SETUP  := $(VENV)/.complete
 
+# Two processes take test files in turn, each with a Spark and a broker of its own; those that run long come first.
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check unit kafka-test kill-test soak fuzz bench wheel clean
+.PHONY: help setup run test check all-tests unit kafka-test kill-test soak fuzz bench wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,9 +27,12 @@ run: $(SETUP) ## stream the flights of 2013 into Kafka segments, look at them, v
 	@command -v java >/dev/null || { echo "Java 17 is needed for Spark: install a JRE, or set JAVA_HOME and PATH"; exit 1; }
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m sparklog.pipeline.demo_flights demo
 
-test: check ## lint, types, import contracts and all tests but the long ones
+test: $(SETUP) ## lint, types, import contracts and all tests but the long ones
 	@command -v java >/dev/null || { echo "Java 17 is needed for Spark: install a JRE, or set JAVA_HOME and PATH"; exit 1; }
-	$(BIN)/python -m pytest -q --color=no --durations=30
+	@$(MAKE) --no-print-directory -j2 check all-tests
+
+all-tests: $(SETUP)
+	$(BIN)/python -m pytest -q --color=no --durations=30 $(SIDE_BY_SIDE)
 
 check: $(SETUP) ## lint, types and import contracts
 	$(BIN)/ruff check .
@@ -35,7 +41,7 @@ check: $(SETUP) ## lint, types and import contracts
 	$(BIN)/lint-imports
 
 unit: $(SETUP) ## the tests that need neither Spark nor Kafka
-	$(BIN)/python -m pytest -q -m "not spark and not kafka and not kill" tests/unit tests/property tests/conformance
+	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) -m "not spark and not kafka and not kill" tests/unit tests/property tests/conformance
 
 kafka-test: $(SETUP) ## let Kafka's own tools, broker and clients judge what we wrote
 	$(BIN)/python -m pytest -q tests/kafka
