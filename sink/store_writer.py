@@ -1,8 +1,8 @@
 """Appends staged micro-batches to the logs of a store, exactly once; knows nothing of Spark.
 
-Opening takes the store's writer lock and undoes what a crash left (`open_store.py`). A micro-batch is staged by whoever
-calls, then placed, made durable and committed here; see `docs/architecture.md` for what each step leaves when it is the
-last one.
+Opening takes the store's writer lock and undoes what a crash left (`opening/open_store.py`). A micro-batch is staged by
+whoever calls, then placed, made durable and committed here; see `docs/architecture.md` for what each step leaves when
+it is the last one.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from sparklog.sink.locks.signed_off_version import sign_off_version
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.metrics import MicroBatchMetrics
 from sparklog.sink.opening.access import WRITER_LOCK, keep_maintenance_out
-from sparklog.sink.opening.open_store import open_store
+from sparklog.sink.opening.open_sink_store import open_sink_store
 from sparklog.sink.opening.unflushed import distrust_cache, flush_logs
 from sparklog.sink.place.end_offsets import EndBatches, EndOffsets, check_end_offsets
 from sparklog.sink.place.placer import Placement, StagedBatches
@@ -153,7 +153,7 @@ class StoreWriter:
                 self._abandon()
 
     def _open(self, lock: WriterLock) -> None:
-        self._opened = opened = open_store(self._config, self._clock, lock)
+        self._opened = opened = open_sink_store(self._config, self._clock, lock)
         self._store, self._ledger, self._log_dirs = opened.store, opened.ledger, opened.log_dirs
         self._placer, self._quarantine = opened.placer, opened.quarantine
         self._derived = DerivedFiles(self._store, self._ledger, lock, self._log_dirs.offline)

@@ -12,16 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.ledger.lost_ranges import LostRangeTable
 from sparklog.sink.locks.broker_lock import refuse_brokers
 from sparklog.sink.locks.signed_off_version import sign_off_version
 from sparklog.sink.locks.writer_lock import WriterLock
-from sparklog.sink.opening.clean_end import refuse_surplus
 from sparklog.sink.opening.finish_cleanings import finish_cleanings
-from sparklog.sink.opening.finish_truncation import finish_truncations
-from sparklog.sink.opening.open_log_dirs import open_log_dirs, take_log_dirs
-from sparklog.sink.opening.undo import cut_back_torn
-from sparklog.sink.opening.unflushed import check_unflushed, flush_logs
+from sparklog.sink.opening.open_store import Opening, open_store
 from sparklog.sink.store.log_dirs import find_unreadable
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import LedgerDamagedError, LogStorageError, StoreLockedError, WriterFencedError
@@ -194,22 +189,8 @@ def _take_over(store: Store, lock: WriterLock, *beside: WriterLock, follows_cras
         beside: other locks that were taken for this alone.
         follows_crash: whether the ledger's last entry may be torn; a maintenance may have left it so.
     """
-    ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
-    offline = take_log_dirs(store, ledger, lock)
-    if not lock.follows_crash:
-        refuse_surplus(store, ledger, offline)
-    if lock.owes_renewal:
-        ledger.fence()  # from here on the writer that lost the store can't commit
-    log_dirs = open_log_dirs(store, ledger, lock, offline)
-    check_unflushed(ledger, store.log_path, log_dirs.offline)
-    for each in (lock, *beside):
-        each.begin()
-    cut_back_torn(log_dirs, ledger, lock)
-    if follows_crash:
-        LostRangeTable(store.root / "control" / "lost_ranges").drop_torn(lock)
-    finish_truncations(store, ledger, lock, log_dirs.offline)
-    flush_logs(ledger, store.log_path, lock, log_dirs.offline)
-    return WrittenStore(store, ledger, lock)
+    opened = open_store(store, Opening(lock=lock, follows_crash=follows_crash, beside=beside))
+    return WrittenStore(store, opened.ledger, lock)
 
 
 @contextlib.contextmanager

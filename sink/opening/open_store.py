@@ -1,108 +1,120 @@
-"""What opening a store for a sink does, in its order: checks first, then what a crash left, then new topics.
+"""Opening a store for writing: one list of steps, in one order, for the writer, maintenance and operations.
 
-Until `WriterLock.begin` nothing of ledger or logs has been changed: whoever is refused by then leaves the store as it
-was found. What settings get wrong is refused before that.
+Until `WriterLock.begin` no step changes what the ledger or a log says: an opening that is refused by then leaves the
+store as it was found. After it, a crash makes the next opening look at every log closely.
 """
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
-import numpy as np
-
-from sparklog.sink.config import SinkConfig
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.lost_ranges import LostRangeTable
 from sparklog.sink.locks.writer_lock import WriterLock
-from sparklog.sink.opening.access import MAINTENANCE_LOCK, keep_maintenance_out
 from sparklog.sink.opening.clean_end import refuse_surplus
 from sparklog.sink.opening.finish_truncation import finish_truncations
 from sparklog.sink.opening.open_log_dirs import LogDirs, open_log_dirs, take_log_dirs
-from sparklog.sink.opening.undo import find_torn_online, renew, renew_returned, settle_cuts
+from sparklog.sink.opening.undo import cut_back_torn, find_torn_online, renew, renew_returned, settle_cuts
 from sparklog.sink.opening.unflushed import check_unflushed, flush_logs
-from sparklog.sink.place.placer import Placer
-from sparklog.sink.quarantine.diverted_rows import Quarantine
 from sparklog.sink.store.store_folder import Store
-from sparklog.sink.store.topic_configs import keep_topic_configs
-from sparklog.sink.store.topics import create_topics, plan_topics
-from sparklog.sink.topic_settings import log_limits
-from sparklog.storage_core.clock import Clock
 
-__all__ = ["OpenStore", "open_store"]
+__all__ = ["OpenedStore", "Opening", "open_store"]
 
 
 @dataclass(frozen=True, slots=True)
-class OpenStore:
-    """A store that a writer has opened.
+class OpenedStore:
+    """A store that is open for writing.
 
     Attributes:
         store: its folder.
-        ledger: open for writing; it names the topics of the settings.
+        ledger: open for writing.
         log_dirs: which can be used.
-        placer: of logs that are as the ledger says; those on disks that are offline it leaves alone.
-        quarantine: of diverted rows.
     """
 
     store: Store
     ledger: Ledger
     log_dirs: LogDirs
-    placer: Placer
-    quarantine: Quarantine
-
-    def leave_offline(self) -> None:
-        """Let the placer leave the logs alone whose directories are offline by now."""
-        names = self.log_dirs.offline
-        rows = [self.ledger.rows[log] for log, state in self.ledger.states().items() if state.log_dir in names]
-        self.placer.leave(np.array(rows, np.int64))
 
 
-def open_store(config: SinkConfig, clock: Clock, lock: WriterLock) -> OpenStore:
-    """Open a store, making it and its topics if they are not there.
+def _plan_nothing(_opened: OpenedStore) -> Callable[[], None]:
+    return lambda: None
 
-    Args:
-        config: the sink's settings.
-        clock: tells append times.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What differs from one opening to another.
+
+    Attributes:
         lock: the writer lock.
+        follows_crash: whether the last owner of the writer lock or of the maintenance lock crashed: maintenance commits
+            to the ledger, too.
+        beside: other locks that were taken for this opening alone.
+        plan: checks what the caller is going to add, before anything is changed; returns what adds it.
+        keep_maintenance_out: is entered to finish a truncation, which needs both locks.
+    """
+
+    lock: WriterLock
+    follows_crash: bool
+    beside: tuple[WriterLock, ...] = ()
+    plan: Callable[[OpenedStore], Callable[[], None]] = _plan_nothing
+    keep_maintenance_out: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+
+
+def open_store(store: Store, opening: Opening) -> OpenedStore:
+    """Open a store whose writer lock the caller holds.
 
     Raises:
-        InvalidConfigError: the settings do not fit the store.
         LedgerDamagedError: the ledger can't be trusted.
+        LogDirOfflineError: no log directory can be used.
         CorruptFileError, UnflushedRecordsLostError: committed bytes are gone.
+        WriterFencedError: another writer owns the store.
     """
-    by_force = lock.owes_renewal  # of this writer, or of one that died behind it
-    store = Store.find_or_create(config.store, config.log_dirs, lock)
-    follows_crash = lock.follows_crash or WriterLock.was_left(config.store / MAINTENANCE_LOCK)
-    ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
+    lock = opening.lock
+    # The ledger is the truth for every later step. A torn newest entry would stop each of them.
+    ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=opening.follows_crash)
+    # Before the first look at a log: bytes that a broker or another copy of the store writes meanwhile are not ours.
     offline = take_log_dirs(store, ledger, lock)
-    if not lock.follows_crash:  # a maintenance that died leaves nothing above a committed end
+    # Before the first commit and the first rename. A ledger that was restored from an older copy lets logs end lower
+    # than they do, and a later step would cut off committed records. Of the two locks the writer's decides: a
+    # maintenance run that crashed leaves nothing above a committed end.
+    if not lock.follows_crash:
         refuse_surplus(store, ledger, offline)
-    if by_force:
-        ledger.fence()  # from here on the earlier writer can't commit
+    # Before deletions and moves are finished: the former writer could still commit records to a log that is moved.
+    if lock.owes_renewal:
+        ledger.fence()
+    # Before logs are looked at: a moved log may not have its name yet, and its committed bytes would seem gone.
     log_dirs = open_log_dirs(store, ledger, lock, offline)
+    # Before `begin`: both only read, and a store that is refused here would otherwise be marked as crashed.
     check_unflushed(ledger, store.log_path, log_dirs.offline)
     torn = find_torn_online(log_dirs, ledger.states(), follows_crash=lock.follows_crash)
+    # Before anything is added: on a full disk staged files may take the room that new logs need.
     store.sweep_staging(lock)
-    usable = log_dirs.prepare(config.log_dirs, ledger.states())
-    quarantine = Quarantine(config.quarantine, store, lock)
-    quarantine.open()
-    added = plan_topics(store, ledger, config, usable, clock.now_ms())
-    lock.begin()
-    create_topics(store, ledger, added, usable, with_segment=config.offsets == "assigned", owner=lock)
-    preserved = config.topics if config.offsets == "preserved" else ()
-    keep_topic_configs(store, {name: topic.log for name, topic in config.topics.items()}, lock, preserved)
+    opened = OpenedStore(store, ledger, log_dirs)
+    add = opening.plan(opened)
+    # From here on ledger and logs change. A crash without this mark would leave bytes above committed ends that the
+    # next opening has to take for damage.
+    for each in (lock, *opening.beside):
+        each.begin()
+    # Before the states are taken: logs that are added here are among those that are renewed and synced below.
+    add()
     states = ledger.states()
-    directories = [store.log_path(state) for state in states.values()]
-    placer = Placer(ledger, lock, clock, directories, log_limits(config, ledger), config.offsets == "preserved")
-    opened = OpenStore(store, ledger, log_dirs, placer, quarantine)
-    if by_force:
+    # Before the first append, which would otherwise follow uncommitted bytes. After a taking by force a cut is not
+    # enough: the former writer still has the files open, so each log gets new ones.
+    if lock.owes_renewal:
         renew(log_dirs, states, lock)
     else:
-        placer.undo(np.array([ledger.rows[log] for log in torn], np.int64))
+        cut_back_torn(log_dirs, states, torn, lock)
+    # Also where there was nothing left to cut: the crashed writer may have cut and not synced. A power failure would
+    # bring index entries back that point to places which other records have by then.
     if lock.follows_crash:
         settle_cuts(log_dirs, states)
+    # After the cuts: this forgets which directories were offline, and a crash in between would leave their logs uncut.
     renew_returned(log_dirs, states, lock)
-    opened.leave_offline()
-    if follows_crash:
-        LostRangeTable(config.store / "control" / "lost_ranges").drop_torn(lock)
-    finish_truncations(store, ledger, lock, log_dirs.offline, partial(keep_maintenance_out, config.store))
+    # Before truncations, which add to the lost ranges: a commit on a torn entry fails.
+    if opening.follows_crash:
+        LostRangeTable(store.root / "control" / "lost_ranges").drop_torn(lock)
+    # Before the logs are synced: a truncation fills a log up, and moves its end.
+    finish_truncations(store, ledger, lock, log_dirs.offline, opening.keep_maintenance_out)
+    # Last: what is above a recovery point after this was appended by this owner.
     flush_logs(ledger, store.log_path, lock, log_dirs.offline)
     return opened

@@ -1,10 +1,9 @@
 """Which logs a crash left with anything behind their committed end, and cutting those back."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.open_log_dirs import LogDirs
@@ -92,19 +91,13 @@ def renew_returned(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState],
     log_dirs.settle()
 
 
-def cut_back_torn(log_dirs: LogDirs, ledger: Ledger, lock: WriterLock) -> None:
-    """Make every log end where the ledger says, and delete what is staged: its writer is dead.
+def cut_back_torn(
+    log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], torn: Collection[TopicPartition], lock: WriterLock
+) -> None:
+    """Make the logs that were found torn end where the ledger says.
 
     Raises:
         CorruptFileError: committed bytes are gone; nothing was changed.
         WriterFencedError: another writer owns the store.
     """
-    states = ledger.states()
-    torn = find_torn_online(log_dirs, states, follows_crash=lock.follows_crash)
     cut_back_logs([(log_dirs.store.log_path(states[log]), committed_end(states[log])) for log in torn], lock)
-    if lock.follows_crash:
-        settle_cuts(log_dirs, states)
-    if lock.owes_renewal:
-        renew(log_dirs, states, lock)
-    renew_returned(log_dirs, states, lock)
-    log_dirs.store.sweep_staging(lock)

@@ -1,5 +1,6 @@
 """Who may work on a store at the same time, and what an owner's death is known by."""
 
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from sparklog.sink.operations.log_starts import raise_log_starts
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.cleaner.hold_log import held_alone
 from sparklog.storage_core.errors import (
+    CorruptFileError,
     InvalidConfigError,
     LedgerDamagedError,
     OffsetOutOfRangeError,
@@ -261,6 +263,21 @@ def _write(path: Path) -> None:
 def _maintain(path: Path) -> None:
     with maintaining(path) as maintained, maintained.try_writer():
         pass
+
+
+@pytest.mark.parametrize("access", [_open_sink, _write, _maintain])
+def test_access_when_committed_bytes_are_gone_then_no_crash_is_noted(
+    path: Path, access: Callable[[Path], None]
+) -> None:
+    """It is refused before it changes anything, so the next opening must not cut off what it finds above an end."""
+    state = Ledger.open(path / "ledger").states()[_LOG]
+    active = log_directories(path)["events-0"] / segment_file_name(state.active_base_offset, LOG)
+    os.truncate(active, state.active_size_bytes - 1)
+
+    with pytest.raises(CorruptFileError, match="committed bytes are gone"):
+        access(path)
+
+    assert not WriterLock.was_left(path / "writer.lock")
 
 
 @pytest.mark.parametrize("access", [_open_sink, _write, _maintain])

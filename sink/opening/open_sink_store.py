@@ -1,0 +1,98 @@
+"""Opening a store for a sink: makes the store and its topics if they are not there, and a placer of logs.
+
+What settings get wrong is refused before ledger or logs are changed; the steps are those of every opening.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from sparklog.sink.config import SinkConfig
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.locks.writer_lock import WriterLock
+from sparklog.sink.opening.access import MAINTENANCE_LOCK, keep_maintenance_out
+from sparklog.sink.opening.open_log_dirs import LogDirs
+from sparklog.sink.opening.open_store import OpenedStore, Opening, open_store
+from sparklog.sink.place.placer import Placer
+from sparklog.sink.quarantine.diverted_rows import Quarantine
+from sparklog.sink.store.store_folder import Store
+from sparklog.sink.store.topic_configs import keep_topic_configs
+from sparklog.sink.store.topics import create_topics, plan_topics
+from sparklog.sink.topic_settings import log_limits
+from sparklog.storage_core.clock import Clock
+
+__all__ = ["SinkStore", "open_sink_store"]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStore:
+    """A store that a sink has opened.
+
+    Attributes:
+        store: its folder.
+        ledger: open for writing; it names the topics of the settings.
+        log_dirs: which can be used.
+        placer: of logs that are as the ledger says; those on disks that are offline it leaves alone.
+        quarantine: of diverted rows.
+    """
+
+    store: Store
+    ledger: Ledger
+    log_dirs: LogDirs
+    placer: Placer
+    quarantine: Quarantine
+
+    def leave_offline(self) -> None:
+        """Let the placer leave the logs alone whose directories are offline by now."""
+        names = self.log_dirs.offline
+        rows = [self.ledger.rows[log] for log, state in self.ledger.states().items() if state.log_dir in names]
+        self.placer.leave(np.array(rows, np.int64))
+
+
+def open_sink_store(config: SinkConfig, clock: Clock, lock: WriterLock) -> SinkStore:
+    """Open a store, making it and its topics if they are not there.
+
+    Args:
+        config: the sink's settings.
+        clock: tells append times.
+        lock: the writer lock.
+
+    Raises:
+        InvalidConfigError: the settings do not fit the store.
+        LedgerDamagedError: the ledger can't be trusted.
+        CorruptFileError, UnflushedRecordsLostError: committed bytes are gone.
+    """
+    store = Store.find_or_create(config.store, config.log_dirs, lock)
+    quarantine = Quarantine(config.quarantine, store, lock)
+
+    def plan(opened: OpenedStore) -> Callable[[], None]:
+        usable = opened.log_dirs.prepare(config.log_dirs, opened.ledger.states())
+        quarantine.open()
+        added = plan_topics(store, opened.ledger, config, usable, clock.now_ms())
+        return partial(_add_topics, opened, config, lock, added, usable)
+
+    opening = Opening(
+        lock=lock,
+        follows_crash=lock.follows_crash or WriterLock.was_left(config.store / MAINTENANCE_LOCK),
+        plan=plan,
+        keep_maintenance_out=partial(keep_maintenance_out, config.store),
+    )
+    opened = open_store(store, opening)
+    ledger = opened.ledger
+    directories = [store.log_path(state) for state in ledger.states().values()]
+    placer = Placer(ledger, lock, clock, directories, log_limits(config, ledger), config.offsets == "preserved")
+    of_sink = SinkStore(store, ledger, opened.log_dirs, placer, quarantine)
+    of_sink.leave_offline()
+    return of_sink
+
+
+def _add_topics(
+    opened: OpenedStore, config: SinkConfig, lock: WriterLock, added: list[LogState], usable: list[str]
+) -> None:
+    with_segment = config.offsets == "assigned"
+    create_topics(opened.store, opened.ledger, added, usable, with_segment=with_segment, owner=lock)
+    preserved = () if with_segment else config.topics
+    keep_topic_configs(opened.store, {name: topic.log for name, topic in config.topics.items()}, lock, preserved)
