@@ -21,7 +21,7 @@ from benchmarks.stores import TOPIC
 from sparklog.sink.config import SinkConfig
 from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.clean_logs import CleanerBudget, clean_logs, plan_cleanings
-from sparklog.sink.place.stage_reports import StageReport
+from sparklog.sink.stage.report import StageReport
 from sparklog.sink.stage.stage_rows import StagePlan, stage
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store_writer import StoreWriter
@@ -109,7 +109,7 @@ def _stage(plan: StagePlan, partitions: np.ndarray, first: int) -> list[StageRep
     keys = pa.array(numbers).cast(pa.string()).cast(pa.binary())
     rows = pa.table({"partition": pa.array(partitions), "key": keys, "value": keys})
     outputs = stage(plan, 0, rows.to_batches(max_chunksize=_ROWS_PER_ARROW_BATCH))
-    return [report for output in outputs for report in output.to_pylist()]
+    return [StageReport.from_row(row) for output in outputs for row in output.to_pylist()]
 
 
 _STEPS: dict[str, Callable[[Path, int], dict[str, object]]] = {

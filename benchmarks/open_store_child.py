@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from benchmarks.stores import TOPIC
 from sparklog.sink.config import SinkConfig
-from sparklog.sink.place.stage_reports import StageReport
+from sparklog.sink.stage.report import StageReport
 from sparklog.sink.stage.stage_rows import StagePlan, stage
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.clock import SystemClock
@@ -44,7 +44,7 @@ def _stage(plan: StagePlan, logs: int) -> list[StageReport]:
         }
     )
     outputs = stage(plan, 0, rows.to_batches(max_chunksize=_ROWS_PER_ARROW_BATCH))
-    return [report for output in outputs for report in output.to_pylist()]
+    return [StageReport.from_row(row) for output in outputs for row in output.to_pylist()]
 
 
 if __name__ == "__main__":

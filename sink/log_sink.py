@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from sparklog.sink.config import SinkConfig
 from sparklog.sink.metrics import MicroBatchMetrics
 from sparklog.sink.place.end_offsets import EndOffsets
-from sparklog.sink.place.stage_reports import StageReport
 from sparklog.sink.spark.worker_python import prepare_workers
 from sparklog.sink.stage.frame_schema import select_columns
-from sparklog.sink.stage.stage_rows import REPORT_DDL, StagePlan, stage
+from sparklog.sink.stage.report import REPORT_DDL, StageReport
+from sparklog.sink.stage.stage_rows import StagePlan, stage
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import InvalidConfigError
@@ -134,4 +134,4 @@ class LogSink:
             return stage(plan, TaskContext.get().partitionId(), batches)
 
         rows = select_columns(frame, self._config).mapInArrow(run, REPORT_DDL).collect()
-        return sorted((row.asDict() for row in rows), key=lambda report: report["task"])
+        return sorted((StageReport.from_row(row.asDict()) for row in rows), key=lambda report: report.task)

@@ -2,7 +2,23 @@
 
 from dataclasses import dataclass
 
-__all__ = ["MicroBatchMetrics"]
+__all__ = ["CommitCosts", "MicroBatchMetrics"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitCosts:
+    """What it took to make a staged micro-batch count.
+
+    Attributes:
+        logs: how many logs grew.
+        rolls: how many segments were started.
+    """
+
+    logs: int
+    rolls: int
+    place_ms: int
+    sync_ms: int
+    commit_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

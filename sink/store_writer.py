@@ -20,13 +20,14 @@ from sparklog.sink.ledger.damage import one_line
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.locks.signed_off_version import sign_off_version
 from sparklog.sink.locks.writer_lock import WriterLock
-from sparklog.sink.metrics import MicroBatchMetrics
+from sparklog.sink.metrics import CommitCosts, MicroBatchMetrics
 from sparklog.sink.opening.access import WRITER_LOCK, keep_maintenance_out
 from sparklog.sink.opening.open_sink_store import open_sink_store
 from sparklog.sink.opening.unflushed import distrust_cache, flush_logs
 from sparklog.sink.place.end_offsets import EndBatches, EndOffsets, check_end_offsets
 from sparklog.sink.place.placer import Placement, StagedBatches
-from sparklog.sink.place.stage_reports import StageReport, check_reports, collect_batches, split_floors
+from sparklog.sink.place.stage_reports import check_reports, collect_batches, split_floors
+from sparklog.sink.stage.report import StageReport
 from sparklog.sink.stage.stage_rows import StagePlan
 from sparklog.sink.store.derived_files import DerivedFiles
 from sparklog.sink.store.store_folder import Store
@@ -177,27 +178,27 @@ class StoreWriter:
         staged_at = time.monotonic()
         if staged is not None and self._log_dirs.offline:
             self._log_dirs.require([self._ledger.state(row) for row in np.unique(staged.row).tolist()])
-        counts = self._commit(staged, reports, directory, query_id, batch_id)
+        costs = self._commit(staged, reports, directory, query_id, batch_id)
         lock.check()  # the checkpoint files of a store that was lost since are somebody else's
         self._write_derived()
         reach("clean.derived")
-        if any(report["quarantined"] for report in reports):
+        if any(report.quarantined for report in reports):
             self._quarantine.merge(query_id, batch_id)
         self._clear_staging(directory)
         reach("clean.staging")
         metrics = MicroBatchMetrics(
             query_id=query_id,
             batch_id=batch_id,
-            records=sum(report["records"] for report in reports),
-            quarantined=sum(report["quarantined"] for report in reports),
+            records=sum(report.records for report in reports),
+            quarantined=sum(report.quarantined for report in reports),
             bytes=int(staged.size.sum()) if staged else 0,
             stage_ms=int((staged_at - started) * 1000),
             total_ms=int((time.monotonic() - started) * 1000),
-            logs=counts["logs"],
-            rolls=counts["rolls"],
-            place_ms=counts["place_ms"],
-            sync_ms=counts["sync_ms"],
-            commit_ms=counts["commit_ms"],
+            logs=costs.logs,
+            rolls=costs.rolls,
+            place_ms=costs.place_ms,
+            sync_ms=costs.sync_ms,
+            commit_ms=costs.commit_ms,
         )
         logger.info("%s", metrics)
         return metrics
@@ -248,10 +249,10 @@ class StoreWriter:
 
     def _commit(
         self, staged: StagedBatches | None, reports: list[StageReport], directory: Path, query_id: str, batch_id: int
-    ) -> dict[str, int]:
+    ) -> CommitCosts:
         """Place what was staged and make it count; a micro-batch without records is recorded all the same."""
         started = time.monotonic()
-        quarantined = [directory / report["quarantine"] for report in reports if report["quarantine"]]
+        quarantined = [directory / report.quarantine for report in reports if report.quarantine]
         try:
             placement = self._placer.place(staged) if staged is not None else self._placer.place_nothing()
             placed = time.monotonic()
@@ -268,13 +269,13 @@ class StoreWriter:
             self._undo(staged)
             raise
         self._placer.install(placement)
-        return {
-            "logs": len(placement.state),
-            "rolls": placement.rolls,
-            "place_ms": int((placed - started) * 1000),
-            "sync_ms": int((synced - placed) * 1000),
-            "commit_ms": int((time.monotonic() - synced) * 1000),
-        }
+        return CommitCosts(
+            logs=len(placement.state),
+            rolls=placement.rolls,
+            place_ms=int((placed - started) * 1000),
+            sync_ms=int((synced - placed) * 1000),
+            commit_ms=int((time.monotonic() - synced) * 1000),
+        )
 
     def _update_ledger(self, placement: Placement, query_id: str, batch_id: int) -> None:
         try:

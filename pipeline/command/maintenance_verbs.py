@@ -149,10 +149,10 @@ def _maintain(place: "MaintainedPlace", as_json: bool, with_kept: bool) -> int:
 
     def asked(line: str) -> None:
         stop_file.ask()
-        os.write(2, f"{line.replace('micro-batch', 'logs')}\n".encode())
+        os.write(2, f"{line}\n".encode())
 
     stop_file.clear()
-    with StopRequest(asked) as stop, lazy_session(_named(place)) as start_spark:
+    with StopRequest(asked, "logs") as stop, lazy_session(_named(place)) as start_spark:
 
         def spark() -> "SparkSession":
             session = start_spark()

@@ -47,7 +47,7 @@ from sparklog.sink.operations.clean_logs import (
 )
 from sparklog.sink.operations.retain_logs import PendingRemoval, RetentionRun, execute_plans, remove_deleted
 from sparklog.sink.operations.roll_active import roll_where_no_sink_is
-from sparklog.sink.spark.errors import SPARK_ERRORS, explain
+from sparklog.sink.spark.errors import SPARK_ERRORS, explain, raised_in_task
 from sparklog.sink.stage.stage_rows import freeze_garbage
 from sparklog.storage_core.cleaner.clean_log import UNCLEANABLE, CleanedLog, LogToClean
 from sparklog.storage_core.clock import Clock
@@ -62,9 +62,6 @@ logger = logging.getLogger(__name__)
 _TASKS_PER_SLOT: Final = 4
 _ROW_DDL: Final = "row binary"
 _WORK_SCHEMA: Final = pa.schema([("slot", pa.int32()), ("work", pa.binary())])
-
-_UNCLEANABLE: Final = tuple(each.__name__ for each in UNCLEANABLE)
-"""An error that comes out of a task comes as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +224,8 @@ def _clean_large(spark: SparkSession, task: _LogTask, shared: _SharedWork) -> Lo
         if shared.stop.is_asked():
             return _stopped(task)
         failed = failed_cleaning(task.cleaning, explain(error))
-        is_damaged = any(f"{name}: " in str(error) for name in _UNCLEANABLE)
+        raised = raised_in_task(error)
+        is_damaged = raised is not None and issubclass(raised, UNCLEANABLE)
         return replace(failed, outcome="uncleanable") if is_damaged else failed
 
 

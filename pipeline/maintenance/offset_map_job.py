@@ -46,7 +46,7 @@ from sparklog.storage_core.cleaner.cleaning_part import (
     swap_in_parts,
     write_part,
 )
-from sparklog.storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, LogToClean, survey_round
+from sparklog.storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, EarlyEnd, LogToClean, survey_round
 from sparklog.storage_core.cleaner.hold_log import held_alone
 from sparklog.storage_core.cleaner.swap import finish_own_swaps, finish_swaps
 from sparklog.storage_core.errors import LogStorageError
@@ -202,7 +202,7 @@ def _write_part(shared: CleaningRound, batches: Iterator[pa.RecordBatch], checks
             yield batch.column("offset").to_numpy()
 
     if checks.is_stopped():
-        done = CleanedPart(part.number, part.group, problem=STOPPED)
+        done = CleanedPart(part.number, part.group, problem=EarlyEnd(STOPPED))
     else:
         done = write_part(shared, part, superseded(), checks.owner)
     for _ in batches:  # Spark ends a worker that leaves some of its input

@@ -59,7 +59,7 @@ def run_stream(
         LogStorageError: it failed; nothing of the failed micro-batch is visible.
     """
     _look_at_store(settings, take_lock_by_force)
-    with StopRequest(report) as stop, spark_session(settings) as spark:
+    with StopRequest(report, "micro-batch") as stop, spark_session(settings) as spark:
         stop.install()
         frame = select_records(open_source(spark, settings.source), settings.records)
         lines = ProgressLines(report, figures)
@@ -87,10 +87,12 @@ class _Gate:
         self._lock = threading.Lock()
         self._is_closed = False
         self.last_batch_id: int | None = None
+        self.has_refused = False
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         with self._lock:
             if self._is_closed:
+                self.has_refused = True
                 raise _StoppedError  # returning would tell Spark that the rows are written
             self._checkpoint.sync()
             frame.sparkSession.sparkContext.setJobDescription(f"sparklog: micro-batch {batch_id}")
@@ -203,7 +205,7 @@ def _run(query: StreamingQuery, gate: _Gate, stop: StopRequest, lines: ProgressL
         if stop.requested:
             _stop(query, gate)
     except SPARK_ERRORS as error:
-        if not _is_stopped(error, gate, stop):
+        if not _is_stopped(gate, stop):
             raise _translate(error, gate) from error
     finally:
         gate.close()
@@ -225,9 +227,9 @@ def _stop(query: StreamingQuery, gate: _Gate) -> None:
     query.stop()
 
 
-def _is_stopped(error: Exception, gate: _Gate, stop: StopRequest) -> bool:
+def _is_stopped(gate: _Gate, stop: StopRequest) -> bool:
     """Whether the query ended because a micro-batch came to the gate after it was closed."""
-    return stop.requested and gate.error is None and _StoppedError.__name__ in str(error)
+    return stop.requested and gate.error is None and gate.has_refused
 
 
 def _translate(error: Exception, gate: _Gate) -> LogStorageError:

@@ -21,13 +21,15 @@ class StopRequest:
 
     Args:
         report: told once, in a line, that the job is about to stop; it runs inside a signal handler.
+        unit: what the job finishes before it stops, for that line.
 
     Attributes:
         requested: whether a signal has come.
     """
 
-    def __init__(self, report: Callable[[str], None]) -> None:
+    def __init__(self, report: Callable[[str], None], unit: str) -> None:
         self._report = report
+        self._unit = unit
         self._before: dict[signal.Signals, Any] = {}
         self.requested = False
 
@@ -54,4 +56,4 @@ class StopRequest:
             sys.stderr.flush()
             os._exit(_EXIT_FAILED)
         self.requested = True
-        self._report(f"{signal.Signals(number).name}: stopping after the running micro-batch; once more stops at once")
+        self._report(f"{signal.Signals(number).name}: stopping after the running {self._unit}; once more stops at once")

@@ -286,7 +286,7 @@ def _clean(
         return row("failed", str(error))
     if cleaned.stopped is None:
         return row("cleaned", plan.reason, cleaned)
-    return row("failed" if cleaned.is_short_of_disk else "stopped", cleaned.stopped, cleaned)
+    return row("failed" if cleaned.stopped.is_short_of_disk else "stopped", cleaned.stopped.reason, cleaned)
 
 
 def _to_clean(each: LogCleaning, state: LogState, budget: CleanerBudget, now_ms: int) -> LogToClean:

@@ -1,22 +1,16 @@
 """What the staging tasks report, as the driver needs it: columns of staged batches, or the error to raise."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from sparklog.sink.place.placer import StagedBatches
-from sparklog.sink.stage.partitioner import REASONS
+from sparklog.sink.stage.report import StageReport
 from sparklog.storage_core.errors import InvalidRecordError, StorageError
 
-__all__ = ["StageReport", "check_reports", "collect_batches", "split_floors"]
-
-StageReport = dict[str, Any]
-"""One row of `stage.REPORT_DDL`, by column."""
-
-_LONGEST_NAME = 249
+__all__ = ["check_reports", "collect_batches", "split_floors"]
 
 
 def check_reports(reports: list[StageReport]) -> None:
@@ -27,11 +21,11 @@ def check_reports(reports: list[StageReport]) -> None:
         InvalidRecordError: a row can't become a record; the first one of the first task that found one.
     """
     for report in reports:
-        if report["failure"]:
-            raise StorageError(f"staging failed: {report['failure']} task={report['task']}")
+        if report.failure:
+            raise StorageError(f"staging failed: {report.failure} task={report.task}")
     for report in reports:
-        if report["invalid_row"] is not None:
-            raise InvalidRecordError(_describe_invalid(report))
+        if report.invalid is not None:
+            raise InvalidRecordError(report.invalid.describe(report.task))
 
 
 def collect_batches(
@@ -44,9 +38,9 @@ def collect_batches(
         directory: of the staging files.
         log_rows: (logs,) ledger row of each log id.
     """
-    tables = [pa.ipc.open_stream(report["batches"]).read_all() for report in reports]
-    files = [directory / report["file"] for report in reports if report["file"]]
-    counts = [table.num_rows for table, report in zip(tables, reports, strict=True) if report["file"]]
+    tables = [pa.ipc.open_stream(report.batches).read_all() for report in reports]
+    files = [directory / report.file for report in reports if report.file]
+    counts = [table.num_rows for table, report in zip(tables, reports, strict=True) if report.file]
     if not sum(counts):
         return None
     table = pa.concat_tables(tables)
@@ -70,7 +64,7 @@ def split_floors(
     same_log = staged.row[1:] == staged.row[:-1]
     if not (same_log & (staged.base_offset[1:] <= last[:-1])).any():
         return {}
-    tasks = [int(report["task"]) for report in reports if report["file"]]
+    tasks = [int(report.task) for report in reports if report.file]
     log_of_row = {row: log for log, row in enumerate(log_rows.tolist())}
     floors: dict[int, dict[int, int]] = {}
     starts_split = np.ones(len(last), np.bool_)
@@ -84,17 +78,3 @@ def split_floors(
             floors.setdefault(tasks[staged.file[start]], {})[log_of_row[int(staged.row[start])]] = reached
         reached = max(reached, newest)
     return floors
-
-
-def _describe_invalid(report: StageReport) -> str:
-    column, what = REASONS[report["invalid_reason"]]
-    topic = "" if report["invalid_topic"] is None else f" topic={_readable(report['invalid_topic'])}"
-    partition = "" if report["invalid_partition"] is None else f" partition={report['invalid_partition']}"
-    position = f" row={report['invalid_row']} of input split {report['task']}"
-    return f"invalid row: column '{column}' {what}:{topic}{partition}{position}"
-
-
-def _readable(topic: str) -> str:
-    """Return a topic name as it is if it is legal, otherwise so that it can't break or flood the message."""
-    is_plain = topic.isascii() and topic.isprintable() and len(topic) <= _LONGEST_NAME
-    return topic if is_plain else ascii(topic)[:_LONGEST_NAME]

@@ -8,7 +8,10 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 
-__all__ = ["SPARK_ERRORS", "explain", "silence_spark_loggers"]
+from sparklog.storage_core import errors
+from sparklog.storage_core.errors import LogStorageError
+
+__all__ = ["SPARK_ERRORS", "explain", "raised_in_task", "silence_spark_loggers"]
 
 SPARK_ERRORS = (PySparkException, Py4JError, OSError)
 """What a call to Spark may raise; the last two when its JVM has gone."""
@@ -21,6 +24,9 @@ _CALL = re.compile(r"^An error occurred while calling \S+\.\s*:\s*")
 
 _WORKER_SAID = re.compile(r"^Error from python worker:\n(.*?)^PYTHONPATH was:$", re.DOTALL | re.MULTILINE)
 """What Python workers that could not start have printed, indented by Spark."""
+
+_RAISED = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+)(?::|$)", re.MULTILINE)
+"""The last line of a Python trace, if it names an error of ours."""
 
 _WRAPPINGS = tuple(
     re.compile(pattern)
@@ -37,6 +43,13 @@ def silence_spark_loggers() -> None:
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+def raised_in_task(error: BaseException) -> type[LogStorageError] | None:
+    """Return the class of the error of ours that a Python task has raised; Spark passes on its trace, as text."""
+    _, _, raised = str(error).rpartition(_TRACE)
+    found = _RAISED.search(raised)
+    return getattr(errors, found[1], None) if found else None
 
 
 def explain(error: BaseException) -> str:

@@ -11,28 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparklog.sink.stage.invalid_rows import InvalidReason
 from sparklog.sink.stage.murmur2 import murmur2_partitions
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.log_config import INT64_MAX
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from sparklog.storage_core.topic_partition import check_topic_name
 
-__all__ = ["REASONS", "Routed", "Router", "StageTopic", "binary_layout", "epoch_ms", "topic_name"]
-
-REASONS = {
-    1: ("topic", "is null"),
-    2: ("topic", "names an unknown topic"),
-    3: ("topic", "is an illegal topic name"),
-    4: ("partition", "is out of range"),
-    5: ("key", "is null, and the topic is compacted"),
-    6: ("timestamp", "is null or could not be parsed"),
-    7: ("timestamp", "is out of range"),
-    8: ("offset", "is null or out of range"),
-    9: ("offset", "goes back or repeats"),
-    10: ("value", "makes the record larger than max.message.bytes"),
-    11: ("headers", "hold a null key"),
-}
-"""Why a row can't become a record: the column, and what is wrong with it."""
+__all__ = ["Routed", "Router", "StageTopic", "binary_layout", "epoch_ms", "topic_name"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +46,7 @@ class Routed:
     Attributes:
         log: (n,) id of the row's log, -1 where it has a problem.
         timestamp: (n,) ms.
-        reason: (n,) key of `REASONS`, 0 none.
+        reason: (n,) an `InvalidReason`, 0 none.
     """
 
     log: npt.NDArray[np.int64]
@@ -119,7 +105,8 @@ class Router:
         encoded = batch.column("topic").dictionary_encode()
         names = [topic_name(encoded.dictionary, place) or "" for place in range(len(encoded.dictionary))]
         numbers = {each.name: number for number, each in enumerate(self.topics)}
-        index = np.array([*(numbers.get(name, -_name_problem(name)) for name in names), -1], np.int64)
+        places = (numbers.get(name, -_name_problem(name)) for name in names)
+        index = np.array([*places, -InvalidReason.TOPIC_NULL], np.int64)
         topic: npt.NDArray[np.int64] = index[encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)]
         np.copyto(reason, -topic.astype(np.int8), where=topic < 0)
         np.maximum(topic, 0, out=topic)
@@ -133,10 +120,11 @@ class Router:
         column = batch.column("timestamp")
         timestamp = epoch_ms(column)
         if column.null_count:
-            _mark(reason, column.is_null().to_numpy(zero_copy_only=False), 6)
+            _mark(reason, column.is_null().to_numpy(zero_copy_only=False), InvalidReason.TIMESTAMP_NULL)
         oldest = np.array([each.oldest_ms for each in self.topics] or [0], np.int64)
         newest = np.array([each.newest_ms for each in self.topics] or [0], np.int64)
-        _mark(reason, ((timestamp < oldest[topic]) | (timestamp > newest[topic])) & (timestamp != -1), 7)
+        is_outside = (timestamp < oldest[topic]) | (timestamp > newest[topic])
+        _mark(reason, is_outside & (timestamp != -1), InvalidReason.TIMESTAMP_RANGE)
         return timestamp
 
     def _check_keys(self, batch: pa.RecordBatch, topic: npt.NDArray[np.int64], reason: npt.NDArray[np.int8]) -> None:
@@ -144,14 +132,16 @@ class Router:
         if not needs_key.any():
             return
         if "key" not in batch.schema.names:
-            _mark(reason, needs_key[topic], 5)
+            _mark(reason, needs_key[topic], InvalidReason.KEY_NULL)
         elif batch.column("key").null_count:
-            _mark(reason, needs_key[topic] & batch.column("key").is_null().to_numpy(zero_copy_only=False), 5)
+            is_null = batch.column("key").is_null().to_numpy(zero_copy_only=False)
+            _mark(reason, needs_key[topic] & is_null, InvalidReason.KEY_NULL)
 
     def _check_offsets(self, batch: pa.RecordBatch, reason: npt.NDArray[np.int8]) -> None:
         if "offset" in batch.schema.names:
             offsets = batch.column("offset").fill_null(-1).to_numpy(zero_copy_only=False)
-            _mark(reason, (offsets < 0) | (offsets == INT64_MAX), 8)  # the log's end is one above its last offset
+            is_outside = (offsets < 0) | (offsets == INT64_MAX)  # the log's end is one above its last offset
+            _mark(reason, is_outside, InvalidReason.OFFSET_RANGE)
 
     def _check_headers(self, batch: pa.RecordBatch, reason: npt.NDArray[np.int8]) -> None:
         if "headers" not in batch.schema.names:
@@ -162,7 +152,7 @@ class Router:
             owners = pc.list_parent_indices(headers).filter(keys.is_null())
             bad = np.zeros(len(headers), np.bool_)
             bad[owners.to_numpy(zero_copy_only=False)] = True
-            _mark(reason, bad, 11)
+            _mark(reason, bad, InvalidReason.HEADER_KEY_NULL)
 
     def _partitions(
         self, batch: pa.RecordBatch, topic: npt.NDArray[np.int64], reason: npt.NDArray[np.int8]
@@ -173,7 +163,7 @@ class Router:
             column = batch.column("partition")
             partition = column.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
             named = column.is_valid().to_numpy(zero_copy_only=False)
-            _mark(reason, named & ((partition < 0) | (partition >= count)), 4)
+            _mark(reason, named & ((partition < 0) | (partition >= count)), InvalidReason.PARTITION_RANGE)
         open_rows = (partition < 0) & (reason == 0)
         if "key" in batch.schema.names and open_rows.any():
             data, starts, sizes = binary_layout(batch.column("key"))
@@ -209,17 +199,17 @@ def topic_name(column: pa.Array, row: int) -> str | None:
     return value.as_buffer().to_pybytes().decode(errors="replace") if value.is_valid else None
 
 
-def _name_problem(name: str) -> int:
+def _name_problem(name: str) -> InvalidReason:
     try:
         check_topic_name(name)
     except InvalidConfigError:
-        return 3
-    return 2
+        return InvalidReason.TOPIC_ILLEGAL
+    return InvalidReason.TOPIC_UNKNOWN
 
 
-def _mark(reason: npt.NDArray[np.int8], rows: npt.NDArray[np.bool_], code: int) -> None:
+def _mark(reason: npt.NDArray[np.int8], rows: npt.NDArray[np.bool_], problem: InvalidReason) -> None:
     """Note a problem of rows that have none yet: the first one found is reported."""
-    reason[rows & (reason == 0)] = code
+    reason[rows & (reason == 0)] = problem
 
 
 def epoch_ms(column: pa.Array) -> npt.NDArray[np.int64]:

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparklog.sink.stage.group_rows import LogGroups, group_rows
-from sparklog.sink.stage.partitioner import REASONS, Routed, Router, StageTopic, topic_name
+from sparklog.sink.stage.invalid_rows import InvalidReason, InvalidRow
+from sparklog.sink.stage.partitioner import Routed, Router, StageTopic, topic_name
 from sparklog.sink.stage.refused_rows import backward_rows, offset_column, payload_sizes, too_large_rows
+from sparklog.sink.stage.report import BATCHES_SCHEMA, StageReport
 from sparklog.storage_core.errors import LogStorageError, RecordTooLargeError
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.record.v2.batch_encode import EncodedBatches, RecordColumns, encode_batches
@@ -28,42 +29,7 @@ from sparklog.storage_core.storage.local import write_all
 from sparklog.storage_core.storage.open_regular import open_to_change
 from sparklog.storage_core.storage.owned_names import remove_unique
 
-__all__ = ["BATCHES_SCHEMA", "REPORT_DDL", "StagePlan", "freeze_garbage", "stage"]
-
-REPORT_DDL = (
-    "task int, file string, batches binary, records bigint, quarantine string, quarantined bigint,"
-    " invalid_row bigint, invalid_reason int, invalid_topic string, invalid_partition bigint, failure string"
-)
-"""What a task reports: one row."""
-
-_REPORT_SCHEMA = pa.schema(
-    [
-        ("task", pa.int32()),
-        ("file", pa.string()),
-        ("batches", pa.binary()),
-        ("records", pa.int64()),
-        ("quarantine", pa.string()),
-        ("quarantined", pa.int64()),
-        ("invalid_row", pa.int64()),
-        ("invalid_reason", pa.int32()),
-        ("invalid_topic", pa.string()),
-        ("invalid_partition", pa.int64()),
-        ("failure", pa.string()),
-    ]
-)
-
-BATCHES_SCHEMA = pa.schema(
-    [
-        ("log", pa.int32()),
-        ("position", pa.int64()),
-        ("size", pa.int32()),
-        ("records_count", pa.int32()),
-        ("last_offset_delta", pa.int32()),
-        ("base_offset", pa.int64()),
-        ("max_timestamp", pa.int64()),
-    ]
-)
-"""The staged batches of a task, as an Arrow stream inside its report."""
+__all__ = ["StagePlan", "freeze_garbage", "stage"]
 
 _FLUSH_BATCHES_PER_LOG = 4
 _FREEZE_TASKS = 2
@@ -101,14 +67,6 @@ class StagePlan:
     def logs(self) -> int:
         """How many logs there are."""
         return sum(each.partitions for each in self.topics)
-
-
-@dataclass(frozen=True, slots=True)
-class _Problem:
-    row: int
-    reason: int
-    topic: str | None
-    partition: int | None
 
 
 def stage(plan: StagePlan, task: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -158,7 +116,7 @@ class _StageTask:
         self._reported: list[pa.RecordBatch] = []
         self._quarantine: pq.ParquetWriter | None = None
         self._quarantined = 0
-        self._problem: _Problem | None = None
+        self._problem: InvalidRow | None = None
         self.failure: str | None = None
 
     @property
@@ -211,21 +169,17 @@ class _StageTask:
         with pa.ipc.new_stream(stream, BATCHES_SCHEMA) as writer:
             for each in self._reported:
                 writer.write_batch(each)
-        problem = self._problem
-        row: dict[str, Any] = {
-            "task": self._task,
-            "file": self._path.name if self._descriptor >= 0 else None,
-            "batches": stream.getvalue().to_pybytes(),
-            "records": self._records,
-            "quarantine": self._quarantine_path.name if self._quarantined else None,
-            "quarantined": self._quarantined,
-            "invalid_row": problem.row if problem else None,
-            "invalid_reason": problem.reason if problem else None,
-            "invalid_topic": problem.topic if problem else None,
-            "invalid_partition": problem.partition if problem else None,
-            "failure": self.failure,
-        }
-        return pa.RecordBatch.from_pylist([row], schema=_REPORT_SCHEMA)
+        report = StageReport(
+            task=self._task,
+            file=self._path.name if self._descriptor >= 0 else None,
+            batches=stream.getvalue().to_pybytes(),
+            records=self._records,
+            quarantine=self._quarantine_path.name if self._quarantined else None,
+            quarantined=self._quarantined,
+            invalid=self._problem,
+            failure=self.failure,
+        )
+        return report.to_batch()
 
     @property
     def _path(self) -> Path:
@@ -249,7 +203,7 @@ class _StageTask:
     def _divert(self, batch: pa.RecordBatch, routed: Routed, first_row: int) -> None:
         """Write the rows that have a problem to the quarantine file."""
         rows = np.flatnonzero(routed.reason)
-        reasons = [" ".join(REASONS[code]) for code in routed.reason[rows].tolist()]
+        reasons = [f"{each.column} {each.problem}" for each in map(InvalidReason, routed.reason[rows].tolist())]
         columns = [
             *batch.take(pa.array(rows)).columns,
             pa.array(reasons, pa.string()),
@@ -271,7 +225,9 @@ class _StageTask:
         partition = self._partition_of(int(routed.log[row]))
         if partition is None:
             partition = self._router.partition_of(batch.slice(row, 1))
-        self._problem = _Problem(first_row + row, int(routed.reason[row]), topic, partition)
+        self._problem = InvalidRow(
+            row=first_row + row, reason=InvalidReason(routed.reason[row]), topic=topic, partition=partition
+        )
 
     def _partition_of(self, log: int) -> int | None:
         return next((log - each.first_log for each in reversed(self._plan.topics) if 0 <= each.first_log <= log), None)
@@ -281,13 +237,13 @@ class _StageTask:
         batch, routed, first_row = self._combine_held()
         while True:
             groups = group_rows(routed.log, self._plan.logs)
-            bad, reason = self._backward_rows(batch, groups), 9
+            bad, reason = self._backward_rows(batch, groups), InvalidReason.OFFSET_BACKWARD
             if not len(bad):
                 try:
                     encoded = self._encode(batch, routed, groups)
                     break
                 except RecordTooLargeError as error:
-                    bad, reason = self._too_large_rows(batch, routed, error.row), 10
+                    bad, reason = self._too_large_rows(batch, routed, error.row), InvalidReason.RECORD_TOO_LARGE
             routed = Routed(routed.log.copy(), routed.timestamp, np.zeros_like(routed.reason))
             routed.reason[bad] = reason
             if not self._plan.quarantine:

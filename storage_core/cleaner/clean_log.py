@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from sparklog.storage_core.cleaner.cleaning_round import (
     CleanedLog,
     CleaningRound,
+    EarlyEnd,
     LogToClean,
     lacks_room,
     prepare_round,
@@ -35,6 +36,8 @@ __all__ = ["UNCLEANABLE", "CleanedLog", "LogToClean", "clean_log"]
 
 UNCLEANABLE = (CorruptBatchError, CorruptFileError, InvalidRecordError, OffsetOutOfRangeError)
 """What makes a log uncleanable until somebody mends it."""
+
+_TOO_MANY_KEYS = EarlyEnd("its keys exceed the memory of a map")
 
 
 def clean_log(log: LogToClean, owner: Owner) -> CleanedLog:
@@ -67,7 +70,7 @@ def _clean(log: LogToClean, owner: Owner) -> CleanedLog:
         return CleanedLog(first_dirty_offset=first_dirty, stopped=round_.open_transaction)
     offset_map, built = _map(round_, owner)
     if built is not None and built.is_full and log.leaves_large:
-        return CleanedLog(first_dirty_offset=first_dirty, built=built, stopped="its keys exceed the memory of a map")
+        return CleanedLog(first_dirty_offset=first_dirty, built=built, stopped=_TOO_MANY_KEYS)
     next_dirty = first_dirty if built is None else built.end_offset
     last = end_offset if log.erased_keys is not None else next_dirty
     shared = CleanedTransactions(round_.surveyed.aborted), round_.request()
@@ -78,8 +81,9 @@ def _clean(log: LogToClean, owner: Owner) -> CleanedLog:
             return result_of_round(written, first_dirty, built, problem)
         written.append((group, round_.clean(group, offset_map, shared, owner)))
     reach("clean.checkpoint")
-    stopped = f"the map was full at offset {next_dirty}" if built is not None and built.is_full else None
-    return result_of_round(written, next_dirty, built, stopped or round_.open_transaction)
+    is_full = built is not None and built.is_full
+    full = EarlyEnd(f"the map was full at offset {next_dirty}") if is_full else None
+    return result_of_round(written, next_dirty, built, full or round_.open_transaction)
 
 
 def _map(round_: CleaningRound, owner: Owner) -> tuple[OffsetMap, BuiltMap | None]:

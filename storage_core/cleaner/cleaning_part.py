@@ -28,7 +28,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from sparklog.storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, lacks_room, result_of_round
+from sparklog.storage_core.cleaner.cleaning_round import (
+    CleanedLog,
+    CleaningRound,
+    EarlyEnd,
+    lacks_room,
+    result_of_round,
+)
 from sparklog.storage_core.cleaner.hold_log import held_alone, held_group
 from sparklog.storage_core.cleaner.keys.build_map import BuiltMap, DirtyRange
 from sparklog.storage_core.cleaner.keys.dirty_keys import Keys, iter_dirty_keys
@@ -79,7 +85,7 @@ class CleanedPart:
     number: int
     group: Sequence[ListedSegment]
     cleaned: CleanedSegment | None = None
-    problem: str | None = None
+    problem: EarlyEnd | None = None
 
 
 def cut_into_parts(round_: CleaningRound) -> tuple[CleaningRound, Iterator[CleaningPart]]:
@@ -185,5 +191,7 @@ def result_of_parts(shared: CleaningRound, count: int, found: Sequence[CleanedPa
     problem = next((each.problem for each in ordered if each.problem), None)
     built = BuiltMap(end_offset=shared.end_offset, is_full=False, bytes_read=0, records_read=0)
     if problem is not None or len(written) < count:
-        return result_of_round(written, shared.first_dirty_offset, built, problem or "a group was not cleaned")
+        return result_of_round(
+            written, shared.first_dirty_offset, built, problem or EarlyEnd("a group was not cleaned")
+        )
     return result_of_round(written, shared.end_offset, built, shared.open_transaction)

@@ -44,6 +44,7 @@ from sparklog.storage_core.storage.owned_names import Owner
 __all__ = [
     "CleanedLog",
     "CleaningRound",
+    "EarlyEnd",
     "LogToClean",
     "lacks_room",
     "prepare_round",
@@ -85,7 +86,17 @@ class LogToClean:
     leaves_large: bool = False
 
 
-_NO_ROOM: Final = "not enough disk"
+@dataclass(frozen=True, slots=True)
+class EarlyEnd:
+    """Why a round ended before its range did.
+
+    Attributes:
+        reason: for people.
+        is_short_of_disk: whether somebody has to make room before a round gets further.
+    """
+
+    reason: str
+    is_short_of_disk: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +121,7 @@ class CleanedLog:
     segments_after: int = 0
     erased: Mapping[int, int] = field(default_factory=dict)
     counts: CleanCounts = field(default_factory=CleanCounts)
-    stopped: str | None = None
-
-    @property
-    def is_short_of_disk(self) -> bool:
-        """Whether it ended early for want of disk: what is left needs somebody to make room."""
-        return self.stopped is not None and self.stopped.startswith(_NO_ROOM)
+    stopped: EarlyEnd | None = None
 
     @property
     def records_before(self) -> int:
@@ -147,10 +153,12 @@ class CleaningRound:
     end_offset: int
 
     @property
-    def open_transaction(self) -> str | None:
+    def open_transaction(self) -> EarlyEnd | None:
         """Why the round ends before it should; None if it does not."""
         stable = self.surveyed.last_stable_offset
-        return f"a transaction is open since offset {stable}" if stable < self.log.first_uncleanable_offset else None
+        if stable >= self.log.first_uncleanable_offset:
+            return None
+        return EarlyEnd(f"a transaction is open since offset {stable}")
 
     @property
     def dirty(self) -> DirtyRange:
@@ -261,7 +269,7 @@ def survey_round(log: LogToClean) -> CleaningRound:
     )
 
 
-def lacks_room(directory: Path, group: Sequence[ListedSegment]) -> str | None:
+def lacks_room(directory: Path, group: Sequence[ListedSegment]) -> EarlyEnd | None:
     """Return why a group can't be written anew: the new segment lies beside the old ones until they are removed."""
     needed = sum(each.size_bytes + each.index_bytes + each.time_index_bytes for each in group)
     with storage_errors(directory):
@@ -270,14 +278,15 @@ def lacks_room(directory: Path, group: Sequence[ListedSegment]) -> str | None:
     if needed <= free:
         return None
     first, last = group[0].base_offset, group[-1].next_offset - 1
-    return f"{_NO_ROOM} for offsets {first}..{last}: needed_bytes={needed} free_bytes={free}"
+    reason = f"not enough disk for offsets {first}..{last}: needed_bytes={needed} free_bytes={free}"
+    return EarlyEnd(reason, is_short_of_disk=True)
 
 
 def result_of_round(
     written: Sequence[tuple[Sequence[ListedSegment], CleanedSegment]],
     first_dirty_offset: int,
     built: BuiltMap | None,
-    stopped: str | None,
+    stopped: EarlyEnd | None,
 ) -> CleanedLog:
     """Return what a round did.
 

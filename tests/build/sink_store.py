@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sparklog.sink.config import SinkConfig
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.place.stage_reports import StageReport
+from sparklog.sink.stage.report import StageReport
 from sparklog.sink.stage.stage_rows import StagePlan, stage
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store_writer import StoreWriter
@@ -59,7 +59,9 @@ def in_process(*splits: pa.RecordBatch | Iterable[pa.RecordBatch]) -> Callable[[
         reports: list[StageReport] = []
         for task, split in enumerate(splits):
             batches = [split] if isinstance(split, pa.RecordBatch) else split
-            reports += (report for output in stage(plan, task, batches) for report in output.to_pylist())
+            reports += (
+                StageReport.from_row(row) for output in stage(plan, task, batches) for row in output.to_pylist()
+            )
         return reports
 
     return run

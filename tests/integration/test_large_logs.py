@@ -14,6 +14,7 @@ from sparklog.pipeline.maintenance.runs import WorkResult
 from sparklog.pipeline.maintenance.stop_file import StopFile
 from sparklog.sink.opening.access import maintaining
 from sparklog.storage_core.cleaner.clean_log import LogToClean, clean_log
+from sparklog.storage_core.cleaner.cleaning_round import EarlyEnd
 from sparklog.storage_core.log.files.names import LOG
 from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.storage.owned_names import UNSHARED
@@ -126,7 +127,7 @@ def test_clean_in_parts_when_the_run_is_asked_to_stop_then_the_groups_left_stay_
     behind_one = StopBehindOneGroup(log.directory, stop)
     cleaned = clean_in_parts(spark, _to_clean(log, shape.start_ms), PartChecks(CheckedBy(behind_one), stop.is_asked))
 
-    assert (cleaned.stopped, cleaned.first_dirty_offset) == ("the run was asked to stop", 0)
+    assert (cleaned.stopped, cleaned.first_dirty_offset) == (EarlyEnd("the run was asked to stop"), 0)
     assert 0 < cleaned.segments_after < 7
     (tmp_path / "stop").unlink()
     assert clean_in_parts(spark, _to_clean(log, shape.start_ms), PartChecks(UNSHARED, stop.is_asked)).stopped is None

@@ -232,8 +232,9 @@ def write(root, batch_id, *partitions):
 root = Path(sys.argv[1])
 write(root / "warm", 0, 0, 1)  # from here on every module is loaded
 if os.geteuid() == 0:
-    for folder in (root, *root.parents[:2]):
-        folder.chmod(0o755)
+    for folder in (root, *root.parents):
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(0o755)
     os.chown(root, {_NOBODY}, {_NOBODY})
     os.setegid({_NOBODY})
     os.seteuid({_NOBODY})

@@ -207,5 +207,6 @@ def test_cleaning_when_a_transaction_is_open_then_stops_at_its_segment(seed: int
     cleaned = _clean(log, replace(_config(seed), segment_bytes=1 << 20), dirty=log.bases[0], map_bytes=_LARGE_MAP)
 
     assert cleaned.first_dirty_offset <= begins
-    assert "a transaction is open" in (cleaned.stopped or "")
+    assert cleaned.stopped is not None
+    assert "a transaction is open" in cleaned.stopped.reason
     assert later == {name: (log.directory / name).read_bytes() for name in later}

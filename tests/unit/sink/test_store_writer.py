@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.sink.place.stage_reports import StageReport
+from sparklog.sink.stage.report import StageReport
 from sparklog.sink.stage.stage_rows import StagePlan
 from sparklog.storage_core.errors import InvalidConfigError, StorageError
 from tests.build.sink_store import contents, in_process, numbers, open_events, read_store, stored_numbers
@@ -102,7 +102,7 @@ def test_append_when_a_staging_file_is_damaged_then_fails_without_a_trace(store:
 
     def lose(plan: StagePlan) -> list[StageReport]:
         reports = in_process(numbers(100, 200), numbers(200, 300))(plan)
-        file = Path(plan.directory) / reports[1]["file"]
+        file = Path(plan.directory) / reports[1].file
         if damage == "gone":
             file.unlink()
         else:
@@ -126,7 +126,7 @@ def test_append_when_a_log_was_never_written_and_a_first_try_fails_then_the_seco
 
     def lose(plan: StagePlan) -> list[StageReport]:
         reports = in_process(numbers(0, 50), numbers(50, 100))(plan)
-        os.truncate(Path(plan.directory) / reports[1]["file"], 100)
+        os.truncate(Path(plan.directory) / reports[1].file, 100)
         return reports
 
     with closing(open_events(memory_path / "store")) as writer:

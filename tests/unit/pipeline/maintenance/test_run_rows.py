@@ -27,6 +27,7 @@ from sparklog.pipeline.maintenance.runs import (
 )
 from sparklog.sink.operations.clean_logs import LogCleaningRow
 from sparklog.storage_core.cleaner.clean_log import CleanedLog
+from sparklog.storage_core.cleaner.cleaning_round import EarlyEnd
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.maintained_logs import NOW_MS, checkpoint, log_state, surveyed
 
@@ -160,18 +161,16 @@ def test_result_when_a_map_was_full_then_the_next_round_begins_there() -> None:
 def test_result_when_the_disk_lacked_room_then_it_failed_and_waits() -> None:
     """Only somebody who makes room helps: the log is tried again after a while, and its dirty part stays."""
     (work,) = plan_maintenance([surveyed("a", "dirty", cleanable_bytes=1)], NOW_MS).due
-    cleaned = CleanedLog(
-        first_dirty_offset=0, bytes_before=100, bytes_after=40, stopped="not enough disk for offsets 0..9"
-    )
-    assert cleaned.is_short_of_disk
+    full_disk = EarlyEnd("not enough disk for offsets 0..9", is_short_of_disk=True)
+    cleaned = CleanedLog(first_dirty_offset=0, bytes_before=100, bytes_after=40, stopped=full_disk)
     row = LogCleaningRow(
-        log=_A, outcome="failed", reason=cleaned.stopped or "", first_dirty_offset=0, duration_ms=5, cleaned=cleaned
+        log=_A, outcome="failed", reason=full_disk.reason, first_dirty_offset=0, duration_ms=5, cleaned=cleaned
     )
     result = result_of_cleaning(work, row, log_start_offset=0)
 
     known = changed_checkpoints({_A: checkpoint("a", first_dirty_offset=20)}, [result], "r", NOW_MS)[_A]
     assert result.is_failure
-    assert (known.first_dirty_offset, known.failure_count, known.uncleanable_reason) == (20, 1, cleaned.stopped)
+    assert (known.first_dirty_offset, known.failure_count, known.uncleanable_reason) == (20, 1, full_disk.reason)
     assert (known.retry_at_ms or 0) > NOW_MS
 
 

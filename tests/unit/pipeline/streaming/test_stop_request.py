@@ -10,7 +10,7 @@ from sparklog.pipeline.streaming.stop_request import StopRequest
 _PROGRAM = """
 import sys, time
 from sparklog.pipeline.streaming.stop_request import StopRequest
-with StopRequest(lambda line: None) as stop:
+with StopRequest(lambda line: None, "logs") as stop:
     print("ready", flush=True)
     while not stop.requested:
         time.sleep(0.01)
@@ -23,7 +23,7 @@ with StopRequest(lambda line: None) as stop:
 def test_stop_request_when_a_signal_comes_then_noted_and_reported_once(number: signal.Signals) -> None:
     """The first signal ends nothing by itself: it is noted, and told in a line that names it."""
     lines: list[str] = []
-    with StopRequest(lines.append) as stop:
+    with StopRequest(lines.append, "micro-batch") as stop:
         os.kill(os.getpid(), number)
 
         assert stop.requested
@@ -34,7 +34,7 @@ def test_stop_request_when_a_signal_comes_then_noted_and_reported_once(number: s
 def test_stop_request_when_left_then_handlers_before_are_back() -> None:
     """Whoever handled a signal before handles it again afterwards, also where a library interfered in between."""
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with StopRequest(lambda _line: None) as stop:
+    with StopRequest(lambda _line: None, "logs") as stop:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         stop.install()
 

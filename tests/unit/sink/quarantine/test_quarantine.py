@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparklog.sink.place.stage_reports import StageReport
 from sparklog.sink.quarantine.claims import store_part
 from sparklog.sink.quarantine.diverted_rows import MERGED_COUNT, DivertedRows, list_diverted, plan_merge
+from sparklog.sink.stage.report import StageReport
 from sparklog.sink.stage.stage_rows import StagePlan
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import StorageError
@@ -60,7 +60,7 @@ def test_append_when_another_writer_swept_its_files_then_fails_and_leaves_what_i
 
         def swept(plan: StagePlan) -> list[StageReport]:
             reports = in_process(_BAD)(plan)
-            (Path(plan.directory) / reports[0]["quarantine"]).unlink()
+            (Path(plan.directory) / reports[0].quarantine).unlink()
             return reports
 
         with pytest.raises(StorageError, match=r"\.parquet"):
@@ -243,7 +243,7 @@ def test_append_when_the_first_run_fails_then_the_second_ones_rows_count(memory_
 
     def lose(plan: StagePlan) -> list[StageReport]:
         reports = in_process(_GOOD, _BAD)(plan)
-        (Path(plan.directory) / reports[0]["file"]).unlink()
+        (Path(plan.directory) / reports[0].file).unlink()
         return reports
 
     with closing(open_events(memory_path, on_invalid="quarantine")) as writer:

@@ -1,6 +1,7 @@
 import pytest
 
-from sparklog.sink.spark.errors import explain
+from sparklog.sink.spark.errors import explain, raised_in_task
+from sparklog.storage_core.errors import CorruptBatchError
 
 _WORKER_FAILED = (
     "An error occurred while calling o50.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to stage"
@@ -73,3 +74,25 @@ def test_explain_when_text_is_long_then_first_line_only(text: str, line: str | N
     assert "\n" not in found
     assert "SQLSTATE" not in found
     assert line is None or found == line
+
+
+_TASK_TRACE = (
+    "Job aborted: Task 0 failed\n  An exception was thrown from the Python worker.\n"
+    'Traceback (most recent call last):\n  File "a.py", line 1, in run\n    go()\n{raised}\n\n\tat org.apache'
+)
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        ("sparklog.storage_core.errors.CorruptBatchError: crc file=a.log position=7", CorruptBatchError),
+        ("sparklog.storage_core.errors.GoneError: of another release", None),
+        ("ValueError: sparklog.storage_core.errors.CorruptBatchError: told by another", None),
+        ("package.sparklog.storage_core.errors.CorruptBatchError: another package's", None),
+    ],
+)
+def test_raised_in_task_when_a_task_failed_then_its_class_counts_and_not_its_words(
+    raised: str, expected: type | None
+) -> None:
+    """What an error is called in the last line of the task's trace decides."""
+    assert raised_in_task(RuntimeError(_TASK_TRACE.format(raised=raised))) is expected

@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from sparklog.sink.stage.partitioner import REASONS, Router, StageTopic, binary_layout, epoch_ms
+from sparklog.sink.stage.invalid_rows import InvalidReason
+from sparklog.sink.stage.partitioner import Router, StageTopic, binary_layout, epoch_ms
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from tests.build.sink_store import rows
 from tests.plain.plain_murmur2 import murmur2
@@ -22,7 +23,7 @@ def _route(batch: pa.RecordBatch, fixed_topic: int | None = None, turn: int = 0)
 
 def _reasons(batch: pa.RecordBatch, fixed_topic: int | None = None) -> list[str | None]:
     reason = Router(_TOPICS, fixed_topic, 150, 0).route(batch).reason.tolist()
-    return [REASONS[code][0] if code else None for code in reason]
+    return [InvalidReason(code).column if code else None for code in reason]
 
 
 def test_route_when_partition_is_given_then_the_key_does_not_matter() -> None:

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparklog.sink.stage.partitioner import StageTopic
-from sparklog.sink.stage.stage_rows import REPORT_DDL, StagePlan, stage
+from sparklog.sink.stage.report import REPORT_DDL
+from sparklog.sink.stage.stage_rows import StagePlan, stage
 from sparklog.storage_core.record.batch_decode import decode_batches
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from tests.build.sink_store import rows

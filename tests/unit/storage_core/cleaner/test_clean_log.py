@@ -84,8 +84,8 @@ def test_clean_when_the_map_is_full_then_the_round_ends_there_and_the_next_goes_
     """Rounds of a few keys each come to the end of one that maps them all."""
     log = _log(memory_path)
     rounds = [_clean(log, map_bytes=100)]
-    while rounds[-1].stopped is not None:
-        assert "the map was full at offset" in rounds[-1].stopped
+    while (stopped := rounds[-1].stopped) is not None:
+        assert "the map was full at offset" in stopped.reason
         rounds.append(_clean(log, first_dirty_offset=rounds[-1].first_dirty_offset, map_bytes=100))
 
     assert len(rounds) > 2
@@ -255,7 +255,8 @@ def test_plan_when_a_broker_kept_producers_then_open_transactions_are_looked_for
     assert plan_log(facts, _CONFIG, _NOW_MS).first_uncleanable_offset == log.bases[1]
     cleaned = _clean(log)
     assert cleaned.first_dirty_offset == log.bases[1]
-    assert "a transaction is open since offset" in (cleaned.stopped or "")
+    assert cleaned.stopped is not None
+    assert "a transaction is open since offset" in cleaned.stopped.reason
 
 
 def test_reader_when_a_log_is_cleaned_under_it_then_no_live_record_is_missed(memory_path: Path) -> None:

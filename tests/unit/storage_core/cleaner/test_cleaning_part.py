@@ -9,7 +9,7 @@ import pytest
 
 from sparklog.storage_core.cleaner.clean_log import LogToClean
 from sparklog.storage_core.cleaner.cleaning_part import CleanedPart, cut_into_parts, swap_in_parts, write_part
-from sparklog.storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, prepare_round
+from sparklog.storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, EarlyEnd, prepare_round
 from sparklog.storage_core.cleaner.survey.listed_segments import ListedSegment
 from sparklog.storage_core.cleaner.swap import finish_swaps
 from sparklog.storage_core.log.append.state import CommittedEnd
@@ -76,14 +76,16 @@ def test_clean_part_when_the_group_in_front_is_not_done_then_its_tombstone_stays
 ) -> None:
     """A deleted key stays deleted whichever groups are done; once a round has done all, its tombstone goes in time."""
 
-    def no_room(_directory: Path, group: list[ListedSegment]) -> str | None:
-        return "not enough disk" if group[0].base_offset == 0 else None
+    full_disk = EarlyEnd("not enough disk", is_short_of_disk=True)
+
+    def no_room(_directory: Path, group: list[ListedSegment]) -> EarlyEnd | None:
+        return full_disk if group[0].base_offset == 0 else None
 
     with monkeypatch.context() as full:
         full.setattr("sparklog.storage_core.cleaner.cleaning_part.lacks_room", no_room)
         for now_ms in (1, 2000):
             cleaned = _clean(log, now_ms, 0, erased)
-            assert (cleaned.stopped, cleaned.first_dirty_offset) == ("not enough disk", 0)
+            assert (cleaned.stopped, cleaned.first_dirty_offset) == (full_disk, 0)
             assert [value for key, value in _rows(log) if key == b"gone"] == [b"v1", None]
 
     rest = [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
