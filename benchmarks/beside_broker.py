@@ -1,5 +1,6 @@
-"""Ours beside a broker that does the same to the same bytes, in turns: it is down between rounds, and its log says how
-long it took.
+"""Ours beside a broker that does the same to the same bytes, in turns.
+
+The broker is down between rounds, and its log says how long it took.
 """
 
 import json

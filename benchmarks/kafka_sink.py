@@ -48,6 +48,7 @@ class ServerToolbox(KafkaToolbox):
     """Runs Kafka's classes as a server is run: with the optimising compiler and the default collector."""
 
     def command(self, main_class: str, *arguments: str, heap: str = "512m", log_level: str = "error") -> list[str]:
+        """Return the command line that runs a class of Kafka's."""
         heap = "1g" if main_class == "kafka.Kafka" else heap
         command = super().command(main_class, *arguments, heap=heap, log_level=log_level)
         return [each for each in command if each not in _SHORT_LIVED_OPTIONS]

@@ -305,7 +305,7 @@ class StoreWriter:
                 self._placer.undo(np.array(online, np.int64))
         except WriterFencedError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next start undoes it
             logger.error("An unfinished micro-batch was not undone, the next start will: %s", error)
             self._abandon()
         self._log_dirs.require([*states.values(), *failed])

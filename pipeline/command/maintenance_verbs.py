@@ -1,7 +1,6 @@
 """The verbs of the command `sparklog` that are scheduled: `maintain`."""
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -143,7 +142,7 @@ def _maintain(place: "MaintainedPlace", as_json: bool, with_kept: bool) -> int:
     from sparklog.pipeline.maintenance.session import lazy_session
     from sparklog.pipeline.maintenance.stop_file import StopFile
     from sparklog.pipeline.streaming.stop_request import StopRequest
-    from sparklog.storage_core.clock import SystemClock
+    from sparklog.storage_core.clock import SystemClock, sleep
 
     stop_file, shown = StopFile.of(place.root), _Shown(as_json=as_json, with_kept=with_kept)
 
@@ -159,16 +158,16 @@ def _maintain(place: "MaintainedPlace", as_json: bool, with_kept: bool) -> int:
             stop.install()  # starting Spark has replaced the handlers
             return session
 
-        def sleep(seconds: float) -> None:
+        def rest(seconds: float) -> None:
             if stop.requested:
                 raise KeyboardInterrupt
-            time.sleep(seconds)
+            sleep(seconds)
 
         def run_once() -> int:
-            return _maintain_once(place, spark, sleep, shown)
+            return _maintain_once(place, spark, rest, shown)
 
         try:
-            return run_every(run_once, place.settings.every_ms, lambda: stop.requested, SystemClock(), time.sleep)
+            return run_every(run_once, place.settings.every_ms, lambda: stop.requested, SystemClock(), rest)
         finally:
             if stop.requested:
                 stop_file.clear()

@@ -115,11 +115,9 @@ def delete_topic(store: Path, topic: str, execute: bool, as_json: bool) -> None:
 
     A stream whose settings still name the topic makes it again, empty, when it starts.
     """
-    import time
-
     from sparklog.pipeline.verbs import delete_topic as delete_topic_command
     from sparklog.pipeline.verbs import tools
-    from sparklog.storage_core.clock import SystemClock
+    from sparklog.storage_core.clock import SystemClock, sleep
     from sparklog.storage_core.quantity_text import iso_time
 
     def waits(directories: "Sequence[Path]", until_ms: int) -> None:
@@ -127,7 +125,7 @@ def delete_topic(store: Path, topic: str, execute: bool, as_json: bool) -> None:
         say(f"waiting until {until} to remove {len(directories):,} directories; Ctrl-C leaves them", err=True)
 
     if execute:
-        done = delete_topic_command.execute_deletion(store, topic, SystemClock(), waits, time.sleep)
+        done = delete_topic_command.execute_deletion(store, topic, SystemClock(), waits, sleep)
     else:
         done = delete_topic_command.plan_deletion(store, topic)
     if as_json:
@@ -186,12 +184,10 @@ def move_log(store: Path, name: str, target: str, execute: bool, as_json: bool) 
 
 def _retain(store: Path, plan: "Callable[[Store], list[LogRetention]]", execute: bool, as_json: bool) -> int:
     """Show a plan of retention, or carry it out; what is waited for goes to stderr."""
-    import time
-
     from sparklog.pipeline.verbs import retain as retain_command
     from sparklog.pipeline.verbs import tools
     from sparklog.sink.store.store_folder import Store
-    from sparklog.storage_core.clock import SystemClock
+    from sparklog.storage_core.clock import SystemClock, sleep
 
     def shown(found: Store) -> "list[LogRetention]":
         planned = plan(found)
@@ -203,7 +199,7 @@ def _retain(store: Path, plan: "Callable[[Store], list[LogRetention]]", execute:
         say(retain_command.waiting_line(files, until_ms), err=True)
 
     if execute:
-        logs = retain_command.execute_retention(store, shown, SystemClock(), waits, time.sleep)
+        logs = retain_command.execute_retention(store, shown, SystemClock(), waits, sleep)
     else:
         logs = shown(Store.find(store))
     if as_json:

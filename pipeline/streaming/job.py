@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +29,7 @@ from sparklog.sink.log_sink import LogSink
 from sparklog.sink.opening.pending_truncations import read_truncations
 from sparklog.sink.spark.errors import SPARK_ERRORS, explain
 from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.clock import wait_until
 from sparklog.storage_core.errors import InvalidConfigError, LogStorageError
 
 __all__ = ["run_stream", "spark_session"]
@@ -218,12 +218,14 @@ def _stop(query: StreamingQuery, gate: _Gate) -> None:
     Stopping before Spark has noted a micro-batch would be harmless, as it is in the ledger, but it would run again.
     """
     gate.close()
-    deadline = time.monotonic() + _COMMIT_WAIT_S
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-        progress = query.lastProgress
-        if gate.last_batch_id is not None and progress is not None and progress.batchId >= gate.last_batch_id:
-            break
-        time.sleep(0.05)
+
+    def is_noted() -> bool:
+        if not query.isActive or not query.status["isTriggerActive"]:
+            return True
+        progress, last = query.lastProgress, gate.last_batch_id
+        return last is not None and progress is not None and bool(progress.batchId >= last)
+
+    wait_until(is_noted, _COMMIT_WAIT_S, 0.05)
     query.stop()
 
 

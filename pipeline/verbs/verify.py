@@ -6,7 +6,6 @@ a running writer is adding it, or a killed one left it for the next start to cut
 
 import contextlib
 import os
-import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +20,7 @@ from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.pending_truncations import read_truncations
 from sparklog.sink.opening.pending_work import read_pending
 from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.clock import wait_until
 from sparklog.storage_core.errors import CorruptFileError
 from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS, Finding, LogReport, OffsetRange
 from sparklog.storage_core.inspect.verify.segment_pass import Event
@@ -212,12 +212,8 @@ def _changes(each: LogView, found: LogReport, before_ns: int) -> bool:
     rules = {finding.rule for finding in found.findings}
     if each.expected is None or not rules & _OF_A_SWAP:
         return False
-    deadline = time.monotonic() + (_SWAP_S if "swap" in rules else 0)
-    while _changed_ns(each.directory) == before_ns:
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(_SWAP_S / 20)
-    return True
+    patience_s = _SWAP_S if "swap" in rules else 0
+    return wait_until(lambda: _changed_ns(each.directory) != before_ns, patience_s, _SWAP_S / 20)
 
 
 def _changed_ns(directory: Path) -> int:

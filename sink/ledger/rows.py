@@ -151,9 +151,7 @@ class LedgerRows:
         return LedgerRows(text, {name: column[kept] for name, column in self.integers.items()})
 
     def differs_by_deletes_only(self, other: "LedgerRows") -> bool:
-        """Whether nothing but log start offsets tells these rows from others, which have the same logs in the same
-        order.
-        """
+        """Whether only log start offsets differ; both have the same logs in the same order."""
         if self.text != other.text:
             return False
         return all(

@@ -12,12 +12,12 @@ import contextlib
 import fcntl
 import os
 import threading
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from sparklog.storage_core.clock import wait_until
 from sparklog.storage_core.storage.open_regular import open_to_change
 from sparklog.storage_core.storage.own_descriptor import OwnDescriptor
 
@@ -61,7 +61,7 @@ class TakeoverLock:
     @contextlib.contextmanager
     def alone(self) -> Iterator[bool]:
         """Hold it while no other process does; false if another one still held it after a few seconds."""
-        is_held = self._try_alone(time.monotonic() + _WAIT_S)
+        is_held = wait_until(self._try_alone, _WAIT_S, _POLL_S)
         try:
             yield is_held
         finally:
@@ -78,12 +78,9 @@ class TakeoverLock:
             self._descriptor = OwnDescriptor(partial(open_to_change, self._path, os.O_RDWR | os.O_CREAT))
         return self._descriptor
 
-    def _try_alone(self, deadline_s: float) -> bool:
-        while True:
-            try:
-                fcntl.flock(self._opened(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            except BlockingIOError:
-                if time.monotonic() > deadline_s:
-                    return False
-                time.sleep(_POLL_S)
+    def _try_alone(self) -> bool:
+        try:
+            fcntl.flock(self._opened(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

@@ -62,8 +62,9 @@ def find_torn_online(
 
 
 def settle_cuts(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState]) -> None:
-    """Bring onto the disk what a writer that died has cut: index entries that a power cut brings back would lead to
-    places that others have by then.
+    """Sync what a writer that died has cut.
+
+    Index entries that a power cut brings back would lead to places that other records have by then.
     """
     roots = {log_dirs.store.log_dir(state.log_dir) for state in log_dirs.online(states).values()}
     with storage_errors("log directories"):

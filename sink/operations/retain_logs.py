@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +28,7 @@ from sparklog.sink.store.derived_files import DerivedFiles
 from sparklog.sink.store.map_logs import map_logs
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
-from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.clock import Clock, sleep
 from sparklog.storage_core.errors import LedgerDamagedError, LogStorageError, StorageError, WriterFencedError
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.log.files.deleted_files import DeletedFile, drop_listed, list_deleted
@@ -193,7 +192,7 @@ def due_in_ms(renamed_ms: int, delay_ms: int, now_ms: int) -> int:
 
 
 def remove_deleted(
-    run: RetentionRun, clock: Clock, sleep: Callable[[float], None] = time.sleep
+    run: RetentionRun, clock: Clock, sleep: Callable[[float], None] = sleep
 ) -> dict[TopicPartition, str]:
     """Wait until renamed files may go, and remove them; return what failed, by log.
 

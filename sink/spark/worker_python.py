@@ -79,7 +79,7 @@ def _task(expected: str | None) -> Callable[[Iterable[int]], list[str | None]]:
         try:
             importlib.import_module("sparklog.sink.stage.stage_rows")
             found = importlib.import_module("importlib.metadata").version("sparklog") if expected else None
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever an import raises is the answer
             return [f"{type(error).__name__}: {error}; {where}"]
         return [f"Sparklog {found}, here {expected}; {where}" if found != expected else None]
 

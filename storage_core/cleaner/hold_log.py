@@ -24,11 +24,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from sparklog.storage_core.clock import wait_until
 from sparklog.storage_core.errors import StoreLockedError
 from sparklog.storage_core.log.files.names import LOG, segment_file_name
 from sparklog.storage_core.storage.local import storage_errors
@@ -102,13 +102,10 @@ def _opened(path: Path, opened: Callable[[], int]) -> Iterator[OwnDescriptor]:
 
 
 def _take(descriptor: OwnDescriptor, mode: int, path: Path) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while not _is_free(descriptor, mode, path):
-        if time.monotonic() >= deadline:
-            raise StoreLockedError(
-                f"another task is still at work on this log: path={path}; it ends, or its process has to be ended"
-            )
-        time.sleep(_PAUSE_S)
+    if not wait_until(lambda: _is_free(descriptor, mode, path), _PATIENCE_S, _PAUSE_S):
+        raise StoreLockedError(
+            f"another task is still at work on this log: path={path}; it ends, or its process has to be ended"
+        )
 
 
 def _is_free(descriptor: OwnDescriptor, mode: int, path: Path) -> bool:

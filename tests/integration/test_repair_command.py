@@ -42,8 +42,7 @@ def log_dir(memory_path: Path) -> Path:
 def test_repair_when_a_store_is_damaged_then_sound_and_nothing_silently_lost(
     sparklog: Sparklog, store: Path, damage: str
 ) -> None:
-    """Whatever is damaged: behind a repair the store is sound, its ends are what they were, and each offset is there
-    or written down as lost."""
+    """After a repair the store is sound, its ends are what they were, and each offset is there or recorded as lost."""
     DAMAGES[damage](store)
 
     ran = sparklog("repair", store, "--execute")

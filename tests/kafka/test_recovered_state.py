@@ -30,8 +30,9 @@ _PREFIX = "recovered."
 
 
 def _random_log(seed: int) -> bytes:
-    """Return transactions and plain batches of some producers: raised and lowered epochs, sequences that wrap, markers
-    without data, control batches that the cleaner emptied.
+    """Return transactions and plain batches of some producers.
+
+    Epochs are raised and lowered, sequences wrap, markers come without data, the cleaner emptied control batches.
     """
     rng, specs = random.Random(seed), list[BatchSpec]()
     for time in range(500):

@@ -67,8 +67,9 @@ def test_repair_of_any_damage_to_a_plain_log_leaves_a_sound_one(seed: int, count
 @settings(deadline=None, max_examples=15)
 @given(st.integers(0, 2**32), st.integers(1, 4))
 def test_repair_of_any_damage_to_a_stores_log_leaves_nothing_unaccounted_for(seed: int, count: int) -> None:
-    """In a store every offset is there or written down as lost, and the ends are what they were, or it is said what
-    could not be repaired: a base offset that nothing proves.
+    """Every offset of a store is there or recorded as lost, and the ends are what they were.
+
+    Otherwise the repair says what it could not repair: a base offset that nothing proves.
     """
     with tempfile.TemporaryDirectory() as folder:
         store = write_store(Path(folder) / "store")

@@ -83,8 +83,7 @@ def test_verify_when_any_bit_of_a_v2_batch_changes_then_found_by_the_check_of_it
     ["v0-none", "v0-gzip", "v0-snappy", "v0-lz4", "v1-none", "v1-gzip", "v1-snappy", "v1-lz4", "v2-transactional"],
 )
 def test_verify_when_a_bit_under_a_crc_changes_in_a_brokers_log_then_found(memory_path: Path, case: str) -> None:
-    """In logs that brokers wrote, of each format, every bit that a CRC covers is found, and so is every bit of the
-    rest of a header."""
+    """In logs that brokers wrote, every bit that a CRC covers is found, and every bit of the rest of a header."""
     source = next(path for path in (_GOLDEN / case).iterdir() if path.is_dir())
     directory = Path(shutil.copytree(source, memory_path / source.name))
     assert verify_directory(directory).findings == []

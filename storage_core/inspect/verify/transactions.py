@@ -121,8 +121,10 @@ class TransactionWalk:
         return position, what
 
     def _merged(self, entries: list[AbortedTransaction]) -> list[AbortedTransaction]:
-        """Return what the index should hold: what was met, and entries of transactions that began before the log, or
-        whose markers were in bytes that are damaged now.
+        """Return what the index should hold.
+
+        That is what was met, and entries of transactions that began before the log, or whose markers were in bytes that
+        are damaged now.
         """
         kept = {
             (each.producer_id, each.last_offset): each

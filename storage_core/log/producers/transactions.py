@@ -179,8 +179,9 @@ def find_last_stable_offset(segments: SegmentList, log_start_offset: int) -> int
 def _beginnings_and_ends(
     producer_id: npt.NDArray[np.int64], is_data: npt.NDArray[np.bool_], is_end: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
-    """Return, in order, the places of markers, and of data that may begin a transaction: the first of its producer, and
-    the first behind each marker of it. All other batches change nothing.
+    """Return, in order, the places of markers, and of data that may begin a transaction.
+
+    That is the first data of a producer, and the first after each of its markers. All other batches change nothing.
     """
     places = np.flatnonzero(is_data | is_end)
     by_producer = places[np.argsort(producer_id[places], kind="stable")]

@@ -94,8 +94,9 @@ class EncodeOptions:
             raise InvalidConfigError("; ".join(problems))
 
     def _producer_problems(self) -> list[str]:
-        """Return what no batch may have: Kafka's `MemoryRecordsBuilder.validateProducerState`, and producer fields
-        without a producer.
+        """Return what no batch may have, as Kafka's `MemoryRecordsBuilder.validateProducerState` has it.
+
+        Nor may one have producer fields without a producer.
         """
         if self.producer_id < 0:
             fields = {"producer_epoch": self.producer_epoch >= 0, "base_sequence": self.base_sequence >= 0}

@@ -95,7 +95,7 @@ def test_convert_when_log_starts_inside_a_segment_then_checkpoint_says_so(sparkl
 
 
 def test_convert_when_codec_given_then_rebuilt_batches_have_it(sparklog: Sparklog, tmp_path: Path) -> None:
-    """zstd can go down only under another codec; without one the error names file and offset, and nothing is left."""
+    """Zstd can go down only under another codec; without one the error names file and offset, and nothing is left."""
     source = _golden(tmp_path / "in", "v2-zstd")
     refused = sparklog("convert", source, "--to", "v1", "--out", tmp_path / "out")
     assert refused.code == 1

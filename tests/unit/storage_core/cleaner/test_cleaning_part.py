@@ -75,7 +75,6 @@ def test_clean_part_when_the_group_in_front_is_not_done_then_its_tombstone_stays
     log: Path, monkeypatch: pytest.MonkeyPatch, erased: list[bytes] | None
 ) -> None:
     """A deleted key stays deleted whichever groups are done; once a round has done all, its tombstone goes in time."""
-
     full_disk = EarlyEnd("not enough disk", is_short_of_disk=True)
 
     def no_room(_directory: Path, group: list[ListedSegment]) -> EarlyEnd | None:

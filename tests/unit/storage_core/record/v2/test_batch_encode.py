@@ -198,7 +198,7 @@ def test_encode_when_append_time_is_set_then_log_append_time_batches() -> None:
 
 
 def test_encode_when_timestamps_are_out_of_order_then_max_is_over_all_and_base_is_the_first() -> None:
-    """maxTimestamp is the largest; baseTimestamp is not the smallest but the first; -1 means none has one."""
+    """MaxTimestamp is the largest; baseTimestamp is not the smallest but the first; -1 means none has one."""
     records = [replace(record, timestamp=time) for record, time in zip(_plain(3), (50, 70, 20), strict=True)]
     header = unpack_header(encode(records).data)
 
