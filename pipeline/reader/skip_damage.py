@@ -20,9 +20,9 @@ from sparklog.storage_core.errors import CorruptBatchError, LogStorageError, Sto
 from sparklog.storage_core.index.offset_index import OffsetIndex
 from sparklog.storage_core.log.files.segments import floor_segment, list_readable_segments
 from sparklog.storage_core.log.scan.log_walk import is_gone
-from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader, announced_size, scan_up_to_damage
+from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader, scan_up_to_damage
+from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_V2, UP_TO_MAGIC_BYTES, first_fields
 from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs
-from sparklog.storage_core.record.v2.batch_header import LOG_OVERHEAD_BYTES, MAGIC_V2, UP_TO_MAGIC_BYTES
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.open_regular import read_if_there
 
@@ -180,10 +180,8 @@ def _holder(reader: SegmentReader, start: int, offset: int) -> tuple[BatchChunk,
 def _base_offset_behind(reader: SegmentReader, chunk: BatchChunk, number: int) -> int | None:
     """Return the base offset of the batch behind one of a chunk; None where nothing follows, or zeros."""
     position = chunk.position + int(chunk.scan.position[number] + chunk.scan.size[number])
-    head = reader.read(position, UP_TO_MAGIC_BYTES)
-    if len(head) < UP_TO_MAGIC_BYTES or announced_size(head) <= LOG_OVERHEAD_BYTES:
-        return None
-    return int.from_bytes(head[:8], "big", signed=True)
+    first = first_fields(reader.read(position, UP_TO_MAGIC_BYTES))
+    return None if first is None or first.size <= LOG_OVERHEAD_BYTES else first.offset
 
 
 def _index(reader: SegmentReader) -> OffsetIndex:
@@ -211,10 +209,10 @@ def _behind_indexed_batch(reader: SegmentReader, offset: int, limit: int) -> Res
 def _sound_batch(reader: SegmentReader, position: int) -> SoundBatch | None:
     if not 0 <= position < reader.size_bytes:
         return None
-    size = announced_size(reader.read(position, LOG_OVERHEAD_BYTES))
-    if not LOG_OVERHEAD_BYTES < size <= reader.size_bytes - position:
+    first = first_fields(reader.read(position, UP_TO_MAGIC_BYTES))
+    if first is None or not LOG_OVERHEAD_BYTES < first.size <= reader.size_bytes - position:
         return None
-    data = reader.read(position, size)
+    data = reader.read(position, first.size)
     scan, error = scan_up_to_damage(data)
     if error is not None or len(scan.position) != 1 or len(check_crcs(data, scan)):
         return None

@@ -34,8 +34,8 @@ from sparklog.storage_core.record.batch_convert import (
     ConvertOptions,
     convert_batches,
 )
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
 from sparklog.storage_core.storage.local import storage_errors, write_all, write_file
 from sparklog.storage_core.storage.open_regular import open_to_change, read_file
 

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -34,19 +33,18 @@ from sparklog.storage_core.record.attributes import (
     TRANSACTIONAL_BIT,
 )
 from sparklog.storage_core.record.batch_decode import iter_decoded
+from sparklog.storage_core.record.batch_probe import MAGIC_V2, V2_CRC
 from sparklog.storage_core.record.batch_scan import BatchScan
 from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES
 from sparklog.storage_core.record.legacy.encode import LEGACY_CODECS, LegacyEncodeOptions, encode_legacy
 from sparklog.storage_core.record.schema import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP
 from sparklog.storage_core.record.v2.batch_encode import EncodedBatches, EncodeOptions, encode_batches
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2, ByteSource
+from sparklog.storage_core.record.v2.batch_header import ByteSource
 from sparklog.storage_core.record.v2.record_columns import RecordColumns
 
 __all__ = ["ConversionCounts", "ConvertOptions", "ConvertedBatches", "convert_batches"]
 
 _SET_BYTES: Final = 16384
-_CRC_AT: Final = 17
-_CRC_COVERS_FROM: Final = 21
 _LOW_ATTRIBUTES_AT: Final = 22
 
 _Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -360,5 +358,5 @@ def _mark_append_time(encoded: EncodedBatches) -> None:
     ends = (encoded.position + encoded.size).tolist()
     for start, end in zip(encoded.position.tolist(), ends, strict=True):
         view[start + _LOW_ATTRIBUTES_AT] |= LOG_APPEND_TIME_BIT
-        crc = crc32c.crc32c(view[start + _CRC_COVERS_FROM : end])
-        view[start + _CRC_AT : start + _CRC_COVERS_FROM] = crc.to_bytes(4, "big")
+        crc = V2_CRC.update(view[start + V2_CRC.covers_from : end])
+        view[start + V2_CRC.at : start + V2_CRC.covers_from] = crc.to_bytes(4, "big")

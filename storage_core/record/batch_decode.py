@@ -22,6 +22,7 @@ import pyarrow as pa
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.log_config import CODECS, INT32_MAX
 from sparklog.storage_core.record.attributes import CODEC_MASK, CONTROL_BIT
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan, scan_batches
 from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES, decompress
 from sparklog.storage_core.record.decoded_columns import (
@@ -36,7 +37,7 @@ from sparklog.storage_core.record.legacy.decode import LEGACY_CODECS, InnerSet, 
 from sparklog.storage_core.record.legacy.header import MIN_ENTRY_BYTES
 from sparklog.storage_core.record.legacy.kernels import compare_crcs, locate_entries
 from sparklog.storage_core.record.schema import RECORD_SCHEMA
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, MAGIC_V2, ByteSource
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, ByteSource
 from sparklog.storage_core.record.v2.decode_kernels import SectionColumn
 
 __all__ = ["DECODE_TARGET_BYTES", "InspectedRecords", "decode_batches", "iter_decoded", "iter_inspected"]

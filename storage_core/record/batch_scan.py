@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparklog.storage_core.errors import CorruptBatchError
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.crc_kernels import compare_crc32cs
 from sparklog.storage_core.record.legacy.kernels import compare_crcs
 from sparklog.storage_core.record.scan_kernels import (
@@ -23,7 +24,7 @@ from sparklog.storage_core.record.scan_kernels import (
     unpack_headers,
     walk_batches,
 )
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2, ByteSource
+from sparklog.storage_core.record.v2.batch_header import ByteSource
 
 __all__ = ["BatchScan", "check_crcs", "scan_batches"]
 

@@ -27,8 +27,9 @@ import pyarrow as pa
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.record.attributes import CONTROL_BIT
 from sparklog.storage_core.record.batch_decode import iter_decoded
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2, ByteSource
+from sparklog.storage_core.record.v2.batch_header import ByteSource
 
 __all__ = ["NO_CONTROL_TYPE", "ControlType", "control_types", "coordinator_epochs"]
 

@@ -20,6 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from sparklog.storage_core.kernels import kernel
+from sparklog.storage_core.record.batch_probe import V2_CRC
 from sparklog.storage_core.record.kernel_memory import BYTES, INT64S, address_of, inlined, load_byte, load_int32
 
 __all__ = ["HAS_CRC_INSTRUCTION", "compare_by_library", "compare_crc32cs"]
@@ -32,8 +33,7 @@ HAS_CRC_INSTRUCTION: Final = bool(
 )
 """Whether kernels may use it: somebody who compiles them for another processor gets the library instead."""
 
-_CRC_AT: Final = 17
-_CRC_COVERS_FROM: Final = 21
+_CRC_AT, _CRC_COVERS_FROM, _ = V2_CRC
 _MASK: Final = 0xFFFFFFFF
 _WORD_BYTES: Final = 8
 _TOGETHER: Final = 4

@@ -15,11 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparklog.storage_core.record.attributes import LOG_APPEND_TIME_BIT
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan
 from sparklog.storage_core.record.java_text import java_text
 from sparklog.storage_core.record.legacy.kernels import LEGACY_FAILURES, parse_entries
 from sparklog.storage_core.record.schema import HEADERS_TYPE, NO_TIMESTAMP_TYPE, RECORD_SCHEMA
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, MAGIC_V2
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES
 from sparklog.storage_core.record.v2.decode_kernels import (
     FAILURES,
     SECTION_COLUMNS,

@@ -9,7 +9,6 @@ Source: Kafka LegacyRecord, AbstractLegacyRecordBatch.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -17,9 +16,9 @@ from typing import Final
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.log_config import CODECS
 from sparklog.storage_core.record.attributes import CODEC_MASK, CONTROL_BIT
+from sparklog.storage_core.record.batch_probe import LEGACY_CRC, LOG_OVERHEAD_BYTES, MAGIC_AT, MAGIC_V2
 from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES, compress, decompress, decompress_v0
 from sparklog.storage_core.record.legacy.header import (
-    CRC_COVERS_FROM,
     FIXED_BYTES,
     MIN_ENTRY_BYTES,
     LegacyHeader,
@@ -28,7 +27,7 @@ from sparklog.storage_core.record.legacy.header import (
 )
 from sparklog.storage_core.record.scalar import Record, decode_records
 from sparklog.storage_core.record.schema import LOG_APPEND_TIME, NO_TIMESTAMP
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, unpack_header
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, unpack_header
 
 __all__ = ["TypedRecord", "decode_log", "pack_entry", "pack_wrapper"]
 
@@ -36,7 +35,6 @@ TypedRecord = tuple[Record, int]
 """A record and its timestamp type."""
 
 _LENGTH: Final = struct.Struct(">i")
-_MAGIC_AT: Final = 16
 _LEGACY_CODECS: Final = 4
 _V0_LZ4_CHECKSUM: Final = 0x1A
 _LZ4_CHECKSUM_AT: Final = 6
@@ -60,7 +58,7 @@ def pack_entry(record: Record, magic: int, attributes: int = 0) -> bytes:
         attributes=attributes,
         timestamp=record.timestamp if magic else NO_TIMESTAMP,
     )
-    crc = zlib.crc32(pack_legacy_header(header)[CRC_COVERS_FROM:] + body)
+    crc = LEGACY_CRC.update(pack_legacy_header(header)[LEGACY_CRC.covers_from :] + body)
     return pack_legacy_header(replace(header, crc=crc)) + body
 
 
@@ -97,9 +95,9 @@ def decode_log(data: bytes, *, max_batch_bytes: int = MAX_DECOMPRESSED_BYTES) ->
     found: list[TypedRecord] = []
     position = 0
     while position < len(data):
-        if len(data) - position <= _MAGIC_AT:
+        if len(data) - position <= MAGIC_AT:
             raise CorruptBatchError("fewer bytes than a batch has", position)
-        magic = int.from_bytes(data[position + _MAGIC_AT : position + _MAGIC_AT + 1], signed=True)
+        magic = int.from_bytes(data[position + MAGIC_AT : position + MAGIC_AT + 1], signed=True)
         end = position + LOG_OVERHEAD_BYTES + _LENGTH.unpack_from(data, position + 8)[0]
         if magic not in (0, 1, MAGIC_V2) or end > len(data) or end - position < (*MIN_ENTRY_BYTES, HEADER_BYTES)[magic]:
             raise CorruptBatchError("batch length or magic lies", position)
@@ -150,10 +148,10 @@ def _unpack_set(inner: bytes, magic: int) -> list[Record]:
         entry = inner[position : position + LOG_OVERHEAD_BYTES + size]
         if len(entry) < LOG_OVERHEAD_BYTES + size:
             break
-        if entry[_MAGIC_AT] != magic or len(entry) < MIN_ENTRY_BYTES[magic]:
+        if entry[MAGIC_AT] != magic or len(entry) < MIN_ENTRY_BYTES[magic]:
             raise CorruptBatchError("a message is of another format", 0)
         header = unpack_legacy_header(entry)
-        if header.is_wrapper or header.crc != zlib.crc32(entry[CRC_COVERS_FROM:]):
+        if header.is_wrapper or header.crc != LEGACY_CRC.update(entry[LEGACY_CRC.covers_from :]):
             raise CorruptBatchError("a message is compressed or damaged", 0)
         key, value = _unpack_parts(entry, magic)
         records.append(Record(offset=header.offset, timestamp=header.timestamp, key=key, value=value))

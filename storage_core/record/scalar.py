@@ -23,11 +23,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-import crc32c
-
 from sparklog.storage_core.errors import CorruptBatchError, InvalidRecordError
 from sparklog.storage_core.log_config import INT32_MAX
 from sparklog.storage_core.record.attributes import pack_attributes
+from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_V2, V2_CRC
 from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES, compress, decompress
 from sparklog.storage_core.record.java_text import java_text
 from sparklog.storage_core.record.schema import LOG_APPEND_TIME
@@ -37,7 +36,6 @@ from sparklog.storage_core.record.varint import VARLONG_MAX_BYTES, pack_varint, 
 
 __all__ = ["Record", "decode_records", "encode_records", "pack_batch", "pack_record", "unpack_record"]
 
-_CRC_COVERS_FROM: Final = 21
 _NULL: Final = pack_varint(-1)
 
 
@@ -92,9 +90,9 @@ def pack_batch(records: Sequence[Record], options: EncodeOptions) -> bytes:
     stream = bytes(compress(options.codec, section, options.level))
     header = BatchHeader(
         base_offset=first.offset,
-        batch_length=HEADER_BYTES - 12 + len(stream),
+        batch_length=HEADER_BYTES - LOG_OVERHEAD_BYTES + len(stream),
         partition_leader_epoch=options.partition_leader_epoch,
-        magic=2,
+        magic=MAGIC_V2,
         crc=0,
         attributes=pack_attributes(
             options.codec, log_append_time=append_time is not None, transactional=options.is_transactional
@@ -107,7 +105,7 @@ def pack_batch(records: Sequence[Record], options: EncodeOptions) -> bytes:
         base_sequence=options.base_sequence,
         records_count=len(records),
     )
-    crc = crc32c.crc32c(pack_header(header)[_CRC_COVERS_FROM:] + stream)
+    crc = V2_CRC.update(pack_header(header)[V2_CRC.covers_from :] + stream)
     return pack_header(replace(header, crc=crc)) + stream
 
 

@@ -9,8 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from sparklog.storage_core.kernels import kernel
+from sparklog.storage_core.record.batch_probe import (
+    LEGACY_CRC,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_AT,
+    MAGIC_V2,
+    UP_TO_MAGIC_BYTES,
+    V2_CRC,
+)
 from sparklog.storage_core.record.kernel_memory import BYTES, INT64S, address_of, load_byte, load_int32, load_int64
-from sparklog.storage_core.record.v2.batch_header import LOG_OVERHEAD_BYTES, UP_TO_MAGIC_BYTES
 
 __all__ = ["HEADER_COLUMNS", "MIN_BATCH_BYTES", "HeaderColumn", "unpack_headers", "walk_batches"]
 
@@ -20,8 +27,13 @@ MIN_BATCH_BYTES: Final = 26
 _MIN_LENGTH: Final = 14
 _MIN_V1_LENGTH: Final = 22
 _MIN_V2_LENGTH: Final = 49
+_NEGATIVE: Final = 0x80
+"""A magic is a signed byte."""
+
 _CODEC_MASK: Final = 0x07
 _V1_ATTRIBUTES: Final = 0x0F
+
+_V2_CRC_AT, _LEGACY_CRC_AT = V2_CRC.at, LEGACY_CRC.at
 
 _Bytes = npt.NDArray[np.uint8]
 _Int64s = npt.NDArray[np.int64]
@@ -49,8 +61,8 @@ def walk_batches(source: _Bytes, start: int, end: int, positions: _Int64s, stopp
             break
         if end - position < LOG_OVERHEAD_BYTES + length:
             break
-        magic = source[position + 16]
-        if (magic >= 2 and length < _MIN_V2_LENGTH) or (magic == 1 and length < _MIN_V1_LENGTH):
+        magic = source[position + MAGIC_AT]
+        if (MAGIC_V2 <= magic < _NEGATIVE and length < _MIN_V2_LENGTH) or (magic == 1 and length < _MIN_V1_LENGTH):
             damaged = 1
             break
         positions[found] = position
@@ -100,14 +112,14 @@ def unpack_headers(source: _Bytes, positions: _Int64s, columns: npt.NDArray[np.i
     start = address_of(source)
     for place in range(positions.size):
         address = start + positions[place]
-        magic = load_byte(address + 16)
+        magic = load_byte(address + MAGIC_AT)
         columns[_SIZE, place] = LOG_OVERHEAD_BYTES + load_int32(address + 8)
         columns[_MAGIC, place] = magic - ((magic >> 7) << 8)
         columns[_BASE_OFFSET, place] = load_int64(address)
-        if 2 <= magic < 128:
+        if MAGIC_V2 <= magic < _NEGATIVE:
             columns[_LAST_OFFSET, place] = columns[_BASE_OFFSET, place] + load_int32(address + 23)
             columns[_LEADER_EPOCH, place] = load_int32(address + 12)
-            columns[_CRC, place] = load_int32(address + 17) & 0xFFFFFFFF
+            columns[_CRC, place] = load_int32(address + _V2_CRC_AT) & 0xFFFFFFFF
             columns[_ATTRIBUTES, place] = load_int32(address + 21) >> 16
             columns[_BASE_TIMESTAMP, place] = load_int64(address + 27)
             columns[_MAX_TIMESTAMP, place] = load_int64(address + 35)
@@ -118,9 +130,9 @@ def unpack_headers(source: _Bytes, positions: _Int64s, columns: npt.NDArray[np.i
         else:
             attributes = load_byte(address + 17)
             columns[_LAST_OFFSET, place] = columns[_BASE_OFFSET, place]
-            columns[_CRC, place] = load_int32(address + 12) & 0xFFFFFFFF
-            columns[_ATTRIBUTES, place] = attributes & (_V1_ATTRIBUTES if magic == 1 else _CODEC_MASK)
-            columns[_MAX_TIMESTAMP, place] = load_int64(address + 18) if magic == 1 else -1
+            columns[_CRC, place] = load_int32(address + _LEGACY_CRC_AT) & 0xFFFFFFFF
+            columns[_ATTRIBUTES, place] = attributes & (_CODEC_MASK if magic == 0 else _V1_ATTRIBUTES)
+            columns[_MAX_TIMESTAMP, place] = -1 if magic == 0 else load_int64(address + 18)
             columns[_RECORDS_COUNT, place] = -1 if attributes & _CODEC_MASK else 1
             columns[_LEADER_EPOCH, place] = columns[_BASE_TIMESTAMP, place] = columns[_PRODUCER_ID, place] = -1
             columns[_PRODUCER_EPOCH, place] = columns[_BASE_SEQUENCE, place] = -1

@@ -28,7 +28,8 @@ from sparklog.storage_core.log.files.segments import SegmentFiles, list_segments
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.record.batch_convert import ConvertOptions
 from sparklog.storage_core.record.batch_decode import iter_decoded
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, MAGIC_V2, BatchHeader, pack_header
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, BatchHeader, pack_header
 from sparklog.storage_core.record.varint import pack_varint
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from sparklog.storage_core.topic_partition import TopicPartition

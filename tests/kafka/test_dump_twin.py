@@ -2,6 +2,8 @@
 
 import io
 import shutil
+import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -116,6 +118,23 @@ def test_dump_log_when_entries_of_older_formats_are_odd_then_prints_what_kafka_p
     options: dict[str, bool | int] = {"print_data_log": True}
 
     assert _ours([path], options)[0] == _theirs(toolbox, [path], options)[0]
+
+
+@pytest.mark.parametrize("magic", [128, 255])
+def test_dump_log_when_a_magic_is_negative_then_prints_what_kafka_prints(
+    toolbox: KafkaToolbox, tmp_path: Path, magic: int
+) -> None:
+    """A magic is a signed byte: what is below 2 has the CRC and the least size of an entry, and its own offset."""
+    entries = [bytearray(pack_entry(Record(offset=n, timestamp=5, key=None, value=bytes(n * 9)), 1)) for n in range(9)]
+    entries[0] = bytearray(pack_entry(Record(offset=0, timestamp=5, key=None, value=b""), 0))
+    for entry in entries:
+        entry[16] = magic
+        entry[12:16] = zlib.crc32(entry[16:]).to_bytes(4, "big")
+    log, index = tmp_path / _LOG, tmp_path / _INDEX
+    log.write_bytes(b"".join(entries))
+    index.write_bytes(struct.pack(">iiii", 1, len(entries[0]), 5, sum(map(len, entries[:5]))))
+
+    assert _ours([index], {}) == _theirs(toolbox, [index], {})
 
 
 def test_dump_log_when_decoder_named_then_prints_what_kafka_prints(toolbox: KafkaToolbox, tmp_path: Path) -> None:

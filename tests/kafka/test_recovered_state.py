@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from sparklog.storage_core.log.load.recover_segment import recover_segment, scan
 from sparklog.storage_core.log.producers.follow import follow_producers
 from sparklog.storage_core.log.producers.snapshots import find_snapshot
 from sparklog.storage_core.log.producers.states import ProducerStates
+from sparklog.storage_core.record.legacy_scalar import pack_entry
+from sparklog.storage_core.record.scalar import Record
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.batch_bytes import BatchSpec, segment_bytes
 from tests.build.golden import GoldenLog, golden_logs
@@ -67,6 +70,19 @@ def _idempotent_log(count: int) -> bytes:
     )
 
 
+def _negative_magics() -> bytes:
+    """Return entries whose magic, a signed byte, is below 0, among some of v0 and v1; some as small as none of v2."""
+    data = bytearray()
+    for number in range(300):
+        record = Record(offset=number, timestamp=1_700_000_000_000 + number, key=None, value=bytes(number % 7 * 20))
+        entry = bytearray(pack_entry(record, number // 3 % 2))
+        if number % 3:
+            entry[16] = (128, 255)[number % 2]
+            entry[12:16] = zlib.crc32(entry[16:]).to_bytes(4, "big")
+        data += entry
+    return bytes(data)
+
+
 def _cases() -> dict[str, dict[str, bytes]]:
     """Return the `.log` files of each topic, by name."""
     goldens: list[GoldenLog] = [each.values[0] for each in golden_logs("v2-[tic]*")]
@@ -76,6 +92,7 @@ def _cases() -> dict[str, dict[str, bytes]]:
         cases[f"random-{seed}"] = {first: _random_log(seed)}
     cases["idempotent"] = {first: _idempotent_log(2000)}
     cases["torn"] = {first: _random_log(7)[:-33]}
+    cases["negative-magics"] = {first: _negative_magics()}
     cases["zeros"] = {first: _random_log(8) + bytes(5000)}
     return cases
 

@@ -23,7 +23,7 @@ from sparklog.storage_core.cleaner.survey.read_batches import checked_chunks
 from sparklog.storage_core.errors import CorruptBatchError, InvalidRecordError
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 
 __all__ = ["BuiltMap", "DirtyRange", "build_map"]
 

@@ -23,6 +23,7 @@ from sparklog.storage_core.cleaner.keys.offset_map import hash_key_words
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.log_config import CODECS
 from sparklog.storage_core.record.attributes import CODEC_MASK
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan
 from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES, decompress
 from sparklog.storage_core.record.decoded_columns import (
@@ -34,7 +35,7 @@ from sparklog.storage_core.record.decoded_columns import (
 )
 from sparklog.storage_core.record.legacy.decode import LEGACY_CODECS, open_wrapper
 from sparklog.storage_core.record.legacy.kernels import LEGACY_FAILURES, locate_entries, parse_entries
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, MAGIC_V2, ByteSource
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, ByteSource
 from sparklog.storage_core.record.v2.decode_kernels import SectionColumn
 
 __all__ = ["KeyedRecords", "LargeBatch", "iter_keyed", "iter_opened"]

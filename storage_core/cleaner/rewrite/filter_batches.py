@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 
@@ -30,23 +29,16 @@ from sparklog.storage_core.cleaner.survey.cleaned_transactions import is_control
 from sparklog.storage_core.log_config import CODECS, INT32_MAX
 from sparklog.storage_core.record.attributes import CODEC_MASK, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT
 from sparklog.storage_core.record.batch_decode import decode_batches
+from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_V2, V2_CRC
 from sparklog.storage_core.record.batch_scan import BatchScan
 from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES, compress
 from sparklog.storage_core.record.legacy.encode import LEGACY_CODECS, LegacyEncodeOptions, encode_legacy
 from sparklog.storage_core.record.schema import CREATE_TIME, LOG_APPEND_TIME
-from sparklog.storage_core.record.v2.batch_header import (
-    HEADER_BYTES,
-    HEADER_DTYPE,
-    LOG_OVERHEAD_BYTES,
-    MAGIC_V2,
-    ByteSource,
-)
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, HEADER_DTYPE, ByteSource
 from sparklog.storage_core.record.v2.record_columns import RecordColumns
 
 __all__ = ["Action", "FilteredBatches", "RebuildOptions", "choose_actions", "filter_batches", "filter_large"]
 
-_CRC_AT: Final = 17
-_CRC_COVERS_FROM: Final = 21
 _NO_HORIZON: Final = -1
 _KEPT_FLAGS: Final = 0x7F & ~CODEC_MASK & ~DELETE_HORIZON_BIT
 
@@ -359,8 +351,8 @@ def _seal(
     parts: list[bytes | memoryview] = []
     for number, stream in enumerate(streams):
         header = raw[number * HEADER_BYTES : (number + 1) * HEADER_BYTES]
-        crc = crc32c.crc32c(stream, crc32c.crc32c(header[_CRC_COVERS_FROM:]))
-        header[_CRC_AT:_CRC_COVERS_FROM] = crc.to_bytes(4, "big")
+        crc = V2_CRC.update(stream, V2_CRC.update(header[V2_CRC.covers_from :]))
+        header[V2_CRC.at : V2_CRC.covers_from] = crc.to_bytes(4, "big")
         parts += (header, stream)
     return _Built(memoryview(b"".join(parts)), sizes, scan.last_offset, headers["max_timestamp"].astype(np.int64))
 

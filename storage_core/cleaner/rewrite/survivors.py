@@ -44,8 +44,8 @@ from sparklog.storage_core.checkpoint.producer_snapshot import ProducerState
 from sparklog.storage_core.cleaner.survey.cleaned_transactions import is_control
 from sparklog.storage_core.log_config import INT64_MAX
 from sparklog.storage_core.record.attributes import DELETE_HORIZON_BIT
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
 
 __all__ = ["BatchFates", "RecordFacts", "RecordFates", "RetentionRules", "judge_batches", "judge_records"]
 

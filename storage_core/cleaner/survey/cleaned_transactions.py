@@ -23,9 +23,9 @@ from sparklog.storage_core.cleaner.survey.aborted_columns import NONE_ABORTED, A
 from sparklog.storage_core.index.transaction_index import AbortedTransaction
 from sparklog.storage_core.log.producers.transactions import is_transactional_data
 from sparklog.storage_core.record.attributes import CONTROL_BIT
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan
 from sparklog.storage_core.record.control_records import NO_CONTROL_TYPE, ControlType
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
 
 __all__ = ["CleanedTransactions", "is_control"]
 

@@ -18,9 +18,9 @@ from sparklog.storage_core.inspect.dump.line_program import Contents
 from sparklog.storage_core.inspect.dump.options import DumpOptions
 from sparklog.storage_core.record import attributes as bits
 from sparklog.storage_core.record.batch_decode import InspectedRecords
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan
 from sparklog.storage_core.record.java_text import java_text
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
 
 __all__ = ["BatchNumber", "RecordColumns", "RecordContent", "RecordNumber", "batch_numbers", "record_columns"]
 

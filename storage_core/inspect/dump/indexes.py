@@ -6,7 +6,6 @@ Source: Kafka DumpLogSegments.dumpIndex, dumpTimeIndex, dumpTxnIndex, dumpProduc
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,16 +20,15 @@ from sparklog.storage_core.inspect.dump.options import DumpOptions
 from sparklog.storage_core.inspect.dump.printer import DumpPrinter
 from sparklog.storage_core.log.files.names import INDEX, LOG, segment_file_name
 from sparklog.storage_core.log.files.segments import SegmentFiles
-from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader, announced_size
+from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
 from sparklog.storage_core.record.batch_decode import iter_decoded
-from sparklog.storage_core.record.legacy.header import MIN_ENTRY_BYTES, unpack_legacy_header
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, MAGIC_V2, unpack_header
+from sparklog.storage_core.record.batch_probe import MAGIC_V2, first_fields
+from sparklog.storage_core.record.legacy.header import MIN_ENTRY_BYTES
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, unpack_header
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.open_regular import read_file
 
 __all__ = ["dump_offset_index", "dump_producer_snapshot", "dump_time_index", "dump_transaction_index"]
-
-_MAGIC_AT: Final = 16
 
 
 def dump_offset_index(path: Path, base_offset: int, options: DumpOptions, out: DumpPrinter, errors: DumpErrors) -> None:
@@ -117,13 +115,14 @@ def _compare_offset_entry(
 def _last_offset_at(reader: SegmentReader, position: int, max_message_size: int) -> int | None:
     """Return the last offset of the batch of any format at a position; its header alone is looked at."""
     head = reader.read(position, HEADER_BYTES)
-    if len(head) < MIN_ENTRY_BYTES[0]:
+    first = first_fields(head)
+    if first is None or not _smallest(first.magic) <= first.size <= min(max_message_size, reader.size_bytes - position):
         return None
-    magic, size = head[_MAGIC_AT], announced_size(head)
-    smallest = MIN_ENTRY_BYTES[magic] if magic < MAGIC_V2 else HEADER_BYTES
-    if not smallest <= size <= min(max_message_size, reader.size_bytes - position):
-        return None
-    return unpack_legacy_header(head).offset if magic < MAGIC_V2 else unpack_header(head).last_offset
+    return first.offset if first.magic < MAGIC_V2 else unpack_header(head).last_offset
+
+
+def _smallest(magic: int) -> int:
+    return HEADER_BYTES if magic >= MAGIC_V2 else MIN_ENTRY_BYTES[magic == 1]
 
 
 def _last_offset_from(reader: SegmentReader, position: int, offset: int) -> tuple[int, BatchChunk, int] | None:

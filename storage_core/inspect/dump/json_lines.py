@@ -37,8 +37,8 @@ from sparklog.storage_core.inspect.dump.line_program import Contents, LineProgra
 from sparklog.storage_core.inspect.dump.options import DumpOptions
 from sparklog.storage_core.inspect.dump.record_lines import base64_texts, header_texts
 from sparklog.storage_core.record.batch_decode import InspectedRecords
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
 
 __all__ = ["JsonPrinter"]
 

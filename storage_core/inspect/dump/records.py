@@ -18,8 +18,8 @@ from sparklog.storage_core.inspect.dump.printer import DumpPrinter
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
 from sparklog.storage_core.record.batch_decode import iter_inspected
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import check_crcs
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
 
 __all__ = ["dump_batches"]
 

@@ -24,7 +24,8 @@ from sparklog.storage_core.inspect.repair.plan import HeaderPatch, SegmentRewrit
 from sparklog.storage_core.log.files.names import CLEANED, INDEX, LOG, TIMEINDEX, TXNINDEX, segment_file_name
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, MAGIC_V2
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES
 from sparklog.storage_core.record.v2.empty_batch import pack_empty_batch
 from sparklog.storage_core.storage.copy_range import copy_range
 from sparklog.storage_core.storage.local import storage_errors, sync_directory, write_all

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from sparklog.storage_core.record.batch_probe import MAGIC_V2, UP_TO_MAGIC_BYTES, first_fields
 from sparklog.storage_core.record.legacy.header import FIXED_BYTES, MIN_ENTRY_BYTES
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES
 
 __all__ = ["BatchShape", "shape_of"]
 
-_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
-_MAGIC_AT: Final = 16
 _DELTA_AT: Final = 23
 _COUNT_AT: Final = 57
 _LEGACY_ATTRIBUTES: Final = 0x0F
@@ -37,16 +35,16 @@ def shape_of(read: Callable[[int, int], bytes], position: int, end: int) -> Batc
         end: of the bytes that count.
     """
     head = read(position, min(HEADER_BYTES, max(end - position, 0)))
-    if len(head) < MIN_ENTRY_BYTES[0]:
+    first = first_fields(head)
+    if first is None or len(head) < MIN_ENTRY_BYTES[0]:
         return None
-    offset, length = _OFFSET_AND_LENGTH.unpack_from(head)
-    size, magic = length + LOG_OVERHEAD_BYTES, head[_MAGIC_AT]
+    offset, size, magic = first
     if offset < 0 or position + size > end:
         return None
     if magic == MAGIC_V2 and min(size, len(head)) >= HEADER_BYTES:
         delta, count = (int.from_bytes(head[at : at + 4], "big", signed=True) for at in (_DELTA_AT, _COUNT_AT))
         return BatchShape(size, offset, offset + delta) if delta >= 0 and count >= 0 else None
-    if magic >= MAGIC_V2 or size < MIN_ENTRY_BYTES[magic] or head[_MAGIC_AT + 1] & ~_LEGACY_ATTRIBUTES:
+    if magic not in (0, 1) or size < MIN_ENTRY_BYTES[magic] or head[UP_TO_MAGIC_BYTES] & ~_LEGACY_ATTRIBUTES:
         return None
     key_at = position + FIXED_BYTES[magic]
     value_at = _behind(read, key_at, position + size)

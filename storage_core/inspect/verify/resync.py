@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from sparklog.storage_core.inspect.verify.batch_shape import BatchShape, shape_of
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader, scan_up_to_damage
+from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_AT, MAGIC_V2, UP_TO_MAGIC_BYTES
 from sparklog.storage_core.record.batch_scan import check_crcs
 from sparklog.storage_core.record.legacy.header import LEGACY_DTYPES, MIN_ENTRY_BYTES
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, HEADER_DTYPE, LOG_OVERHEAD_BYTES, MAGIC_V2
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, HEADER_DTYPE
 
 __all__ = ["LARGEST_BATCH_BYTES", "BatchSearch"]
 
@@ -26,7 +27,6 @@ LARGEST_BATCH_BYTES: Final = 256 << 20
 """A length above this is taken for damage without reading so much."""
 
 _WINDOW_BYTES: Final = 256 << 10
-_MAGIC_AT: Final = 16
 _LEAST_BYTES: Final = MIN_ENTRY_BYTES[0]
 _LEGACY_ATTRIBUTES: Final = 0x0F
 _FREE_BYTES: Final = 16 << 20
@@ -114,7 +114,7 @@ class BatchSearch:
     def _next_offset_of(self, damaged: int) -> int | None:
         """Return the offset behind a damaged v2 batch, as far as its header says."""
         head = self.reader.read(damaged, min(HEADER_BYTES, self.end - damaged))
-        if len(head) < HEADER_BYTES or head[_MAGIC_AT] != MAGIC_V2:
+        if len(head) < HEADER_BYTES or head[MAGIC_AT] != MAGIC_V2:
             return None
         header = np.frombuffer(head, HEADER_DTYPE, 1)[0]
         return int(header["base_offset"]) + int(header["last_offset_delta"]) + 1
@@ -161,8 +161,8 @@ def _candidates(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]:
     """Return where a byte is the magic of a header that starts 16 bytes before it, and the fields there."""
     last_start = len(view) - least_bytes
-    starts = np.flatnonzero(view[_MAGIC_AT : last_start + 1 + _MAGIC_AT] == magic) if last_start >= 0 else _NONE
+    starts = np.flatnonzero(view[MAGIC_AT : last_start + 1 + MAGIC_AT] == magic) if last_start >= 0 else _NONE
     if magic < MAGIC_V2:  # zeros and ones are everywhere: most of them go by their attributes alone
-        starts = starts[view[starts + _MAGIC_AT + 1] & ~np.uint8(_LEGACY_ATTRIBUTES) == 0]
+        starts = starts[view[starts + UP_TO_MAGIC_BYTES] & ~np.uint8(_LEGACY_ATTRIBUTES) == 0]
     rows = view[starts[:, None] + np.arange(fields.itemsize)]
     return starts.astype(np.int64), np.ascontiguousarray(rows).view(fields).reshape(-1)

@@ -19,21 +19,21 @@ import numpy.typing as npt
 from sparklog.storage_core.errors import CorruptBatchError, StorageError, UnsupportedFormatError
 from sparklog.storage_core.inspect.verify.findings import Rule
 from sparklog.storage_core.inspect.verify.resync import LARGEST_BATCH_BYTES, BatchSearch
-from sparklog.storage_core.log.scan.segment_reader import SegmentReader, announced_size, scan_up_to_damage
+from sparklog.storage_core.log.scan.segment_reader import SegmentReader, scan_up_to_damage
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 from sparklog.storage_core.record.attributes import CODEC_MASK, CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
 from sparklog.storage_core.record.batch_decode import decode_batches, iter_decoded
+from sparklog.storage_core.record.batch_probe import MAGIC_V2, UP_TO_MAGIC_BYTES, FirstFields, first_fields
 from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs
 from sparklog.storage_core.record.control_records import NO_CONTROL_TYPE, control_types
 from sparklog.storage_core.record.legacy.header import MIN_ENTRY_BYTES
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, HEADER_DTYPE, MAGIC_V2, UP_TO_MAGIC_BYTES
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, HEADER_DTYPE
 
 __all__ = ["BatchFault", "DamagedBytes", "SoundBatches", "UnreadableBytes", "pass_over"]
 
 _CHUNK_BYTES: Final = 4 << 20
 _AFTER_DAMAGE_BYTES: Final = 64 << 10
 """Where there is damage there may be more: what lies behind it is read once more."""
-_MAGIC_AT: Final = 16
 _MARKER_BYTES: Final = 128
 """A marker has 78; versions to come may add some."""
 
@@ -123,8 +123,8 @@ def pass_over(reader: SegmentReader, *, deep: bool) -> Iterator[Event]:
             elif scan.valid_bytes:
                 position += scan.valid_bytes
                 continue
-            elif len(data) < announced_size(data) <= min(end - position, LARGEST_BATCH_BYTES):
-                wanted = announced_size(data)
+            elif (first := first_fields(data)) and len(data) < first.size <= min(end - position, LARGEST_BATCH_BYTES):
+                wanted = first.size
                 continue
             else:
                 damage = _damage_at(search, position)
@@ -290,27 +290,27 @@ def _damage_at(search: BatchSearch, position: int) -> DamagedBytes:
     if reader.ends_in_zeros(position):
         return DamagedBytes(position, end, "zeros", f"the last {end - position} bytes are zeros", None)
     head = reader.read(position, min(HEADER_BYTES, end - position))
-    size = announced_size(head)
-    found = search.next_batch(position, size)
+    first = first_fields(head)
+    found = search.next_batch(position, first.size if first else 0)
     following = end if found is None else found
     if found is not None and following - position <= _MARKER_BYTES and _is_marker(head):
         what = f"damaged marker of a transaction's end; {following - position} bytes"
         return DamagedBytes(position, following, "marker", what, _claimed_offsets(head))
-    magic = head[_MAGIC_AT] if len(head) > _MAGIC_AT else None
-    rule, what = _describe(size, magic, end - position)
+    rule, what = _describe(first, end - position)
     if rule == "crc" and search.is_sound(position):
         rule, what = "wrapper", "its inner entries can't be read"
     return DamagedBytes(position, following, rule, f"{what}; {following - position} bytes", _claimed_offsets(head))
 
 
-def _describe(size: int, magic: int | None, room: int) -> tuple[Rule, str]:
+def _describe(first: FirstFields | None, room: int) -> tuple[Rule, str]:
     """Say what is wrong with bytes whose header, as far as it is there, announces a batch; `room` is left in the file.
 
     Kafka does not look at a length or a magic that only a few bytes are left for: FileLogInputStream.
     """
-    if room <= UP_TO_MAGIC_BYTES or magic is None:
+    if room <= UP_TO_MAGIC_BYTES or first is None:
         return "length", "torn tail: too short for any batch"
-    if magic > MAGIC_V2:
+    _, size, magic = first
+    if not 0 <= magic <= MAGIC_V2:
         return "magic", f"magic is {magic}, not 0 to {MAGIC_V2}"
     least = HEADER_BYTES if magic == MAGIC_V2 else MIN_ENTRY_BYTES[magic]
     if size < least:
@@ -337,10 +337,11 @@ def _is_marker(head: bytes) -> bool:
 
 def _claimed_offsets(head: bytes) -> tuple[int, int] | None:
     """Return the offsets that a damaged header names; those of a v0 or v1 entry are one, or unknown in a wrapper."""
-    if len(head) < HEADER_BYTES or head[_MAGIC_AT] > MAGIC_V2:
+    first = first_fields(head)
+    if first is None or len(head) < HEADER_BYTES or not 0 <= first.magic <= MAGIC_V2:
         return None
-    base = int.from_bytes(head[:8], "big", signed=True)
-    if head[_MAGIC_AT] < MAGIC_V2:
+    base = first.offset
+    if first.magic < MAGIC_V2:
         return None if head[17] & CODEC_MASK else (base, base)
     delta = int.from_bytes(head[23:27], "big", signed=True)
     return (base, base + delta) if delta >= 0 else None

@@ -16,7 +16,7 @@ from sparklog.storage_core.inspect.verify.offset_walk import OffsetWalk
 from sparklog.storage_core.inspect.verify.segment_pass import Event, SoundBatches, UnreadableBytes
 from sparklog.storage_core.inspect.verify.transactions import TransactionWalk
 from sparklog.storage_core.log.files.segments import SegmentFiles
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 
 __all__ = ["LogChecks", "SegmentCheck"]
 

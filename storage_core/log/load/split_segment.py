@@ -33,7 +33,7 @@ from sparklog.storage_core.log.load.finish_leftovers import finish_leftovers
 from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
 from sparklog.storage_core.log_config import INT32_MAX
 from sparklog.storage_core.record.batch_decode import decode_batches
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.storage.copy_range import copy_range
 from sparklog.storage_core.storage.local import storage_errors, sync_directory
 from sparklog.storage_core.storage.open_regular import open_reader

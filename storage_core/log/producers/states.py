@@ -38,9 +38,10 @@ from sparklog.storage_core.index.transaction_index import AbortedTransaction
 from sparklog.storage_core.log.producers.transactions import TransactionTracker
 from sparklog.storage_core.log_config import INT32_MAX
 from sparklog.storage_core.record.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan
 from sparklog.storage_core.record.control_records import ControlType
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2, BatchHeader
+from sparklog.storage_core.record.v2.batch_header import BatchHeader
 
 __all__ = ["BATCHES_KEPT", "PRODUCER_ID_EXPIRATION_MS", "BatchMetadata", "ProducerStates"]
 

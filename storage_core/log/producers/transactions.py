@@ -28,9 +28,9 @@ from sparklog.storage_core.log.scan.log_walk import LogWalk, SegmentList
 from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
 from sparklog.storage_core.log_config import INT32_MAX
 from sparklog.storage_core.record.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan
 from sparklog.storage_core.record.control_records import NO_CONTROL_TYPE, ControlType, control_types
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
 
 __all__ = [
     "Isolation",

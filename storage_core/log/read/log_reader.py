@@ -35,8 +35,8 @@ from sparklog.storage_core.log.scan.segment_reader import CHUNK_BYTES, SEEK_BYTE
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 from sparklog.storage_core.record.attributes import CONTROL_BIT
 from sparklog.storage_core.record.batch_decode import iter_decoded
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
 
 __all__ = ["LogReader"]
 

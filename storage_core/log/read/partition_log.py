@@ -27,9 +27,10 @@ from sparklog.storage_core.index.offset_index import OffsetIndex
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.log.scan.log_walk import RELISTINGS, SegmentList, is_gone
-from sparklog.storage_core.log.scan.segment_reader import announced_size, scan_up_to_damage
+from sparklog.storage_core.log.scan.segment_reader import scan_up_to_damage
+from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_V2, first_fields
 from sparklog.storage_core.record.batch_scan import check_crcs
-from sparklog.storage_core.record.v2.batch_header import LOG_OVERHEAD_BYTES, MAGIC_V2
+from sparklog.storage_core.record.scan_kernels import MIN_BATCH_BYTES
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.open_regular import open_to_read, read_if_there
 
@@ -41,7 +42,6 @@ _SHORT_WAY_BYTES: Final = 256 << 10
 _HEAD: Final = struct.Struct(">qi4xb6xi")
 """A batch's base offset, length, magic and, in format v2, last offset delta."""
 
-_MIN_BATCH_BYTES: Final = 26
 _LONGEST_SEND_BYTES: Final = 1 << 30
 
 _Placed: TypeAlias = tuple[int, int, int]
@@ -293,7 +293,7 @@ class _OpenSegment:
             while len(block) - at >= _HEAD.size:
                 offset, length, magic, last_offset_delta = _HEAD.unpack_from(block, at)
                 size = LOG_OVERHEAD_BYTES + length
-                if size < _MIN_BATCH_BYTES or position + at + size > self._size_bytes:
+                if size < MIN_BATCH_BYTES or position + at + size > self._size_bytes:
                     return
                 yield position + at, offset + 1 + (last_offset_delta if magic >= MAGIC_V2 else 0), size
                 at += size
@@ -319,9 +319,10 @@ class _OpenSegment:
             if scan.valid_bytes:
                 wanted = _SCAN_BYTES
                 continue
-            wanted = announced_size(data)
-            if wanted <= len(data) or wanted > self._size_bytes - position:
+            first = first_fields(data)
+            if first is None or not len(data) < first.size <= self._size_bytes - position:
                 return
+            wanted = first.size
 
     def _is_batch(self, position: int, offset: int) -> bool:
         """Whether a sound batch starts here that does not lie behind `offset`: index and base offsets may be wrong."""

@@ -24,8 +24,8 @@ from sparklog.storage_core.log.files.segments import SegmentFiles, floor_segment
 from sparklog.storage_core.log.scan.segment_reader import CHUNK_BYTES, BatchChunk, SegmentReader
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 from sparklog.storage_core.record.attributes import CODEC_MASK
+from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan
-from sparklog.storage_core.record.v2.batch_header import MAGIC_V2
 
 __all__ = ["RELISTINGS", "LogWalk", "SegmentList", "first_out_of_order", "is_gone", "wrong_base_offset"]
 

@@ -7,13 +7,10 @@ while it is read, and a disk may fail. A mapping would kill the process where a 
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
-
-import crc32c
 
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.index.index_search import ReadAt
@@ -21,14 +18,9 @@ from sparklog.storage_core.index.offset_index import find_offset_entry
 from sparklog.storage_core.index.time_index import TimeIndex, find_time_entry
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
+from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, UP_TO_MAGIC_BYTES, first_fields
 from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
-from sparklog.storage_core.record.v2.batch_header import (
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    MAGIC_V2,
-    UP_TO_MAGIC_BYTES,
-    ByteSource,
-)
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, ByteSource
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.mapped_bytes import map_bytes
 from sparklog.storage_core.storage.open_regular import open_to_read, read_if_there
@@ -38,7 +30,6 @@ __all__ = [
     "SEEK_BYTES",
     "BatchChunk",
     "SegmentReader",
-    "announced_size",
     "find_time",
     "scan_up_to_damage",
 ]
@@ -48,8 +39,6 @@ SEEK_BYTES: Final = 1 << 16
 """How much to read first where one record is looked for: what lies between two index entries is mostly less."""
 
 _GROWTH: Final = 4
-_MAGIC_AT: Final = 16
-_CRC_BYTES: Final = 4
 _LENGTH_BITS: Final = 31
 _ZERO_CHUNK_BYTES: Final = 1 << 20
 
@@ -131,9 +120,10 @@ class SegmentReader:
             if scan.valid_bytes:
                 wanted = limit = min(limit * _GROWTH, largest)
                 continue
-            wanted = announced_size(data)
-            if wanted <= len(data) or wanted > self.size_bytes - position:
+            first = first_fields(data)
+            if first is None or not len(data) < first.size <= self.size_bytes - position:
                 return
+            wanted = first.size
 
     def chunks_from(
         self, offset: int, chunk_bytes: int = CHUNK_BYTES, first_bytes: int = INT32_MAX
@@ -185,8 +175,8 @@ class SegmentReader:
 
     def base_offset_at(self, position: int) -> int | None:
         """Return the base offset of the batch at a position; None where not even its first fields are left."""
-        head = self.read(position, UP_TO_MAGIC_BYTES) if position < self.size_bytes else b""
-        return int.from_bytes(head[:8], "big", signed=True) if len(head) == UP_TO_MAGIC_BYTES else None
+        first = first_fields(self.read(position, UP_TO_MAGIC_BYTES)) if position < self.size_bytes else None
+        return None if first is None else first.offset
 
     def position_before(self, offset: int) -> int:
         """Return a position from which a scan meets the batch of `offset`, as the offset index knows it.
@@ -199,11 +189,10 @@ class SegmentReader:
 
     def is_batch_before(self, position: int, offset: int) -> bool:
         """Return whether a sound batch lies at a position, of an offset from the segment's base to the one given."""
-        head = self.read(position, UP_TO_MAGIC_BYTES) if 0 < position < self.size_bytes else b""
-        size = announced_size(head)
-        if len(head) < UP_TO_MAGIC_BYTES or not len(head) <= size <= self.size_bytes - position:
+        first = first_fields(self.read(position, UP_TO_MAGIC_BYTES)) if 0 < position < self.size_bytes else None
+        if first is None or not UP_TO_MAGIC_BYTES <= first.size <= self.size_bytes - position:
             return False
-        batch = self.read(position, size)
+        batch = self.read(position, first.size)
         scan, error = scan_up_to_damage(batch)
         return error is None and self._is_sound_before(batch, scan, offset)
 
@@ -227,12 +216,12 @@ class SegmentReader:
         Then it is no torn tail: what follows that batch would be passed over. Every byte is read at most once.
         """
         head, rest = self.read(position, HEADER_BYTES), self.size_bytes - position
-        if len(head) < UP_TO_MAGIC_BYTES + _CRC_BYTES:
+        first = first_fields(head)
+        if first is None or rest <= UP_TO_MAGIC_BYTES:
             return False
-        is_v2 = head[_MAGIC_AT] >= MAGIC_V2
-        crc_at, at, update = (17, 21, crc32c.crc32c) if is_v2 else (12, 16, zlib.crc32)
-        stored, crc = int.from_bytes(head[crc_at : crc_at + _CRC_BYTES], "big"), 0
-        length = announced_size(head) - LOG_OVERHEAD_BYTES
+        crc_at, at, update = first.crc
+        stored, crc = int.from_bytes(head[crc_at : crc_at + 4], "big"), 0
+        length = first.size - LOG_OVERHEAD_BYTES
         for size in sorted((length ^ (1 << bit)) + LOG_OVERHEAD_BYTES for bit in range(_LENGTH_BITS)):
             if not at < size <= rest:
                 continue
@@ -285,13 +274,6 @@ def scan_up_to_damage(data: ByteSource) -> tuple[BatchScan, CorruptBatchError | 
         return scan_batches(data), None
     except CorruptBatchError as error:
         return scan_batches(data, 0, error.position), error
-
-
-def announced_size(data: bytes | memoryview) -> int:
-    """Return the size of the batch that `data` starts with, or 0 if it is too short to tell."""
-    if len(data) < LOG_OVERHEAD_BYTES:
-        return 0
-    return LOG_OVERHEAD_BYTES + int.from_bytes(data[8:LOG_OVERHEAD_BYTES], "big", signed=True)
 
 
 def _search(path: Path, find: Callable[[ReadAt, int], tuple[int, int]]) -> tuple[int, int]:

@@ -8,16 +8,14 @@ Source: Kafka FileLogInputStream.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-import crc32c
-
-from sparklog.storage_core.log.scan.segment_reader import SegmentReader, announced_size, scan_up_to_damage
+from sparklog.storage_core.log.scan.segment_reader import SegmentReader, scan_up_to_damage
+from sparklog.storage_core.record.batch_probe import UP_TO_MAGIC_BYTES, FirstFields, first_fields
 from sparklog.storage_core.record.batch_scan import BatchScan
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, MAGIC_V2, UP_TO_MAGIC_BYTES
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES
 
 __all__ = ["PIECE_BYTES", "BatchFault", "BatchPiece", "iter_pieces"]
 
@@ -29,10 +27,6 @@ _MAPPED_BYTES: Final = 256 << 10
 
 BatchFault: TypeAlias = Literal["torn", "zeros", "length", "crc"]
 """Why bytes are no batch: fewer than one announces; nothing but zeros; a length none has; the CRC of a large one."""
-
-_MAGIC_AT: Final = 16
-_LEGACY_MAGICS: Final = 128
-"""Magic is a signed byte: from here on it is negative, and so older than v2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +68,12 @@ def iter_pieces(reader: SegmentReader, piece_bytes: int = PIECE_BYTES) -> Iterat
             yield BatchPiece(position, data, scan)
             position, wanted = position + scan.valid_bytes, largest
             continue
-        wanted = announced_size(data)
-        fault = _fault_of_large_batch(reader, position, data, wanted)
-        if fault is not None:
-            yield BatchPiece(position, data, scan, _or_zeros(reader, position, fault))
+        first = first_fields(data)
+        fault = _fault_of_large_batch(reader, position, first)
+        if first is None or fault is not None:
+            yield BatchPiece(position, data, scan, _or_zeros(reader, position, fault or "torn"))
             return
+        wanted = first.size
 
 
 def _bytes_at(reader: SegmentReader, position: int, size_bytes: int) -> memoryview:
@@ -86,14 +81,14 @@ def _bytes_at(reader: SegmentReader, position: int, size_bytes: int) -> memoryvi
     return memoryview(reader.read(position, size_bytes)) if mapped is None else mapped
 
 
-def _fault_of_large_batch(reader: SegmentReader, position: int, head: memoryview, size_bytes: int) -> BatchFault | None:
-    """Say why bytes that seem to begin a batch larger than what was read are none."""
-    if len(head) <= UP_TO_MAGIC_BYTES or size_bytes > reader.size_bytes - position:
+def _fault_of_large_batch(reader: SegmentReader, position: int, first: FirstFields | None) -> BatchFault | None:
+    """Say why what seems to begin a batch larger than what was read is none."""
+    rest = reader.size_bytes - position
+    if first is None or rest <= UP_TO_MAGIC_BYTES or first.size > rest:
         return "length" if reader.is_length_damaged(position) else "torn"
-    is_v2 = MAGIC_V2 <= head[_MAGIC_AT] < _LEGACY_MAGICS
-    crc_at, at, update = (17, 21, crc32c.crc32c) if is_v2 else (12, 16, zlib.crc32)
-    stored, crc = int.from_bytes(head[crc_at : crc_at + 4], "big"), 0
-    while at < size_bytes and (part := reader.read(position + at, min(size_bytes - at, PIECE_BYTES))):
+    crc_at, at, update = first.crc
+    stored, crc = int.from_bytes(reader.read(position + crc_at, 4), "big"), 0
+    while at < first.size and (part := reader.read(position + at, min(first.size - at, PIECE_BYTES))):
         crc, at = update(part, crc), at + len(part)
     return None if crc == stored else "crc"
 

@@ -13,7 +13,6 @@ Source: Kafka MemoryRecordsBuilder, LegacyRecord, AbstractLegacyRecordBatch; KIP
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
@@ -24,17 +23,16 @@ import numpy.typing as npt
 from sparklog.storage_core.errors import InvalidConfigError, InvalidRecordError, RecordTooLargeError
 from sparklog.storage_core.log_config import CODECS, INT32_MAX, INT64_MAX
 from sparklog.storage_core.record.attributes import pack_attributes
+from sparklog.storage_core.record.batch_probe import LEGACY_CRC, LOG_OVERHEAD_BYTES
 from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES, check_level, compress
 from sparklog.storage_core.record.legacy.encode_kernels import measure_entries, plan_sets, write_entries
 from sparklog.storage_core.record.legacy.header import (
-    CRC_COVERS_FROM,
     MIN_ENTRY_BYTES,
     LegacyHeader,
     pack_legacy_header,
 )
 from sparklog.storage_core.record.schema import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP
 from sparklog.storage_core.record.v2.batch_encode import EncodedBatches
-from sparklog.storage_core.record.v2.batch_header import LOG_OVERHEAD_BYTES
 from sparklog.storage_core.record.v2.encode_kernels import PlanColumn
 from sparklog.storage_core.record.v2.record_columns import RecordColumns, kernel_columns
 
@@ -240,7 +238,8 @@ class _Run:
             timestamp=int(plan[PlanColumn.MAX_TIMESTAMP]),
         )
         lengths = _NO_KEY_AND_VALUE_LENGTH.pack(-1, len(stream))
-        crc = zlib.crc32(stream, zlib.crc32(pack_legacy_header(header)[CRC_COVERS_FROM:] + lengths))
+        covered = pack_legacy_header(header)[LEGACY_CRC.covers_from :] + lengths
+        crc = LEGACY_CRC.update(stream, LEGACY_CRC.update(covered))
         return pack_legacy_header(replace(header, crc=crc)) + lengths
 
     def _attributes(self, codec: str) -> int:

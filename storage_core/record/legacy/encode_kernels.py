@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparklog.storage_core.kernels import kernel
+from sparklog.storage_core.record.batch_probe import LEGACY_CRC, LOG_OVERHEAD_BYTES, MAGIC_AT
 from sparklog.storage_core.record.kernel_memory import (
     BYTES,
     INT64S,
@@ -30,6 +31,7 @@ _Int64s = npt.NDArray[np.int64]
 
 _POLYNOMIAL: Final = 0xEDB88320
 _INT32_MAX: Final = 2**31 - 1
+_CRC_AT, _CRC_FROM, _ = LEGACY_CRC
 
 # Kernels see module constants, not class attributes.
 _FIRST, _COUNT, _SIZE = PlanColumn.FIRST, PlanColumn.COUNT, PlanColumn.SIZE
@@ -199,8 +201,8 @@ def write_entries(
     out_start, key_start, value_start = address_of(out), address_of(key_data), address_of(value_data)
     for place in range(rows.size):
         row, entry = rows[place], out_start + starts[place]
-        _store_int32(_store_int64(entry, offsets[place]), sizes[place] - 12)
-        store_byte(entry + 16, magic)
+        _store_int32(_store_int64(entry, offsets[place]), sizes[place] - LOG_OVERHEAD_BYTES)
+        store_byte(entry + MAGIC_AT, magic)
         store_byte(entry + 17, attributes)
         address = entry + 18
         if magic != 0:
@@ -213,4 +215,4 @@ def write_entries(
         if value_flags.size != 0 and value_flags[row] == 0:
             size = -1
         _store_field(address, value_start + value_offsets[row], size)
-        _store_int32(entry + 12, _crc32(entry + 16, sizes[place] - 16))
+        _store_int32(entry + _CRC_AT, _crc32(entry + _CRC_FROM, sizes[place] - _CRC_FROM))

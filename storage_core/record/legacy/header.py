@@ -27,11 +27,11 @@ import numpy as np
 
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.record.attributes import CODEC_MASK, LOG_APPEND_TIME_BIT
+from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES
 from sparklog.storage_core.record.schema import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, NO_TIMESTAMP_TYPE
-from sparklog.storage_core.record.v2.batch_header import LOG_OVERHEAD_BYTES, ByteSource
+from sparklog.storage_core.record.v2.batch_header import ByteSource
 
 __all__ = [
-    "CRC_COVERS_FROM",
     "FIXED_BYTES",
     "LEGACY_DTYPES",
     "MIN_ENTRY_BYTES",
@@ -39,9 +39,6 @@ __all__ = [
     "pack_legacy_header",
     "unpack_legacy_header",
 ]
-
-CRC_COVERS_FROM: Final = 16
-"""Where the bytes that the CRC covers start; they end with the entry."""
 
 FIXED_BYTES: Final = (18, 26)
 """By magic: bytes before the key length."""

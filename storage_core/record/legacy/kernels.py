@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparklog.storage_core.kernels import kernel
+from sparklog.storage_core.record.batch_probe import LEGACY_CRC, LOG_OVERHEAD_BYTES, MAGIC_AT
 from sparklog.storage_core.record.kernel_memory import (
     BYTES,
     INT64S,
@@ -44,12 +45,9 @@ _START, _END, _COUNT = SectionColumn.START, SectionColumn.END, SectionColumn.COU
 _BASE_OFFSET, _BASE_TIMESTAMP = SectionColumn.BASE_OFFSET, SectionColumn.BASE_TIMESTAMP
 _FIXED_TIMESTAMP, _MAGIC = SectionColumn.FIXED_TIMESTAMP, SectionColumn.MAGIC
 
-_LOG_OVERHEAD_BYTES: Final = 12
 _MIN_V0_SIZE: Final = 14
 _TIMESTAMP_BYTES: Final = 8
-_CRC_AT: Final = 12
-_CRC_FROM: Final = 16
-_MAGIC_AT: Final = 16
+_CRC_AT, _CRC_FROM, _ = LEGACY_CRC
 _ATTRIBUTES_AT: Final = 17
 _TIMESTAMP_AT: Final = 18
 _CODEC_MASK: Final = 7
@@ -110,13 +108,13 @@ def _has_wrong_crc(address: int, end: int) -> bool:
 @inlined
 def _entry_end(address: int, end: int, magic: int) -> int:
     """Return the end of the entry at an address, or -1 where its length lies."""
-    if end - address < _LOG_OVERHEAD_BYTES + _MIN_V0_SIZE:
+    if end - address < LOG_OVERHEAD_BYTES + _MIN_V0_SIZE:
         return -1
     size = load_int32(address + 8)
     least = _MIN_V0_SIZE + (_TIMESTAMP_BYTES if magic == 1 else 0)
-    if size < least or size > end - address - _LOG_OVERHEAD_BYTES:
+    if size < least or size > end - address - LOG_OVERHEAD_BYTES:
         return -1
-    return address + _LOG_OVERHEAD_BYTES + size
+    return address + LOG_OVERHEAD_BYTES + size
 
 
 @inlined
@@ -160,13 +158,13 @@ def survey_set(source: _Bytes, magic: int, checks_crcs: int) -> tuple[int, int, 
     """
     address, section_end = address_of(source), address_of(source) + source.size
     count, last_offset = 0, 0
-    while section_end - address >= _LOG_OVERHEAD_BYTES:
+    while section_end - address >= LOG_OVERHEAD_BYTES:
         size = load_int32(address + 8)
         if size < _MIN_V0_SIZE:
             return 1, count, last_offset
-        if size > section_end - address - _LOG_OVERHEAD_BYTES:
+        if size > section_end - address - LOG_OVERHEAD_BYTES:
             break
-        if load_byte(address + _MAGIC_AT) != magic:
+        if load_byte(address + MAGIC_AT) != magic:
             return 4, count, last_offset
         end = _entry_end(address, section_end, magic)
         if end < 0:
@@ -243,6 +241,6 @@ def locate_entries(source: _Bytes, sections: npt.NDArray[np.int64], starts: _Int
         address = start + sections[section, _START]
         for _ in range(sections[section, _COUNT]):
             starts[place] = address - start
-            address += _LOG_OVERHEAD_BYTES + load_int32(address + 8)
+            address += LOG_OVERHEAD_BYTES + load_int32(address + 8)
             ends[place] = address - start
             place += 1

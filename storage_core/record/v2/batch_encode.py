@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 
 from sparklog.storage_core.errors import InvalidConfigError, InvalidRecordError, RecordTooLargeError
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 from sparklog.storage_core.record.attributes import pack_attributes
+from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_V2, V2_CRC
 from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES, check_level, compress
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, HEADER_DTYPE, LOG_OVERHEAD_BYTES, MAGIC_V2
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, HEADER_DTYPE
 from sparklog.storage_core.record.v2.encode_kernels import (
     Columns,
     PlanColumn,
@@ -34,8 +34,6 @@ from sparklog.storage_core.record.v2.record_columns import RecordColumns, kernel
 
 __all__ = ["EncodeOptions", "EncodedBatches", "RecordColumns", "encode_batches"]
 
-_CRC_COVERS_FROM = 21
-_CRC_AT = 17
 _ATTRIBUTES_AND_HEADER_COUNT_BYTES = np.int64(2)
 _SEQUENCES = 1 << 31
 _LARGEST = {
@@ -263,8 +261,8 @@ class _Run:
         ends = (positions + sizes).tolist()
         for place, (start, end) in enumerate(zip(positions.tolist(), ends, strict=True)):
             view[start : start + HEADER_BYTES] = header_view[place * HEADER_BYTES : (place + 1) * HEADER_BYTES]
-            crcs.append(crc32c.crc32c(view[start + _CRC_COVERS_FROM : end]))
-        at = positions[:, None] + np.arange(_CRC_AT, _CRC_COVERS_FROM)
+            crcs.append(V2_CRC.update(view[start + V2_CRC.covers_from : end]))
+        at = positions[:, None] + np.arange(V2_CRC.at, V2_CRC.covers_from)
         data[at] = np.array(crcs, ">u4").view(np.uint8).reshape(-1, 4)
         return EncodedBatches(
             data=data,

@@ -34,6 +34,7 @@ import numpy.typing as npt
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.record import attributes as bits
 from sparklog.storage_core.record.attributes import codec_name
+from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES
 from sparklog.storage_core.record.schema import CREATE_TIME, LOG_APPEND_TIME
 
 if TYPE_CHECKING:
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
 __all__ = [
     "HEADER_BYTES",
     "HEADER_DTYPE",
-    "LOG_OVERHEAD_BYTES",
-    "MAGIC_V2",
-    "UP_TO_MAGIC_BYTES",
     "BatchHeader",
     "ByteSource",
     "pack_header",
@@ -52,10 +50,6 @@ __all__ = [
 ]
 
 HEADER_BYTES: Final = 61
-LOG_OVERHEAD_BYTES: Final = 12
-MAGIC_V2: Final = 2
-UP_TO_MAGIC_BYTES: Final = 17
-"""What every format starts with: offset, length, a field of its own, magic. No batch is as short as that."""
 
 HEADER_DTYPE: Final = np.dtype(
     [

@@ -4,21 +4,11 @@ Source: Kafka DefaultRecordBatch.writeEmptyHeader.
 """
 
 from dataclasses import replace
-from typing import Final
 
-import crc32c
-
-from sparklog.storage_core.record.v2.batch_header import (
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    MAGIC_V2,
-    BatchHeader,
-    pack_header,
-)
+from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_V2, V2_CRC
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, BatchHeader, pack_header
 
 __all__ = ["pack_empty_batch"]
-
-_CRC_COVERS_FROM: Final = 21
 
 
 def pack_empty_batch(first_offset: int, last_offset: int, leader_epoch: int) -> bytes:
@@ -38,4 +28,4 @@ def pack_empty_batch(first_offset: int, last_offset: int, leader_epoch: int) -> 
         base_sequence=-1,
         records_count=0,
     )
-    return pack_header(replace(header, crc=crc32c.crc32c(pack_header(header)[_CRC_COVERS_FROM:])))
+    return pack_header(replace(header, crc=V2_CRC.update(pack_header(header)[V2_CRC.covers_from :])))

@@ -1,5 +1,6 @@
 import io
 import shutil
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -172,6 +173,21 @@ def test_dump_log_when_index_position_is_none_then_named(log: Path) -> None:
 
     assert not fine
     assert f"no batch at an indexed position: {path} offset=15 position=16711680" in err
+
+
+@pytest.mark.parametrize("magic", [0, 128, 255])
+@pytest.mark.parametrize("size_bytes", [26, 200])
+def test_dump_log_when_an_index_leads_to_an_entry_of_a_negative_magic_then_its_offset_counts(
+    tmp_path: Path, magic: int, size_bytes: int
+) -> None:
+    """Kafka's magic is a signed byte: what is below 2 is an entry, of its own offset."""
+    entry = bytearray(pack_entry(Record(offset=7, timestamp=5, key=None, value=bytes(size_bytes - 26)), 0))
+    entry[16] = magic
+    (tmp_path / "00000000000000000005.log").write_bytes(entry)
+    index = tmp_path / "00000000000000000005.index"
+    index.write_bytes(struct.pack(">ii", 2, 0))
+
+    assert _dump([index], DumpOptions())[::2] == (True, "")
 
 
 def test_dump_log_when_verify_index_only_then_no_entries_shown(log: Path) -> None:

@@ -1,5 +1,6 @@
 import contextlib
 import shutil
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from sparklog.storage_core.log.scan.sound_batches import PIECE_BYTES
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 from sparklog.storage_core.record.batch_scan import scan_batches
 from sparklog.storage_core.record.control_records import ControlType
+from sparklog.storage_core.record.legacy_scalar import pack_entry
+from sparklog.storage_core.record.scalar import Record
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.batch_bytes import BatchSpec, batch_bytes, segment_bytes
 from tests.build.golden import GoldenLog, golden_logs
@@ -345,3 +348,35 @@ def test_scan_segment_when_a_tail_is_too_short_for_any_batch_then_torn(
 
     assert found.stop is not None
     assert (found.stop.kind, found.valid_bytes) == (kind, len(data))
+
+
+def _entry_of(magic: int, value_bytes: int) -> bytes:
+    """Return an entry whose CRC is right under a magic that no format has."""
+    entry = bytearray(pack_entry(Record(offset=_BASE, timestamp=5, key=None, value=bytes(value_bytes)), 0))
+    entry[16] = magic
+    entry[12:16] = zlib.crc32(entry[16:]).to_bytes(4, "big")
+    return bytes(entry)
+
+
+@pytest.mark.parametrize("magic", [128, 255])
+@pytest.mark.parametrize("value_bytes", [0, 100, 5000])
+def test_scan_segment_when_the_byte_of_a_magic_is_negative_then_is_an_entry(
+    tmp_path: Path, magic: int, value_bytes: int
+) -> None:
+    """Kafka's magic is a signed byte, and what is below 2 has the least size and the CRC-32 of an entry."""
+    data = _entry_of(magic, value_bytes)
+
+    found = scan_segment(_segment(tmp_path, data), 4096, ProducerStates(_BASE), (), 1000)
+
+    assert (found.stop, found.valid_bytes) == (None, len(data))
+
+
+@pytest.mark.parametrize("magic", [0, 128, 255])
+def test_scan_segment_when_the_length_of_an_entry_is_raised_then_damage(tmp_path: Path, magic: int) -> None:
+    """With one bit of its length undone the CRC-32 is right: bytes were changed, not cut off."""
+    data = _changed(_entry_of(magic, 100), 10, b"\x01")
+
+    stop = _scan(_segment(tmp_path, data)).stop
+
+    assert stop is not None
+    assert (stop.kind, stop.is_damage) == ("length", True)
