@@ -1,4 +1,4 @@
-"""What reading a damaged ledger raises, told as one error."""
+"""What reading a damaged ledger, or another Delta table of a store, raises, told as one error."""
 
 import errno
 import os
@@ -21,14 +21,23 @@ _Read = TypeVar("_Read")
 _TRIES = 10
 
 _DAMAGE = (DeltaError, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
+_REMEDY = (
+    "a writer that starts after a crash drops an entry that a power cut tore, any other damage means: restore it from a"
+    " copy"
+)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _BACKTRACE = re.compile(r"\n\s*0: .*", re.DOTALL)
 """Frames of the library's own code, numbered from 0, a line each."""
 
 
 @contextmanager
-def damage_refused(path: Path) -> Iterator[None]:
-    """Turn what libraries raise over a damaged ledger into the error that says what to do.
+def damage_refused(path: Path, what: str = "the ledger", remedy: str = _REMEDY) -> Iterator[None]:
+    """Turn what libraries raise over a damaged table into the error that says what to do.
+
+    Args:
+        path: of the table.
+        what: it is.
+        remedy: what to do.
 
     Raises:
         LedgerDamagedError: the block failed so.
@@ -40,10 +49,7 @@ def damage_refused(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
             with storage_errors(path):
                 raise
-        raise LedgerDamagedError(
-            f"the ledger can't be read: path={path}; a writer that starts after a crash drops an entry that a power"
-            f" cut tore, any other damage means: restore it from a copy ({one_line(error)})"
-        ) from error
+        raise LedgerDamagedError(f"{what} can't be read: path={path}; {remedy} ({one_line(error)})") from error
 
 
 def read_while_tidied(path: Path, read: Callable[[], _Read]) -> _Read:

@@ -16,9 +16,8 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
-from sparklog.sink.ledger.damage import one_line
+from sparklog.sink.ledger.damage import damage_refused
 from sparklog.sink.ledger.table_commit import commit_rows, create_table, table_uri
 from sparklog.sink.ledger.table_entries import list_entries, read_actions
 from sparklog.sink.ledger.torn import drop_torn_checkpoint, drop_torn_entry
@@ -82,20 +81,16 @@ class LostRangeTable:
 
         Raises:
             LedgerDamagedError: the table can't be read.
+            StorageError: the disk refused.
         """
         if not self._entries():
             return []
-        try:
+        with damage_refused(self._path, "the table of lost offsets", "repair --execute drops what a power cut tore"):
             table = self._open()
             for entry in list_entries(self._path / "_delta_log", table.version()):
                 read_actions(entry)  # Delta takes an empty one for one that says nothing
             files = [self._path / uri.rpartition("/")[2] for uri in table.file_uris()]
             parts = [pq.ParquetFile(file).read(LOST_RANGES_SCHEMA.names, use_threads=False) for file in files]
-        except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
-            raise LedgerDamagedError(
-                f"the table of lost offsets can't be read: path={self._path}; repair --execute drops what a power"
-                f" cut tore ({one_line(error)})"
-            ) from error
         rows = [LostRange(**row) for part in parts for row in part.to_pylist()]
         return sorted(rows, key=lambda each: (each.found_ms, *each.place[:3]))
 

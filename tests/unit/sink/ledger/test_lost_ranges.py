@@ -4,8 +4,10 @@ from pathlib import Path
 import pytest
 
 from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeFile, LostRangeTable
-from sparklog.storage_core.errors import LedgerDamagedError
+from sparklog.storage_core.errors import LedgerDamagedError, StorageError
 from sparklog.storage_core.storage.owned_names import UNSHARED
+from tests.faults.fault_plan import Fault, FaultPlan
+from tests.faults.system_calls import watched
 
 _LOST = LostRange(
     topic="t", partition=1, first_offset=5, last_offset=9, file="x.log", reason="wrong CRC", found_ms=1000
@@ -111,6 +113,24 @@ def test_lost_range_file_when_last_line_is_torn_then_replaced(tmp_path: Path) ->
     LostRangeFile(path).add([later])
 
     assert LostRangeFile(path).read() == [_LOST, later]
+
+
+def test_lost_range_table_when_the_disk_refuses_to_read_then_is_not_called_damaged(tmp_path: Path) -> None:
+    """What the kernel answers says nothing about what is on the disk."""
+    table = LostRangeTable(tmp_path / "lost")
+    table.add([_LOST])
+    calls = FaultPlan()
+    with watched(tmp_path, calls):
+        table.read()
+
+    for number in range(1, calls.counts["open"] + 1):
+        with (
+            watched(tmp_path, FaultPlan(Fault("open", number))),
+            pytest.raises(StorageError, match="Input/output error"),
+        ):
+            table.read()
+
+    assert calls.counts["open"]
 
 
 def test_lost_range_file_when_a_line_is_foreign_then_refused(tmp_path: Path) -> None:
