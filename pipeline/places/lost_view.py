@@ -14,7 +14,7 @@ from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeFile, LostRange
 from sparklog.storage_core.inspect.verify.findings import OffsetRange
 from sparklog.storage_core.topic_partition import parse_directory_name
 
-__all__ = ["cut_folder", "known_lost", "lost_of", "lost_ranges", "lost_store", "lost_table"]
+__all__ = ["cut_folder", "cut_folder_of_store", "known_lost", "lost_of", "lost_ranges", "lost_store"]
 
 _LIST = "lost-ranges.jsonl"
 
@@ -27,7 +27,7 @@ def cut_folder(view: StoreView, keep_in: Path | None = None) -> Path:
         keep_in: the folder that the user named for a plain place.
     """
     if view.ledger_version is not None:
-        return view.root / "control" / "cut"
+        return cut_folder_of_store(view.root)
     if keep_in is not None:
         return keep_in
     root = view.root.absolute()
@@ -36,16 +36,16 @@ def cut_folder(view: StoreView, keep_in: Path | None = None) -> Path:
     return root.with_name(f"{root.name}-cut")
 
 
+def cut_folder_of_store(store: Path) -> Path:
+    """Return the same folder of a store, whose ledger may be torn."""
+    return store / "control" / "cut"
+
+
 def lost_store(view: StoreView, keep_in: Path | None = None) -> LostRangeTable | LostRangeFile:
     """Return what holds the place's lost offsets."""
     if view.ledger_version is not None:
-        return lost_table(view.root)
+        return LostRangeTable(view.root / "control" / "lost_ranges")
     return LostRangeFile(cut_folder(view, keep_in) / _LIST)
-
-
-def lost_table(store: Path) -> LostRangeTable:
-    """Return the table of a store."""
-    return LostRangeTable(store / "control" / "lost_ranges")
 
 
 def lost_ranges(view: StoreView, keep_in: Path | None = None) -> list[LostRange]:

@@ -4,57 +4,34 @@ A round checks every log, plans, and carries the plan out; the next round sees w
 repair that died half way is completed by the next one. A store is repaired under both of its locks, a broker's folder
 under the broker's own.
 
-In a store the order is: bytes above committed ends kept that no crash left, lost offsets written down, files replaced,
-ledger corrected, uncommitted bytes cut back. The committed end of a log never goes back.
+In a store a round's order is: lost offsets written down, files replaced, ledger corrected, files of roots written. What
+comes before the first round and behind the last one is in `sink/operations/repair_store.py`. The committed end of a log
+never goes back.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sparklog.pipeline.control.leases import refuse_leased
-from sparklog.pipeline.places.lost_view import cut_folder, lost_store, lost_table
+from sparklog.pipeline.places.lost_view import cut_folder, cut_folder_of_store, lost_store
 from sparklog.pipeline.places.refuse_store import refuse_store
 from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs
 from sparklog.pipeline.verbs.verify import VerifyResult, verify
-from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.lost_ranges import LostRange
-from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.locks.broker_lock import broker_locked_out
-from sparklog.sink.locks.signed_off_version import sign_off_version
-from sparklog.sink.locks.writer_lock import WriterLock
-from sparklog.sink.opening.access import both_locks
-from sparklog.sink.opening.clean_end import surplus_files
-from sparklog.sink.opening.finish_pending import finish_pending
-from sparklog.sink.opening.finish_truncation import finish_truncations
-from sparklog.sink.opening.open_log_dirs import LogDirs, take_roots
-from sparklog.sink.opening.undo import renew
-from sparklog.sink.opening.unflushed import flush_logs
-from sparklog.sink.store.derived_files import DerivedFiles
-from sparklog.sink.store.log_dirs import find_unreadable
-from sparklog.sink.store.set_aside import remove_deleted
-from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.cleaner.hold_log import wait_for_tasks
+from sparklog.sink.operations.repair_store import MendedStore, repair_store
 from sparklog.storage_core.clock import Clock
-from sparklog.storage_core.errors import StorageError
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.inspect.repair.plan import LogRepair, RepairStep, plan_repair
-from sparklog.storage_core.inspect.repair.repair_log import RepairPlace, drop_leftovers, keep_bytes, repair_log
+from sparklog.storage_core.inspect.repair.repair_log import RepairPlace, drop_leftovers, repair_log
 from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS, Finding, LogReport
-from sparklog.storage_core.inspect.verify.verify_root import META_FILE
-from sparklog.storage_core.log.append.cut_back import cut_back, has_leftovers, needs_cut_back
-from sparklog.storage_core.log.append.state import CommittedEnd
-from sparklog.storage_core.log.files.names import LOG, segment_file_name
 from sparklog.storage_core.storage.local import storage_errors
-from sparklog.storage_core.storage.owned_names import UNSHARED, Owner, remove_file
-from sparklog.storage_core.topic_partition import TopicPartition
+from sparklog.storage_core.storage.owned_names import UNSHARED, Owner
 
 __all__ = ["RepairOptions", "RepairResult", "execute_repair", "plan_repairs", "verdict"]
 
@@ -62,6 +39,7 @@ _WRITTEN_ROOT_RULES = ("offset-checkpoint", "meta-properties")
 _ROOT_RULES = (*_WRITTEN_ROOT_RULES, "root-entry")
 _ROUNDS = 5
 """A round may uncover the next one's work: behind finished replacements, or where a log ends earlier."""
+_CUT_BACK = "cut back to the committed end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,15 +159,8 @@ def execute_repair(
     refuse_store(_folders(open_logs(root)))
     with broker_locked_out(_folders(open_logs(root))):
         result = RepairResult(cut_folder(open_logs(root), options.keep_in))
-        for _ in range(_ROUNDS):
-            now = _check(open_logs(root), options)
-            _judge(now, result)
-            if not now.steps:
-                break
-            _write_down_lost(now, options, clock)
-            for each, log_report, repair in now.logs():
-                _repair_one(repair, log_report, _place(now.view, each, options, UNSHARED))
-            _note(now.steps, result, report)
+        for now in _rounds(root, options, result, report):
+            _repair_logs(now, options, clock, UNSHARED)
         return result
 
 
@@ -197,50 +168,37 @@ def _execute_in_store(
     root: Path, options: RepairOptions, clock: Clock, report: Callable[[RepairStep], None]
 ) -> RepairResult:
     refuse_leased(root, clock)
-    with both_locks(root) as (lock, maintenance):
-        store = Store.find(root)
-        follows_crash = lock.follows_crash or maintenance.follows_crash
-        ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
-        states = ledger.states()
-        offline = dict(find_unreadable(store, states.values()))
-        take_roots(store, states.values(), lock, "renew" if lock.owes_renewal else "look", offline)
-        online = {log: state for log, state in states.items() if state.log_dir not in offline}
-        for state in online.values():
-            with contextlib.suppress(StorageError):  # nor is it repaired
-                wait_for_tasks([store.log_path(state)])
-        result = RepairResult(cut_folder(open_logs(root)))
-        if not lock.follows_crash:
-            _keep_surplus(store, online, result.kept_in)
-        for held in (lock, maintenance):
-            held.begin()
-        if lock.owes_renewal:
-            ledger.fence()
-        lost_table(root).drop_torn(lock)
-        remove_deleted(finish_pending(store, ledger, lock))
-        for _ in range(_ROUNDS):
-            now = _check(open_logs(root), options)
-            _judge(now, result)
-            if not now.steps:
-                break
-            _write_down_lost(now, options, clock)
-            for each, log_report, repair in now.logs():
-                _repair_one(repair, log_report, _place(now.view, each, options, lock))
-            _correct_ledger(ledger, now, clock)
-            _repair_roots(store, ledger, now, lock)
-            _note(now.steps, result, report)
-        untouched = {each.log for each in result.left if each.kind == "missing" or each.rule == "unreadable"}
-        for step in _cut_back(store, ledger, lock, untouched):
-            result.steps.append(step)
-            report(step)
-        if lock.owes_renewal and not untouched:
-            renew(LogDirs(store, lock, {}, {}), ledger.states(), lock)
-        if not untouched:
-            finish_truncations(store, ledger, lock, ())
-            flush_logs(ledger, store.log_path, lock)
-            sign_off_version(store.ledger_path, lock, ledger.version)
-            maintenance.sign_off()
-            lock.sign_off()
-        return result
+    result = RepairResult(cut_folder_of_store(root))
+
+    def mend(store: MendedStore) -> bool:
+        for now in _rounds(root, options, result, report):
+            _repair_logs(now, options, clock, store.lock)
+            store.correct_ledger([(each.log, repair) for each, _, repair in now.logs()], clock.now_ms())
+            store.write_roots([(step.log, step.file) for step in now.root_steps])
+        return bool(result.left)
+
+    cut = repair_store(root, result.kept_in, mend)
+    _note([RepairStep(str(log), log.directory_name, _CUT_BACK) for log in cut], result, report)
+    return result
+
+
+def _rounds(
+    root: Path, options: RepairOptions, result: RepairResult, report: Callable[[RepairStep], None]
+) -> Iterator[_Round]:
+    """Check, and yield what has to be done; its steps are reported once it is."""
+    for _ in range(_ROUNDS):
+        now = _check(open_logs(root), options)
+        _judge(now, result)
+        if not now.steps:
+            break
+        yield now
+        _note(now.steps, result, report)
+
+
+def _repair_logs(now: _Round, options: RepairOptions, clock: Clock, owner: Owner) -> None:
+    _write_down_lost(now, options, clock)
+    for each, log_report, repair in now.logs():
+        _repair_one(repair, log_report, _place(now.view, each, options, owner))
 
 
 def _check(view: StoreView, options: RepairOptions) -> _Round:
@@ -306,78 +264,6 @@ def _write_down_lost(now: _Round, options: RepairOptions, clock: Clock) -> None:
     if ranges:
         lost_store(now.view, options.keep_in).add(ranges)
         reach("repair.recorded")
-
-
-def _correct_ledger(ledger: Ledger, now: _Round, clock: Clock) -> None:
-    """Commit the sizes and starts that the repaired files have."""
-    changes: dict[int, tuple[int, int]] = {}
-    for each, _, repair in now.logs():
-        row = ledger.rows[each.log]
-        state = ledger.state(row)
-        size, start = state.active_size_bytes, state.log_start_offset
-        if repair.checks_size:
-            path = each.directory / segment_file_name(state.active_base_offset, LOG)
-            with storage_errors(path):
-                size = min(size, path.stat().st_size)
-        if repair.log_start_offset is not None:
-            start = repair.log_start_offset
-        if (size, start) != (state.active_size_bytes, state.log_start_offset):
-            changes[row] = (size, start)
-    if not changes:
-        return
-    sizes, starts = zip(*changes.values(), strict=True)
-    values = {
-        "active_size_bytes": np.array(sizes, np.int64),
-        "log_start_offset": np.array(starts, np.int64),
-        "updated_ms": np.full(len(changes), clock.now_ms(), np.int64),
-    }
-    ledger.correct(np.array(list(changes), np.int64), values)
-    reach("repair.committed")
-
-
-def _repair_roots(store: Store, ledger: Ledger, now: _Round, lock: WriterLock) -> None:
-    if not now.root_steps:
-        return
-    states = ledger.states().values()
-    log_dirs = tuple(sorted({state.log_dir for state in states} - set(find_unreadable(store, states))))
-    lock.check()
-    for name in log_dirs:
-        root = store.log_dir(name)
-        if any((step.log, step.file) == (root.name, META_FILE) for step in now.root_steps):
-            with storage_errors(root):
-                remove_file(lock, root / META_FILE)
-    store.prepare_log_dirs(log_dirs, lock)
-    DerivedFiles(store, ledger, lock).write()
-
-
-def _cut_back(store: Store, ledger: Ledger, lock: WriterLock, untouched: Set[str]) -> Iterator[RepairStep]:
-    """Undo what was written but not committed, as a sink does when it starts: this one signs off behind it.
-
-    Logs that can't be read, or of which committed bytes are gone, stay as they are.
-    """
-    for log, state in ledger.states().items():
-        directory = store.log_path(state)
-        if directory.name in untouched:
-            continue
-        end = CommittedEnd(state.active_base_offset, state.active_size_bytes, state.log_end_offset)
-        if needs_cut_back(directory, end) or has_leftovers(directory, end):
-            cut_back(directory, end, lock)
-            yield RepairStep(str(log), directory.name, "cut back to the committed end")
-    store.sweep_staging(lock)
-
-
-def _keep_surplus(store: Store, states: Mapping[TopicPartition, LogState], kept_in: Path) -> None:
-    """Keep what is going to be cut off, though no crash left it: it may be records of a newer ledger.
-
-    Before the locks say that this repair has begun: behind that, whoever opens the store next cuts it off.
-    """
-    for log, state in states.items():
-        found: list[tuple[Path, int, int]] = []
-        with contextlib.suppress(StorageError):  # nor is it cut
-            found = list(surplus_files(store, {log: state}))
-        for path, start, end in found:
-            keep_bytes(path, start, end, kept_in / path.parent.name / f"{path.name}.{start}-{end}")
-            reach("repair.surplus")
 
 
 def _judge(now: _Round, result: RepairResult) -> None:

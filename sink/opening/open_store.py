@@ -1,11 +1,11 @@
-"""Opening a store for writing: one list of steps, in one order, for the writer, maintenance and operations.
+"""Opening a store for writing: one list of steps, in one order, for the writer, maintenance, operations and repair.
 
 Until `WriterLock.begin` no step changes what the ledger or a log says: an opening that is refused by then leaves the
 store as it was found. After it, a crash makes the next opening look at every log closely.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sparklog.sink.ledger.ledger import Ledger
@@ -17,6 +17,7 @@ from sparklog.sink.opening.open_log_dirs import LogDirs, open_log_dirs, take_log
 from sparklog.sink.opening.undo import cut_back_torn, find_torn_online, renew, renew_returned, settle_cuts
 from sparklog.sink.opening.unflushed import check_unflushed, flush_logs
 from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["OpenedStore", "Opening", "open_store"]
 
@@ -29,11 +30,13 @@ class OpenedStore:
         store: its folder.
         ledger: open for writing.
         log_dirs: which can be used.
+        torn: logs that had anything above their committed ends, and were cut back.
     """
 
     store: Store
     ledger: Ledger
     log_dirs: LogDirs
+    torn: Sequence[TopicPartition]
 
 
 def _plan_nothing(_opened: OpenedStore) -> Callable[[], None]:
@@ -48,6 +51,8 @@ class Opening:
         lock: the writer lock.
         follows_crash: whether the last owner of the writer lock or of the maintenance lock crashed: maintenance commits
             to the ledger, too.
+        is_mended: whether this owner has mended logs, and kept what lay above their committed ends: they are looked at
+            as behind a crash.
         beside: other locks that were taken for this opening alone.
         plan: checks what the caller is going to add, before anything is changed; returns what adds it.
         keep_maintenance_out: is entered to finish a truncation, which needs both locks.
@@ -55,6 +60,7 @@ class Opening:
 
     lock: WriterLock
     follows_crash: bool
+    is_mended: bool = False
     beside: tuple[WriterLock, ...] = ()
     plan: Callable[[OpenedStore], Callable[[], None]] = _plan_nothing
     keep_maintenance_out: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
@@ -70,6 +76,7 @@ def open_store(store: Store, opening: Opening) -> OpenedStore:
         WriterFencedError: another writer owns the store.
     """
     lock = opening.lock
+    looks_closely = lock.follows_crash or opening.is_mended
     # The ledger is the truth for every later step. A torn newest entry would stop each of them.
     ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=opening.follows_crash)
     # Before the first look at a log: bytes that a broker or another copy of the store writes meanwhile are not ours.
@@ -77,7 +84,7 @@ def open_store(store: Store, opening: Opening) -> OpenedStore:
     # Before the first commit and the first rename. A ledger that was restored from an older copy lets logs end lower
     # than they do, and a later step would cut off committed records. Of the two locks the writer's decides: a
     # maintenance run that crashed leaves nothing above a committed end.
-    if not lock.follows_crash:
+    if not looks_closely:
         refuse_surplus(store, ledger, offline)
     # Before deletions and moves are finished: the former writer could still commit records to a log that is moved.
     if lock.owes_renewal:
@@ -86,10 +93,10 @@ def open_store(store: Store, opening: Opening) -> OpenedStore:
     log_dirs = open_log_dirs(store, ledger, lock, offline)
     # Before `begin`: both only read, and a store that is refused here would otherwise be marked as crashed.
     check_unflushed(ledger, store.log_path, log_dirs.offline)
-    torn = find_torn_online(log_dirs, ledger.states(), follows_crash=lock.follows_crash)
+    torn = find_torn_online(log_dirs, ledger.states(), follows_crash=looks_closely)
     # Before anything is added: on a full disk staged files may take the room that new logs need.
     store.sweep_staging(lock)
-    opened = OpenedStore(store, ledger, log_dirs)
+    opened = OpenedStore(store, ledger, log_dirs, torn)
     add = opening.plan(opened)
     # From here on ledger and logs change. A crash without this mark would leave bytes above committed ends that the
     # next opening has to take for damage.
@@ -106,7 +113,7 @@ def open_store(store: Store, opening: Opening) -> OpenedStore:
         cut_back_torn(log_dirs, states, torn, lock)
     # Also where there was nothing left to cut: the crashed writer may have cut and not synced. A power failure would
     # bring index entries back that point to places which other records have by then.
-    if lock.follows_crash:
+    if looks_closely:
         settle_cuts(log_dirs, states)
     # After the cuts: this forgets which directories were offline, and a crash in between would leave their logs uncut.
     renew_returned(log_dirs, states, lock)

@@ -121,7 +121,8 @@ def test_repair_when_not_told_to_execute_then_nothing_is_changed(sparklog: Spark
 
 
 def test_repair_when_store_is_sound_then_nothing_to_do(sparklog: Sparklog, store: Path) -> None:
-    """A sound store is left as it is."""
+    """A sound store is left as it is, once its log directories name it: a copy's name the other one."""
+    open_store(store, {"t": {"partitions": 2}}, topic="t").close()
     before = contents(store, without=("writer.lock",))
 
     assert sparklog("repair", store) == (0, "nothing to repair\n", "")
