@@ -9,8 +9,9 @@ the owner died, and that the logs need a close look. Until an owner begins to ch
 that it is opening the store only: one that dies or is refused by then has left the store as it was. So the next owner
 knows that bytes above a committed end are no unfinished micro-batch's, and that the ledger's last entry was committed.
 
-Taking by force is written into it, too, and handed on from owner
-to owner until one has given the logs new inodes: an earlier owner that wakes up must not find a file that counts.
+Taking by force is written into it, too, and handed on from owner to owner until one has given the logs new inodes: an
+earlier owner that wakes up must not find a file that counts. What the taker finds in the file decides, as for any
+owner, whether it follows a crash: force may come after a clean end, and bytes above a committed end are damage then.
 
 Removing and renaming by path needs more than a check, which says nothing of the next moment: `holding` (see
 `takeover_lock.py`).
@@ -29,6 +30,7 @@ from pathlib import Path
 
 from sparklog.sink.locks.broker_lock import RootLocks
 from sparklog.sink.locks.takeover_lock import TakeoverLock
+from sparklog.storage_core.clock import wait_until
 from sparklog.storage_core.errors import StorageError, StoreLockedError, WriterFencedError
 from sparklog.storage_core.storage.local import storage_errors, sync_directory, write_all
 from sparklog.storage_core.storage.open_regular import open_to_change, read_if_there
@@ -37,6 +39,8 @@ from sparklog.storage_core.storage.own_descriptor import OwnDescriptor
 __all__ = ["WriterLock"]
 
 _SIGNATURE_BYTES = 4096
+_LONGEST_LOOK_S = 0.1
+"""Who reads a signature that an owner left has it locked for a moment."""
 _WRITER = "another writer"
 """The holder of a lock that can be taken by force; who holds another one never owes new inodes."""
 
@@ -87,14 +91,14 @@ class WriterLock:
             while True:
                 descriptor = OwnDescriptor(partial(open_to_change, path, os.O_RDWR | os.O_CREAT))
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _lock_alone(descriptor)
                     signature = os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0)
                     lock = cls(
                         path,
                         descriptor,
                         uuid.uuid4().hex[:8],
                         follows_crash=_is_crash(signature),
-                        owes_renewal=holder == _WRITER and _says(signature, "forced"),
+                        owes_renewal=holder == _WRITER and _says(signature, "forced", unreadable=True),
                         can_be_taken=holder == _WRITER,
                     )
                     if lock._is_current():
@@ -117,6 +121,12 @@ class WriterLock:
     def was_left(path: Path) -> bool:
         """Whether a lock's last owner died behind `begin`, and nobody has taken it since."""
         return _is_crash(_left_signature(path))
+
+    @staticmethod
+    def has_begun(path: Path) -> bool:
+        """Whether a lock's last owner, alive or dead, got past `begin` and has not ended well."""
+        with storage_errors(path):
+            return _is_crash(read_if_there(path) or b"")
 
     @staticmethod
     def is_held(path: Path) -> bool:
@@ -148,8 +158,7 @@ class WriterLock:
             descriptor = OwnDescriptor(partial(open_to_change, mine, os.O_RDWR | os.O_CREAT | os.O_EXCL))
             lock = cls(path, descriptor, token, follows_crash=True, owes_renewal=True)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                lock._sign()
+                _lock_alone(descriptor)
                 lock._replace(mine)
                 sync_directory(path.parent)
             except BaseException:
@@ -198,9 +207,8 @@ class WriterLock:
             WriterFencedError: this writer does not own the store any more.
         """
         if self._is_opening:
-            self.check()
-            self._is_opening = False
-            with storage_errors(self._path):
+            with self.holding(), storage_errors(self._path):  # a taker reads this signature before or after it
+                self._is_opening = False
                 self._sign()
 
     def note_renewed(self) -> None:
@@ -247,6 +255,9 @@ class WriterLock:
             with takeover.alone() as is_held:
                 if not is_held:
                     raise StoreLockedError(_describe_busy_owner(self._path))
+                self.follows_crash = _is_crash(read_if_there(self._path) or b"")
+                self._is_opening = not self.follows_crash
+                self._sign()
                 mine.replace(self._path)
         finally:
             takeover.close()
@@ -280,18 +291,35 @@ class WriterLock:
 
 
 def _is_crash(signature: bytes) -> bool:
-    """Whether who left a signature may have left anything half done."""
-    return bool(signature) and (not _says(signature, "opening") or _says(signature, "forced"))
+    """Whether who left a signature may have left anything half done; so may one whose signature can't be read."""
+    return bool(signature) and not _says(signature, "opening", unreadable=False)
 
 
-def _says(signature: bytes, what: str) -> bool:
-    """Whether a signature says something; one that can't be read may have said anything."""
+def _says(signature: bytes, what: str, *, unreadable: bool) -> bool:
+    """Whether a signature says something; the answer for one that can't be read is given."""
     if not signature:
         return False
     try:
         return bool(json.loads(signature.partition(b"\n")[0]).get(what, False))
     except (ValueError, AttributeError):
-        return True
+        return unreadable
+
+
+def _lock_alone(descriptor: OwnDescriptor) -> None:
+    """Take the lock of an open file.
+
+    Raises:
+        BlockingIOError: an owner has it, and not just somebody who looked at a signature for a moment.
+    """
+
+    def is_locked() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        return False
+
+    if not wait_until(is_locked, _LONGEST_LOOK_S, _LONGEST_LOOK_S / 20):
+        raise BlockingIOError
 
 
 def _left_signature(path: Path) -> bytes:

@@ -76,7 +76,7 @@ def open_sink_store(config: SinkConfig, clock: Clock, lock: WriterLock) -> SinkS
 
     opening = Opening(
         lock=lock,
-        follows_crash=lock.follows_crash or WriterLock.was_left(config.store / MAINTENANCE_LOCK),
+        follows_crash=lock.follows_crash or WriterLock.has_begun(config.store / MAINTENANCE_LOCK),
         plan=plan,
         keep_maintenance_out=partial(keep_maintenance_out, config.store),
     )

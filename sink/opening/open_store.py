@@ -77,8 +77,10 @@ def open_store(store: Store, opening: Opening) -> OpenedStore:
     """
     lock = opening.lock
     looks_closely = lock.follows_crash or opening.is_mended
-    # The ledger is the truth for every later step. A torn newest entry would stop each of them.
-    ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=opening.follows_crash)
+    # The ledger is the truth for every later step. A torn newest entry would stop each of them; the commit that fences
+    # comes before `begin`, so a taker by force may leave one that no crash tells of.
+    may_be_torn = opening.follows_crash or lock.owes_renewal
+    ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=may_be_torn)
     # Before the first look at a log: bytes that a broker or another copy of the store writes meanwhile are not ours.
     offline = take_log_dirs(store, ledger, lock)
     # Before the first commit and the first rename. A ledger that was restored from an older copy lets logs end lower

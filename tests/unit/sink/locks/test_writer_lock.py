@@ -1,6 +1,8 @@
 """One writer per store, and how a lost lock is noticed."""
 
+import fcntl
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -121,11 +123,47 @@ def test_take_by_force_when_taken_twice_then_the_last_one_owns_it(tmp_path: Path
     second.release()
 
 
+@pytest.mark.parametrize("begins", [True, False])
+def test_take_by_force_when_the_owner_before_had_not_begun_then_it_follows_no_crash(
+    tmp_path: Path, begins: bool
+) -> None:
+    """Whether that one lives or ended well: nothing of its work is above a committed end."""
+    path = tmp_path / "lock"
+    holder = WriterLock.acquire(path)
+    if begins:
+        holder.begin()
+
+    WriterLock.take_by_force(path).release()
+
+    lock = WriterLock.acquire(path)
+    assert (lock.follows_crash, lock.owes_renewal) == (begins, True)
+    if not begins:
+        with pytest.raises(WriterFencedError):
+            holder.begin()
+    lock.release()
+    holder.release()
+
+
+def test_acquire_when_somebody_looks_at_the_signature_then_waits_for_that(tmp_path: Path) -> None:
+    """A reader must not keep a sink from starting."""
+    path = tmp_path / "lock"
+    path.write_bytes(b'{"pid": 1, "opening": true}\n')
+    with path.open("rb") as looker:
+        fcntl.flock(looker, fcntl.LOCK_SH)
+        timer = threading.Timer(0.02, fcntl.flock, (looker, fcntl.LOCK_UN))
+        timer.start()
+        WriterLock.acquire(path).release()
+        timer.join()
+
+
 def test_acquire_when_it_was_taken_by_force_before_then_new_inodes_are_owed_until_somebody_has_given_them(
     tmp_path: Path,
 ) -> None:
     """Neither the end of the taker nor of those behind it makes that forgotten, nor a sign-off."""
+    holder = WriterLock.acquire(tmp_path / "lock")
+    holder.begin()
     WriterLock.take_by_force(tmp_path / "lock").release()
+    holder.release()
     for _ in range(2):
         lock = WriterLock.acquire(tmp_path / "lock")
         assert lock.owes_renewal
