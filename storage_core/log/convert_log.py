@@ -26,6 +26,7 @@ from sparklog.storage_core.errors import CorruptBatchError, CorruptFileError, In
 from sparklog.storage_core.index.index_builder import IndexBuilder
 from sparklog.storage_core.log.files.names import INDEX, LOG, SNAPSHOT, TIMEINDEX, parse_base_offset, segment_file_name
 from sparklog.storage_core.log.files.segments import SegmentFiles, list_readable_segments
+from sparklog.storage_core.log.scan.segment_order import SegmentOrder
 from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 from sparklog.storage_core.record.batch_convert import (
@@ -102,8 +103,9 @@ def convert_log(
     conversion = _Conversion(source, target, options, INT64_MAX if log_end_offset is None else log_end_offset)
     listed = list_readable_segments(source)
     segments = [each for number, each in enumerate(listed) if number == 0 or each.base_offset < conversion.end_offset]
-    for number, segment in enumerate(segments):
-        conversion.convert_segment(segment, is_last=number == len(segments) - 1, max_bytes=max_segment_bytes)
+    next_bases = [*(each.base_offset for each in segments[1:]), None]
+    for segment, next_base in zip(segments, next_bases, strict=False):
+        conversion.convert_segment(segment, next_base, max_segment_bytes)
     report = conversion.report
     if log_end_offset and report.log_end_offset != log_end_offset:
         if len(segments) == len(listed):
@@ -134,8 +136,8 @@ class _Conversion:
         self.report = ConversionReport(log=source.name)
         self.epochs: list[tuple[int, int]] = []
 
-    def convert_segment(self, segment: SegmentFiles, *, is_last: bool, max_bytes: int) -> None:
-        """Write one segment, into as many as `max_bytes` demands."""
+    def convert_segment(self, segment: SegmentFiles, next_base: int | None, max_bytes: int) -> None:
+        """Write one segment, into as many as `max_bytes` demands; it is the last one if no base follows."""
         report = self.report
         report.log_end_offset = max(report.log_end_offset, segment.base_offset)
         with storage_errors(segment.log_path):
@@ -143,7 +145,7 @@ class _Conversion:
         self.output = _SegmentOutput(self.target, segment.base_offset, modified_ns)
         try:
             with SegmentReader(segment) as reader:
-                for converted in self._converted(reader, is_last=is_last):
+                for converted in self._converted(reader, next_base):
                     self._write(converted, max_bytes)
             self.output.finish()
         finally:
@@ -167,11 +169,12 @@ class _Conversion:
                 if (self.source / name).exists():
                     shutil.copyfile(self.source / name, self.target / name)
 
-    def _converted(self, reader: SegmentReader, *, is_last: bool) -> Iterator[ConvertedBatches]:
-        for chunk in _whole_chunks(reader, is_last=is_last):
-            scan = self._committed(chunk.scan)
+    def _converted(self, reader: SegmentReader, next_base: int | None) -> Iterator[ConvertedBatches]:
+        order = SegmentOrder(reader, self.report.log_end_offset - 1)
+        for chunk in _whole_chunks(reader, is_last=next_base is None):
+            scan = self._committed(chunk.scan) if next_base is None else chunk.scan
             if len(scan):
-                self._check_offsets(reader, chunk.position, scan)
+                order.check(BatchChunk(chunk.data, chunk.position, scan), INT64_MAX if next_base is None else next_base)
                 reader.check_crcs(chunk, scan)
                 yield from self._convert(reader, chunk, scan)
                 self.report.bytes_before += int(scan.size.sum())
@@ -205,16 +208,6 @@ class _Conversion:
         except InvalidRecordError as error:
             offsets = f"offsets={scan.base_offset[0]}..{scan.last_offset[-1]}"
             raise InvalidRecordError(f"{error} {offsets} file={reader.files.log_path}") from error
-
-    def _check_offsets(self, reader: SegmentReader, position: int, scan: BatchScan) -> None:
-        """Base offsets are outside the CRC: refuse one that goes back."""
-        base, last = scan.base_offset, scan.last_offset
-        before = np.concatenate([[self.report.log_end_offset - 1], last[:-1]])
-        bad = (base > last) | (base <= before)
-        if bad.any():
-            number = int(np.argmax(bad))
-            what = f"batch has a wrong base offset: base_offset={base[number]} after={before[number]}"
-            raise reader.corrupt_batch(what, position + int(scan.position[number]))
 
     def _write(self, converted: ConvertedBatches, max_bytes: int) -> None:
         """Append batches, to a new segment where they do not fit."""

@@ -126,7 +126,7 @@ def convert_batches(
 
     Args:
         data: bytes of a log; the CRCs were checked.
-        scan: of its batches, or of some.
+        scan: of its batches, or of some; their offsets rise, by which a record is known to be of its batch.
         options: see there.
         leader_epoch: of the batch before them, for those that have none.
         counts: is added to.
@@ -193,21 +193,11 @@ class _Rebuild:
         self.scan = self.scan.take(~(is_control | is_empty))
         if not len(self.scan):
             return
-        self._check_offsets()
         self._read_attributes()
         self._count_batches()
         for records in iter_decoded(self.data, self.scan):
             if records.num_rows:
                 yield self._encode(records)
-
-    def _check_offsets(self) -> None:
-        """Refuse offsets that go back: by them a record is known to be of its batch."""
-        wrong = np.zeros(len(self.scan), np.bool_)
-        wrong[1:] = self.scan.last_offset[1:] <= self.scan.last_offset[:-1]
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            what = f"batch has a wrong base offset: base_offset={self.scan.base_offset[first]}"
-            raise CorruptBatchError(what, int(self.scan.position[first]))
 
     def _read_attributes(self) -> None:
         own = self.scan.attributes & CODEC_MASK

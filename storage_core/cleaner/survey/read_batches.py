@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-import numpy as np
-
+from sparklog.storage_core.log.scan.segment_order import SegmentOrder
 from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
-from sparklog.storage_core.record.batch_scan import BatchScan
 
 __all__ = ["CHUNK_BYTES", "checked_chunks"]
 
@@ -34,13 +32,12 @@ def checked_chunks(
         CorruptBatchError: a batch is damaged, out of order, or cut off by the segment's end; names file and position.
         StorageError: the disk refused.
     """
-    next_offset = reader.files.base_offset
-    is_part = start_offset > next_offset
+    order = SegmentOrder(reader)
+    is_part = start_offset > reader.files.base_offset
     for chunk in reader.chunks_from(start_offset, CHUNK_BYTES) if is_part else reader.chunks(0, CHUNK_BYTES):
         check_owner()
         scan = chunk.scan
-        _refuse_wrong_offsets(reader, chunk, next_offset, next_base_offset)
-        next_offset = int(scan.last_offset[-1]) + 1
+        order.check(chunk, next_base_offset)
         if scan.last_offset[0] < start_offset:
             scan = scan.take(scan.last_offset >= start_offset)
         if len(scan):
@@ -48,16 +45,3 @@ def checked_chunks(
             yield BatchChunk(chunk.data, chunk.position, scan)
     if reader.valid_bytes < reader.size_bytes:
         raise reader.corrupt_batch("closed segment ends inside a batch", reader.valid_bytes)
-
-
-def _refuse_wrong_offsets(reader: SegmentReader, chunk: BatchChunk, next_offset: int, next_base_offset: int) -> None:
-    """Base offsets are outside the CRC: refuse one that goes back, or into the next segment."""
-    scan: BatchScan = chunk.scan
-    before = np.append(next_offset - 1, scan.last_offset[:-1])
-    wrong = (scan.base_offset > scan.last_offset) | (scan.base_offset <= before)
-    wrong |= scan.last_offset >= next_base_offset
-    if wrong.any():
-        number = int(np.argmax(wrong))
-        offsets = f"offsets={scan.base_offset[number]}..{scan.last_offset[number]}"
-        what = f"batch has a wrong base offset: {offsets} after={before[number]} before={next_base_offset}"
-        raise reader.corrupt_batch(what, chunk.position + int(scan.position[number]))

@@ -29,17 +29,16 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numba.types import int64, void
 
 from sparklog.storage_core.checkpoint.leader_epochs import assign_batch_epochs
 from sparklog.storage_core.errors import CorruptBatchError, CorruptFileError
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.index.index_builder import IndexBuilder
 from sparklog.storage_core.index.transaction_index import AbortedTransaction, pack_transaction_entries
-from sparklog.storage_core.kernels import READONLY_INT64, kernel
 from sparklog.storage_core.log.files.names import CLEANED
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.producers.states import ProducerStates
+from sparklog.storage_core.log.scan.segment_order import SegmentOrder
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader
 from sparklog.storage_core.log.scan.sound_batches import PIECE_BYTES, BatchPiece, iter_pieces
 from sparklog.storage_core.log_config import INT32_MAX
@@ -149,11 +148,11 @@ def scan_segment(
         CorruptFileError: the file is larger than any segment.
         StorageError: the disk refused.
     """
-    known = _SegmentScan(files, index_interval_bytes, producers, leader_epochs)
     with SegmentReader(files) as reader:
+        known = _SegmentScan(reader, index_interval_bytes, producers, leader_epochs)
         if reader.size_bytes > INT32_MAX:
             raise CorruptFileError(f"segment is larger than any: file={files.log_path} size={reader.size_bytes}")
-        return known.result(reader, _scan(reader, known, piece_bytes))
+        return known.result(_scan(reader, known, piece_bytes))
 
 
 def recover_segment(recovery: SegmentRecovery, owner: Owner) -> None:
@@ -185,16 +184,16 @@ class _SegmentScan:
 
     def __init__(
         self,
-        files: SegmentFiles,
+        reader: SegmentReader,
         index_interval_bytes: int,
         producers: ProducerStates,
         leader_epochs: Sequence[tuple[int, int]],
     ) -> None:
-        self._files = files
-        self.next_offset = files.base_offset
+        self._reader = reader
+        self._order = SegmentOrder(reader)
         self.valid_bytes = self.batch_count = 0
         self._max_timestamp = -1
-        self._builder = IndexBuilder(files.base_offset, index_interval_bytes)
+        self._builder = IndexBuilder(reader.files.base_offset, index_interval_bytes)
         self._producers = producers
         self._epochs = list(leader_epochs)
         self._aborted: list[AbortedTransaction] = []
@@ -214,23 +213,23 @@ class _SegmentScan:
             self._builder.add(scan.position + piece.position, scan.last_offset, scan.max_timestamp)
             self._epochs = assign_batch_epochs(self._epochs, scan.leader_epoch, scan.base_offset)
             self._max_timestamp = max(self._max_timestamp, int(scan.max_timestamp.max()))
-            self.next_offset = int(scan.last_offset[-1]) + 1
+            self._order.previous = int(scan.last_offset[-1])
             self.valid_bytes = piece.position + int(scan.position[-1] + scan.size[-1])
             self.batch_count += len(scan)
         return None if kind is None else self.stop_here(kind)
 
     def stop_here(self, kind: StopKind) -> ScanStop:
         """Return a stop behind the batches so far."""
-        return ScanStop(kind, self.valid_bytes, self.next_offset, _TEXTS[kind])
+        return ScanStop(kind, self.valid_bytes, self._order.previous + 1, _TEXTS[kind])
 
-    def result(self, reader: SegmentReader, stop: ScanStop | None) -> SegmentRecovery:
+    def result(self, stop: ScanStop | None) -> SegmentRecovery:
         """Return the outcome."""
         built = self._builder.finish()
         return SegmentRecovery(
-            files=reader.files,
-            size_bytes=reader.size_bytes,
+            files=self._reader.files,
+            size_bytes=self._reader.size_bytes,
             valid_bytes=self.valid_bytes,
-            next_offset=self.next_offset,
+            next_offset=self._order.previous + 1,
             batch_count=self.batch_count,
             max_timestamp=self._max_timestamp,
             offset_index=built.offset_index,
@@ -242,18 +241,15 @@ class _SegmentScan:
 
     def _first_bad(self, piece: BatchPiece) -> tuple[int, StopKind | None]:
         """Return how many batches come before the first that can't be right, and what is wrong with that."""
-        scan, found = piece.scan, np.empty(3, np.int64)
-        wrong = check_crcs(piece.data, scan)
+        scan, wrong = piece.scan, check_crcs(piece.data, piece.scan)
         count = int(wrong[0]) if len(wrong) else len(scan)
-        _find_misplaced(scan.base_offset, scan.last_offset, count, self.next_offset, self._files.base_offset, found)
-        number, due, code = found.tolist()
-        if code == _GOES_BACK:
-            offsets = f"offsets={scan.base_offset[number]}..{scan.last_offset[number]} least={due}"
-            what = f"offsets of a batch go back, run a repair: {offsets} file={self._files.log_path}"
-            raise CorruptBatchError(what, piece.position + int(scan.position[number]))
-        if code == _OVERFLOWS:
-            return number, "overflow"
-        return number, "crc" if len(wrong) else None
+        going_back, overflowing = self._order.judge(scan, count)
+        if going_back < count:
+            what = f"offsets of a batch go back, run a repair: {self._order.describe(scan, going_back)}"
+            raise self._reader.corrupt_batch(what, piece.position + int(scan.position[going_back]))
+        if overflowing < count:
+            return overflowing, "overflow"
+        return count, "crc" if len(wrong) else None
 
     def _follow_producers(self, data: memoryview, scan: BatchScan) -> int | None:
         """Follow the batches up to a marker that can't be read; return its number."""
@@ -284,38 +280,6 @@ def _scan(reader: SegmentReader, known: _SegmentScan, piece_bytes: int) -> ScanS
         if piece.fault is not None:
             return known.stop_here(piece.fault)
     return None
-
-
-_FITS, _GOES_BACK, _OVERFLOWS = range(3)
-
-
-@kernel(void(READONLY_INT64, READONLY_INT64, int64, int64, int64, int64[::1]))
-def _find_misplaced(
-    base_offset: npt.NDArray[np.int64],
-    last_offset: npt.NDArray[np.int64],
-    count: int,
-    due: int,
-    segment_base: int,
-    found: npt.NDArray[np.int64],
-) -> None:
-    """Find the first of the leading batches whose offsets go back; or else do not fit the segment's indexes.
-
-    Args:
-        count: how many batches to look at.
-        due: the least offset of the first.
-        segment_base: base offset of the segment.
-        found: out, (3,) its number, or `count`; the least offset it might have; a code.
-    """
-    found[0], found[2] = count, _FITS
-    for number in range(count):
-        # One above the largest number is the smallest one; but nothing in a segment is below the segment's base.
-        due = max(due, segment_base)
-        if base_offset[number] < due or last_offset[number] < base_offset[number]:
-            found[0], found[1], found[2] = number, due, _GOES_BACK
-            return
-        if found[2] == _FITS and last_offset[number] - segment_base > INT32_MAX:
-            found[0], found[2] = number, _OVERFLOWS
-        due = last_offset[number] + 1
 
 
 def _cut_log(recovery: SegmentRecovery, owner: Owner) -> None:

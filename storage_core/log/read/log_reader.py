@@ -27,10 +27,9 @@ from sparklog.storage_core.log.scan.log_walk import (
     RELISTINGS,
     LogWalk,
     SegmentList,
-    first_out_of_order,
     is_gone,
-    wrong_base_offset,
 )
+from sparklog.storage_core.log.scan.segment_order import SegmentOrder
 from sparklog.storage_core.log.scan.segment_reader import CHUNK_BYTES, SEEK_BYTES, BatchChunk, SegmentReader
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 from sparklog.storage_core.record.attributes import CONTROL_BIT
@@ -290,14 +289,11 @@ def _scan_end(segment: SegmentFiles) -> int:
     Nothing else says where the log ends, so that batch must be sound, and behind the one before it.
     """
     with SegmentReader(segment) as reader:
-        previous, newest = segment.base_offset - 1, None
+        order, newest = SegmentOrder(reader), None
         try:
             for chunk in reader.last_chunks():
-                bad = first_out_of_order(reader, chunk.scan, len(chunk.scan), previous, INT64_MAX)
-                if bad is not None:
-                    position = chunk.position + int(chunk.scan.position[bad])
-                    raise wrong_base_offset(reader, int(chunk.scan.base_offset[bad]), position)
-                previous, newest = int(chunk.scan.last_offset[-1]), chunk
+                order.check(chunk)
+                newest = chunk
         except CorruptBatchError as error:
             if not reader.ends_in_zeros(error.position):
                 raise
@@ -306,4 +302,4 @@ def _scan_end(segment: SegmentFiles) -> int:
                 raise reader.corrupt_batch("batch has a wrong length:", reader.valid_bytes)
         if newest is not None:
             reader.check_crcs(newest, newest.scan.take(slice(len(newest.scan) - 1, None)))
-        return previous + 1
+        return order.previous + 1

@@ -260,7 +260,9 @@ class _OpenSegment:
     ) -> tuple[int, int, bool]:
         """Follow batches as far as they belong to a slice; return its end, and whether a batch starts at `mark`.
 
-        Base offsets are outside the CRC: a slice ends before one that goes back.
+        Base offsets are outside the CRC: a slice ends before a batch that ends below the one before it, or the consumer
+        would ask for the same again. This is laxer than `SegmentOrder`: bytes go out as they lie, as in Kafka, and who
+        reads records from them looks at more.
         """
         start, next_offset, size = first
         end, is_met = start + size, False

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sparklog.storage_core.log.files.segments import SegmentFiles
-from sparklog.storage_core.log.scan.log_walk import SegmentList, first_out_of_order, wrong_base_offset
+from sparklog.storage_core.log.scan.log_walk import SegmentList
+from sparklog.storage_core.log.scan.segment_order import SegmentOrder
 from sparklog.storage_core.log.scan.segment_reader import CHUNK_BYTES, SEEK_BYTES, BatchChunk, SegmentReader, find_time
 from sparklog.storage_core.log_config import INT64_MAX
 from sparklog.storage_core.record.batch_decode import iter_decoded
@@ -166,12 +167,12 @@ def _batches_from(
         CorruptBatchError: a batch can't be where it is; those in front of it were yielded, but for the last, which may
             be what is wrong.
     """
-    previous = reader.files.base_offset - 1
+    order = SegmentOrder(reader)
     for chunk in reader.chunks_from(first_offset, CHUNK_BYTES, SEEK_BYTES):
         scan = chunk.scan
         at_end = scan.last_offset >= end_offset - 1
         stop = int(np.argmax(at_end)) + 1 if at_end.any() else len(at_end)
-        bad = first_out_of_order(reader, scan, stop, previous, end_offset)
+        bad = order.first_wrong(scan, stop, end_offset)
         position = chunk.position + int(scan.position[stop - 1] + scan.size[stop - 1])
         follower = None if at_end.any() or bad is not None else reader.base_offset_at(position)
         wanted = scan.last_offset >= first_offset
@@ -180,8 +181,7 @@ def _batches_from(
             bad, wanted[stop - 1] = stop - 1, False
         yield chunk, wanted
         if bad is not None:
-            position = chunk.position + int(scan.position[bad])
-            raise wrong_base_offset(reader, int(scan.base_offset[bad]), position)
+            raise order.error(chunk, bad)
         if at_end.any():
             return
-        previous = int(scan.last_offset[-1])
+        order.previous = int(scan.last_offset[-1])

@@ -8,11 +8,10 @@ Source: Kafka LogLoader.recoverLog.
 
 from pathlib import Path
 
-import numpy as np
-
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.log.append.state import CommittedEnd
 from sparklog.storage_core.log.files.segments import SegmentFiles, floor_segment, list_segments
+from sparklog.storage_core.log.scan.segment_order import SegmentOrder
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader
 from sparklog.storage_core.record.batch_scan import check_crcs
 
@@ -44,7 +43,7 @@ def first_lost_offset(directory: Path, recovery_point: int, end: CommittedEnd) -
     next_offset = 0
     for segment in segments:
         is_active = segment.base_offset == end.segment_base
-        next_offset, is_whole = _scan(segment, max(next_offset, segment.base_offset), recovery_point, end, is_active)
+        next_offset, is_whole = _scan(segment, next_offset, recovery_point, end, is_active)
         if not is_whole:
             return next_offset
     return None
@@ -57,16 +56,16 @@ def _scan(
     with SegmentReader(segment) as reader:
         wanted = end.size_bytes if is_active else reader.size_bytes
         reader.size_bytes = min(reader.size_bytes, wanted)
+        order = SegmentOrder(reader, next_offset - 1)
         try:
             for chunk in reader.chunks_from(recovery_point):
-                bases, lasts = chunk.scan.base_offset, chunk.scan.last_offset
-                bad = (bases <= np.append(next_offset - 1, lasts[:-1])) | (bases > lasts)
-                bad |= lasts >= end.log_end_offset
-                bad[check_crcs(chunk.data, chunk.scan)] = True
-                if bad.any():
-                    number = int(np.argmax(bad))
-                    return (int(lasts[number - 1]) + 1 if number else next_offset), False
-                next_offset = int(lasts[-1]) + 1
+                wrong = check_crcs(chunk.data, chunk.scan)
+                sound = int(wrong[0]) if len(wrong) else len(chunk.scan)
+                good = min(order.judge(chunk.scan, sound, end.log_end_offset))
+                if good:
+                    order.previous = int(chunk.scan.last_offset[good - 1])
+                if good < len(chunk.scan):
+                    return order.previous + 1, False
         except CorruptBatchError:
-            return next_offset, False
-        return next_offset, reader.valid_bytes == wanted
+            return order.previous + 1, False
+        return order.previous + 1, reader.valid_bytes == wanted

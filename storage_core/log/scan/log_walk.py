@@ -19,15 +19,16 @@ from typing import Final
 
 import numpy as np
 
-from sparklog.storage_core.errors import CorruptBatchError, CorruptFileError, OffsetOutOfRangeError, StorageError
+from sparklog.storage_core.errors import CorruptFileError, OffsetOutOfRangeError, StorageError
 from sparklog.storage_core.log.files.segments import SegmentFiles, floor_segment, list_readable_segments
+from sparklog.storage_core.log.scan.segment_order import SegmentOrder
 from sparklog.storage_core.log.scan.segment_reader import CHUNK_BYTES, BatchChunk, SegmentReader
-from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
+from sparklog.storage_core.log_config import INT32_MAX
 from sparklog.storage_core.record.attributes import CODEC_MASK
 from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan
 
-__all__ = ["RELISTINGS", "LogWalk", "SegmentList", "first_out_of_order", "is_gone", "wrong_base_offset"]
+__all__ = ["RELISTINGS", "LogWalk", "SegmentList", "is_gone"]
 
 RELISTINGS: Final = 20
 """How often in a row a listed file may be gone before that is an error: a cleaner at work renames one after another."""
@@ -156,14 +157,13 @@ class LogWalk:
 
     def _segment_chunks(self, reader: SegmentReader) -> Generator[tuple[SegmentReader, BatchChunk], None, None]:
         is_last = self._number == len(self._files)
-        previous = reader.files.base_offset - 1
+        order = SegmentOrder(reader)
         for chunk in reader.chunks_from(self.next_offset, *self._sizes):
             last = chunk.scan.last_offset
             at_end = last >= self._end_offset - 1
             has_end = bool(at_end.any())
             stop = int(np.argmax(at_end)) + 1 if has_end else len(at_end)
-            bad = self._first_out_of_order(reader, chunk, stop, previous)
-            before, previous = previous, int(last[stop - 1])
+            bad, before = self._first_wrong(order, chunk.scan, stop), order.previous
             if bad is not None:
                 stop = max(bad - 1, 0)  # the one before it may be what is wrong
             elif has_end:
@@ -175,27 +175,27 @@ class LogWalk:
                 self.before_offset = int(last[first - 1]) if first else before
                 yield reader, BatchChunk(chunk.data, chunk.position, chunk.scan.take(slice(first, stop)))
             if bad is not None:
-                position = chunk.position + int(chunk.scan.position[bad])
-                raise wrong_base_offset(reader, int(chunk.scan.base_offset[bad]), position)
+                raise order.error(chunk, bad)
+            order.previous = int(last[-1])
             if has_end:
                 self.next_offset = self._end_offset
                 return
         if not is_last and reader.valid_bytes < reader.size_bytes:
             raise reader.corrupt_batch("closed segment ends inside a batch", reader.valid_bytes)
 
-    def _first_out_of_order(self, reader: SegmentReader, chunk: BatchChunk, stop: int, previous: int) -> int | None:
+    def _first_wrong(self, order: SegmentOrder, scan: BatchScan, count: int) -> int | None:
         """Return the first batch that can't be where it is.
 
         Where the log has grown since its end was told, a cleaner may have put what came later into this segment, and
         have left nothing in front of it: a batch wholly behind that end is then no more than the end of the range.
         """
         end_offset = self._segments.end_offset
-        bad = first_out_of_order(reader, chunk.scan, stop, previous, end_offset)
-        if bad is None or chunk.scan.base_offset[bad] < end_offset:
+        bad = order.first_wrong(scan, count, end_offset)
+        if bad is None or scan.base_offset[bad] < end_offset:
             return bad
         now = list_readable_segments(self._segments.directory)
         has_grown = any(each.base_offset > end_offset for each in now)
-        return first_out_of_order(reader, chunk.scan, stop, previous, INT64_MAX) if has_grown else bad
+        return order.first_wrong(scan, count) if has_grown else bad
 
     def _check_follower(self, reader: SegmentReader, chunk: BatchChunk, number: int) -> None:
         """Refuse the batch that ends the range if what follows says that it can't be there.
@@ -209,7 +209,7 @@ class LogWalk:
         base_offset = reader.base_offset_at(position)
         if base_offset is not None:
             if base_offset <= last_offset and (not is_log_end or reader.is_batch_before(position, last_offset)):
-                raise wrong_base_offset(reader, base_offset, position)
+                raise reader.corrupt_batch(f"batch has a wrong base offset: base_offset={base_offset}", position)
             return
         for files in self._files[self._number : self._number + 1] if self._number is not None else ():
             if files.base_offset <= last_offset and not reader.files.is_swap and files.log_path.exists():
@@ -223,25 +223,6 @@ class LogWalk:
                 f"log ends at offset {self.next_offset}, its committed end is {self._end_offset}: "
                 f"log={self._segments.directory}"
             )
-
-
-def first_out_of_order(reader: SegmentReader, scan: BatchScan, stop: int, previous: int, end_offset: int) -> int | None:
-    """Return the first of some batches that can't be where it is, or None.
-
-    It goes back, reaches behind the log's end, or is farther from its segment's base than an index could say.
-
-    Args:
-        reader: of the segment.
-        scan: batches that follow each other.
-        stop: how many of them count, at least one.
-        previous: last offset in front of them.
-        end_offset: of the log; a batch never lies across it.
-    """
-    base, last = scan.base_offset[:stop], scan.last_offset[:stop]
-    bad = (base > last) | (last > min(reader.files.base_offset + INT32_MAX, INT64_MAX, end_offset - 1))
-    bad[0] |= base[0] <= previous
-    bad[1:] |= base[1:] <= last[:-1]
-    return int(np.argmax(bad)) if bad.any() else None
 
 
 def is_gone(error: StorageError) -> bool:
@@ -262,8 +243,3 @@ def _overlap(files: SegmentFiles, next_offset: int) -> CorruptFileError:
     return CorruptFileError(
         f"segment overlaps the one before it, which reaches offset {next_offset}: file={files.log_path}"
     )
-
-
-def wrong_base_offset(reader: SegmentReader, base_offset: int, position: int) -> CorruptBatchError:
-    """Return the error that names a batch which can't be where it is."""
-    return reader.corrupt_batch(f"batch has a wrong base offset: base_offset={base_offset}", position)
