@@ -20,7 +20,7 @@ $(SETUP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
-	$(BIN)/python -c "import sparklog.sink.log_sink, sparklog.storage_core.record.batch_decode"
+	$(BIN)/python -c "import sparklog.sink.log_sink, sparklog.storage_core.record.reading_kernels"
 	@touch $@
 
 run: $(SETUP) ## stream the flights of 2013 into Kafka segments, look at them, verify them

@@ -25,7 +25,8 @@ if _LOOKS_FOR_SOURCES not in sys.argv:
     import pyspark.worker  # noqa: F401
 
     import sparklog.pipeline.reader.read_task
-    import sparklog.sink.stage.stage_rows  # noqa: F401
+    import sparklog.sink.stage.stage_rows
+    import sparklog.storage_core.record.reading_kernels  # noqa: F401
 
 _run_task = daemon.worker
 

@@ -33,12 +33,11 @@ from sparklog.storage_core.record.decoded_columns import (
     plain_sections,
     split_sections,
 )
+from sparklog.storage_core.record.kernel_tables import SectionColumn
 from sparklog.storage_core.record.legacy.decode import LEGACY_CODECS, InnerSet, open_wrapper, survey_wrapper
 from sparklog.storage_core.record.legacy.header import MIN_ENTRY_BYTES
-from sparklog.storage_core.record.legacy.kernels import compare_crcs, locate_entries
 from sparklog.storage_core.record.schema import RECORD_SCHEMA
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, ByteSource
-from sparklog.storage_core.record.v2.decode_kernels import SectionColumn
 
 __all__ = ["DECODE_TARGET_BYTES", "InspectedRecords", "decode_batches", "iter_decoded", "iter_inspected"]
 
@@ -314,6 +313,8 @@ def _entry_crcs(sections: SectionTable) -> tuple[npt.NDArray[np.uint32], npt.NDA
     crc, is_valid = np.zeros(count, np.uint32), np.ones(count, np.bool_)
     is_legacy = sections.scan.magic < MAGIC_V2
     if is_legacy.any():
+        from sparklog.storage_core.record.reading_kernels import compare_crcs, locate_entries
+
         chosen = np.repeat(is_legacy, sections.counts)
         starts, ends = np.empty((2, int(chosen.sum())), np.int64)
         locate_entries(sections.source, sections.table[is_legacy], starts, ends)

@@ -15,16 +15,9 @@ import numpy.typing as npt
 
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.record.batch_probe import MAGIC_V2
-from sparklog.storage_core.record.crc_kernels import compare_crc32cs
-from sparklog.storage_core.record.legacy.kernels import compare_crcs
-from sparklog.storage_core.record.scan_kernels import (
-    HEADER_COLUMNS,
-    MIN_BATCH_BYTES,
-    HeaderColumn,
-    unpack_headers,
-    walk_batches,
-)
-from sparklog.storage_core.record.v2.batch_header import ByteSource
+from sparklog.storage_core.record.few_batches import compare_by_library, is_few, scan_headers
+from sparklog.storage_core.record.kernel_tables import HEADER_COLUMNS, HeaderColumn
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, ByteSource
 
 __all__ = ["BatchScan", "check_crcs", "scan_batches"]
 
@@ -98,14 +91,9 @@ def scan_batches(data: ByteSource, start: int = 0, end: int | None = None) -> Ba
     """
     source = np.frombuffer(data, np.uint8)
     end = source.size if end is None else min(end, source.size)
-    positions, stopped = np.empty(max(end - start, 0) // MIN_BATCH_BYTES, np.int64), np.zeros(2, np.int64)
-    found = walk_batches(source, max(start, 0), end, positions, stopped)
-    valid_bytes = int(stopped[0])
-    if stopped[1]:
-        raise CorruptBatchError("batch length is below what any batch has", valid_bytes)
-    positions = positions[:found].copy()
-    columns = np.empty((HEADER_COLUMNS, found), np.int64)
-    unpack_headers(source, positions, columns)
+    start = max(start, 0)
+    few = scan_headers(source, start, end) if is_few(max(end - start, 0)) else None
+    positions, columns, valid_bytes = few or _scan_by_kernels(source, start, end)
     return BatchScan(
         position=positions,
         size=columns[HeaderColumn.SIZE],
@@ -125,6 +113,21 @@ def scan_batches(data: ByteSource, start: int = 0, end: int | None = None) -> Ba
     )
 
 
+def _scan_by_kernels(source: npt.NDArray[np.uint8], start: int, end: int) -> tuple[_Int64s, _Int64s, int]:
+    """Return what `scan_headers` does; raises as `scan_batches`."""
+    from sparklog.storage_core.record.reading_kernels import MIN_BATCH_BYTES, unpack_headers, walk_batches
+
+    positions, stopped = np.empty(max(end - start, 0) // MIN_BATCH_BYTES, np.int64), np.zeros(2, np.int64)
+    found = walk_batches(source, start, end, positions, stopped)
+    valid_bytes = int(stopped[0])
+    if stopped[1]:
+        raise CorruptBatchError("batch length is below what any batch has", valid_bytes)
+    positions = positions[:found].copy()
+    columns = np.empty((HEADER_COLUMNS, found), np.int64)
+    unpack_headers(source, positions, columns)
+    return positions, columns, valid_bytes
+
+
 def check_crcs(data: ByteSource, scan: BatchScan) -> npt.NDArray[np.int64]:
     """Return the places in `scan` of the batches whose CRC is wrong, in order.
 
@@ -135,6 +138,8 @@ def check_crcs(data: ByteSource, scan: BatchScan) -> npt.NDArray[np.int64]:
     is_legacy = scan.magic < MAGIC_V2
     if not is_legacy.any():
         return np.flatnonzero(_wrong_crcs(source, scan)).astype(np.int64)
+    from sparklog.storage_core.record.reading_kernels import compare_crcs
+
     wrong, legacy = np.zeros(len(scan), np.bool_), scan.take(is_legacy)
     wrong[~is_legacy] = _wrong_crcs(source, scan.take(~is_legacy))
     wrong_legacy = np.zeros(len(legacy), np.bool_)
@@ -146,5 +151,10 @@ def check_crcs(data: ByteSource, scan: BatchScan) -> npt.NDArray[np.int64]:
 def _wrong_crcs(source: npt.NDArray[np.uint8], scan: BatchScan) -> npt.NDArray[np.bool_]:
     """Return which batches of format v2 have a wrong CRC."""
     wrong = np.zeros(len(scan), np.uint8)
-    compare_crc32cs(source, scan.position, scan.size, wrong)
+    if is_few(len(scan) * HEADER_BYTES):
+        compare_by_library(source, scan.position, scan.size, wrong)
+    else:
+        from sparklog.storage_core.record.reading_kernels import compare_crc32cs
+
+        compare_crc32cs(source, scan.position, scan.size, wrong)
     return wrong.view(np.bool_)

@@ -21,9 +21,10 @@ from numba.extending import intrinsic
 
 from sparklog.storage_core.kernels import kernel
 from sparklog.storage_core.record.batch_probe import V2_CRC
+from sparklog.storage_core.record.few_batches import compare_by_library
 from sparklog.storage_core.record.kernel_memory import BYTES, INT64S, address_of, inlined, load_byte, load_int32
 
-__all__ = ["HAS_CRC_INSTRUCTION", "compare_by_library", "compare_crc32cs"]
+__all__ = ["HAS_CRC_INSTRUCTION", "compare_crc32cs"]
 
 HAS_CRC_INSTRUCTION: Final = bool(
     platform.machine() in ("x86_64", "AMD64")
@@ -130,22 +131,6 @@ def _compare_one(
         return
     start = address_of(source) + position
     wrong[number] = _is_wrong(_MASK, start + _CRC_COVERS_FROM, start + size, start + _CRC_AT)
-
-
-def compare_by_library(
-    source: npt.NDArray[np.uint8],
-    positions: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    wrong: npt.NDArray[np.uint8],
-) -> None:
-    """Do the same a batch at a time, on any processor."""
-    view = source.data
-    for number, (position, size) in enumerate(zip(positions.tolist(), sizes.tolist(), strict=True)):
-        if position < 0 or size < _CRC_COVERS_FROM or size > source.size - position:
-            wrong[number] = True
-            continue
-        stored = int.from_bytes(view[position + _CRC_AT : position + _CRC_COVERS_FROM], "big")
-        wrong[number] = crc32c.crc32c(view[position + _CRC_COVERS_FROM : position + size]) != stored
 
 
 compare_crc32cs: Final = (

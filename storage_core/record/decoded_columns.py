@@ -6,7 +6,7 @@ wrapper. Sections of different formats lie in one table in the order of their ba
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,20 +17,11 @@ import pyarrow as pa
 from sparklog.storage_core.record.attributes import LOG_APPEND_TIME_BIT
 from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan
+from sparklog.storage_core.record.few_batches import RECORD_COST_BYTES, is_few, unpack_section
 from sparklog.storage_core.record.java_text import java_text
-from sparklog.storage_core.record.legacy.kernels import LEGACY_FAILURES, parse_entries
+from sparklog.storage_core.record.kernel_tables import SECTION_COLUMNS, SectionColumn
 from sparklog.storage_core.record.schema import HEADERS_TYPE, NO_TIMESTAMP_TYPE, RECORD_SCHEMA
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES
-from sparklog.storage_core.record.v2.decode_kernels import (
-    FAILURES,
-    SECTION_COLUMNS,
-    SectionColumn,
-    copy_headers,
-    copy_ranges,
-    cut_records,
-    measure_headers,
-    parse_records,
-)
 
 __all__ = [
     "MOST_RECORDS",
@@ -51,6 +42,7 @@ _Bytes = npt.NDArray[np.uint8]
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 _Ranges = tuple[_Int64s, _Int32s]
+_Fields = tuple[_Int64s, _Int64s, tuple[pa.Array, pa.Array, pa.Array]]
 
 
 class DamagedSectionError(Exception):
@@ -121,6 +113,8 @@ def cut_section(sections: SectionTable, place: int, step: int) -> list[SectionTa
     Raises:
         DamagedSectionError: a length is damaged.
     """
+    from sparklog.storage_core.record.reading_kernels import FAILURES, cut_records
+
     row, scan = sections.table[place], sections.scan.take(slice(place, place + 1))
     start, end, count = (int(row[at]) for at in (SectionColumn.START, SectionColumn.END, SectionColumn.COUNT))
     cuts = np.empty(-(-count // step), np.int64)
@@ -155,19 +149,67 @@ def decode_sections(sections: SectionTable) -> pa.RecordBatch:
         DamagedSectionError: the first section whose bytes contradict themselves.
     """
     table, counts = sections.table, sections.counts
-    offsets, timestamps, (key, value, headers) = _parsed(sections)
+    offsets, timestamps, texts = _by_plain_code(sections) or _by_kernels(sections)
     kinds = table[:, SectionColumn.FIXED_TIMESTAMP].astype(np.int8)
     kinds[table[:, SectionColumn.MAGIC] == 0] = NO_TIMESTAMP_TYPE
     columns = [
-        pa.array(offsets),
-        pa.array(timestamps),
-        pa.array(np.repeat(kinds, counts)),
-        pa.array(np.repeat(sections.scan.leader_epoch, counts)),
-        _binary(sections.source, *key),
-        _binary(sections.source, *value),
-        _headers(sections.source, *headers),
+        _numbers(pa.int64(), offsets),
+        _numbers(pa.int64(), timestamps),
+        _numbers(pa.int8(), np.repeat(kinds, counts)),
+        _numbers(pa.int32(), np.repeat(sections.scan.leader_epoch, counts)),
+        *texts,
     ]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def _by_plain_code(sections: SectionTable) -> _Fields | None:
+    """Return the fields of a few records; None where the kernels are to read them, or to say what is wrong."""
+    table, view = sections.table, sections.source.data
+    sizes = table[:, SectionColumn.END] - table[:, SectionColumn.START]
+    cost_bytes = int((sections.counts * RECORD_COST_BYTES + sizes).sum())
+    if (table[:, SectionColumn.MAGIC] != MAGIC_V2).any() or not is_few(cost_bytes):
+        return None
+    records = []
+    try:
+        for start, end, count, offset, timestamp, fixed, _ in table.tolist():
+            records += unpack_section(bytes(view[start:end]), count, offset, timestamp, is_fixed_timestamp=bool(fixed))
+    except ValueError:
+        return None
+    headers = [header for each in records for header in each.headers]
+    names = _joined(pa.string(), [name.encode() for name, _ in headers])
+    texts = (
+        _joined(pa.binary(), [each.key for each in records]),
+        _joined(pa.binary(), [each.value for each in records]),
+        _header_lists(
+            _ends([len(each.headers) for each in records]), names, _joined(pa.binary(), [value for _, value in headers])
+        ),
+    )
+    return (
+        np.array([each.offset for each in records], np.int64),
+        np.array([each.timestamp for each in records], np.int64),
+        texts,
+    )
+
+
+def _by_kernels(sections: SectionTable) -> _Fields:
+    offsets, timestamps, (key, value, headers) = _parsed(sections)
+    source = sections.source
+    return offsets, timestamps, (_binary(source, *key), _binary(source, *value), _headers(source, *headers))
+
+
+def _joined(kind: pa.DataType, parts: Sequence[bytes | None]) -> pa.Array:
+    is_null = np.array([each is None for each in parts], np.bool_)
+    return _array(kind, is_null, _ends([len(each or b"") for each in parts]), b"".join(each or b"" for each in parts))
+
+
+def _ends(sizes: list[int]) -> _Int32s:
+    """Return the Arrow offsets of elements of these sizes."""
+    return np.cumsum([0, *sizes], dtype=np.int32)
+
+
+def _numbers(kind: pa.DataType, values: npt.NDArray[np.generic]) -> pa.Array:
+    """Return a column over the numbers' own memory; `pa.array` would import pandas."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _parsed(sections: SectionTable) -> tuple[_Int64s, _Int64s, tuple[_Ranges, _Ranges, _Ranges]]:
@@ -179,6 +221,8 @@ def _parsed(sections: SectionTable) -> tuple[_Int64s, _Int64s, tuple[_Ranges, _R
     Raises:
         DamagedSectionError: the first section whose bytes contradict themselves.
     """
+    from sparklog.storage_core.record.reading_kernels import FAILURES, LEGACY_FAILURES, parse_entries, parse_records
+
     table, count = sections.table, int(sections.counts.sum())
     offsets, timestamps = np.empty(count, np.int64), np.empty(count, np.int64)
     ranges = _ranges(count), _ranges(count), _ranges(count)
@@ -186,7 +230,9 @@ def _parsed(sections: SectionTable) -> tuple[_Int64s, _Int64s, tuple[_Ranges, _R
     ends = [*(np.flatnonzero(is_legacy[1:] != is_legacy[:-1]) + 1).tolist(), len(table)]
     first = row = 0
     for after in ends:
-        parse, words = (parse_entries, LEGACY_FAILURES) if first < after and is_legacy[first] else _V2
+        parse, words = (
+            (parse_entries, LEGACY_FAILURES) if first < after and is_legacy[first] else (parse_records, FAILURES)
+        )
         parts: list[Any] = [part[row:] for pair in ranges for part in pair]
         failure, place = parse(sections.source, table[first:after], offsets[row:], timestamps[row:], *parts)
         if failure:
@@ -194,9 +240,6 @@ def _parsed(sections: SectionTable) -> tuple[_Int64s, _Int64s, tuple[_Ranges, _R
         row += int(sections.counts[first:after].sum())
         first = after
     return offsets, timestamps, ranges
-
-
-_V2: Final = (parse_records, FAILURES)
 
 
 def _ranges(count: int) -> _Ranges:
@@ -207,17 +250,21 @@ def _ranges(count: int) -> _Ranges:
 
 
 def _binary(source: _Bytes, starts: _Int64s, offsets: _Int32s) -> pa.Array:
+    from sparklog.storage_core.record.reading_kernels import copy_ranges
+
     data = np.empty(int(offsets[-1]), np.uint8)
     copy_ranges(source, starts, offsets, data)
     return _array(pa.binary(), starts < 0, offsets, data)
 
 
-def _array(kind: pa.DataType, is_null: npt.NDArray[np.bool_], offsets: _Int32s, data: _Bytes) -> pa.Array:
+def _array(kind: pa.DataType, is_null: npt.NDArray[np.bool_], offsets: _Int32s, data: _Bytes | bytes) -> pa.Array:
     validity = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null.any() else None
     return pa.Array.from_buffers(kind, len(is_null), [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def _headers(source: _Bytes, starts: _Int64s, offsets: _Int32s) -> pa.Array:
+    from sparklog.storage_core.record.reading_kernels import copy_headers, measure_headers
+
     count = int(offsets[-1])
     name_offsets, content_offsets = np.zeros((2, count + 1), np.int32)
     is_null = np.empty(count, np.bool_)
@@ -227,10 +274,12 @@ def _headers(source: _Bytes, starts: _Int64s, offsets: _Int32s) -> pa.Array:
     if count:
         copy_headers(source, starts, offsets, names, contents)
     text = _text(_array(pa.binary(), np.zeros(count, np.bool_), name_offsets, names))
-    pairs = pa.StructArray.from_arrays(
-        [text, _array(pa.binary(), is_null, content_offsets, contents)], fields=list(HEADERS_TYPE.value_type)
-    )
-    return pa.Array.from_buffers(HEADERS_TYPE, len(starts), [None, pa.py_buffer(offsets)], children=[pairs])
+    return _header_lists(offsets, text, _array(pa.binary(), is_null, content_offsets, contents))
+
+
+def _header_lists(offsets: _Int32s, names: pa.Array, contents: pa.Array) -> pa.Array:
+    pairs = pa.StructArray.from_arrays([names, contents], fields=list(HEADERS_TYPE.value_type))
+    return pa.Array.from_buffers(HEADERS_TYPE, len(offsets) - 1, [None, pa.py_buffer(offsets)], children=[pairs])
 
 
 def _text(names: pa.Array) -> pa.Array:

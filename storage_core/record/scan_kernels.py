@@ -18,8 +18,9 @@ from sparklog.storage_core.record.batch_probe import (
     V2_CRC,
 )
 from sparklog.storage_core.record.kernel_memory import BYTES, INT64S, address_of, load_byte, load_int32, load_int64
+from sparklog.storage_core.record.kernel_tables import HeaderColumn
 
-__all__ = ["HEADER_COLUMNS", "MIN_BATCH_BYTES", "HeaderColumn", "unpack_headers", "walk_batches"]
+__all__ = ["MIN_BATCH_BYTES", "unpack_headers", "walk_batches"]
 
 MIN_BATCH_BYTES: Final = 26
 """Smallest complete entry of any format: the next one starts at least this far on."""
@@ -72,26 +73,6 @@ def walk_batches(source: _Bytes, start: int, end: int, positions: _Int64s, stopp
     stopped[1] = damaged
     return found
 
-
-class HeaderColumn:
-    """The columns that `unpack_headers` fills."""
-
-    SIZE: Final = 0
-    MAGIC: Final = 1
-    BASE_OFFSET: Final = 2
-    LAST_OFFSET: Final = 3
-    LEADER_EPOCH: Final = 4
-    CRC: Final = 5
-    ATTRIBUTES: Final = 6
-    BASE_TIMESTAMP: Final = 7
-    MAX_TIMESTAMP: Final = 8
-    PRODUCER_ID: Final = 9
-    PRODUCER_EPOCH: Final = 10
-    BASE_SEQUENCE: Final = 11
-    RECORDS_COUNT: Final = 12
-
-
-HEADER_COLUMNS: Final = 13
 
 # Kernels see module constants, not class attributes.
 _SIZE, _MAGIC, _CRC = HeaderColumn.SIZE, HeaderColumn.MAGIC, HeaderColumn.CRC

@@ -5,9 +5,19 @@ Source: Kafka's consumer record; field names as its dump tool and clients use th
 
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["CREATE_TIME", "HEADERS_TYPE", "LOG_APPEND_TIME", "NO_TIMESTAMP", "NO_TIMESTAMP_TYPE", "RECORD_SCHEMA"]
+__all__ = [
+    "CREATE_TIME",
+    "HEADERS_TYPE",
+    "LOG_APPEND_TIME",
+    "NO_TIMESTAMP",
+    "NO_TIMESTAMP_TYPE",
+    "RECORD_SCHEMA",
+    "int64s",
+]
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
@@ -32,3 +42,8 @@ RECORD_SCHEMA: Final = pa.schema(
         pa.field("headers", HEADERS_TYPE, nullable=False),
     ]
 )
+
+
+def int64s(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Return a column of integers without nulls, not to be changed; `to_numpy` would import pandas."""
+    return np.from_dlpack(column).astype(np.int64, copy=False)

@@ -20,11 +20,11 @@ from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.record.attributes import CONTROL_BIT
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
 from sparklog.storage_core.record.control_records import ControlType
-from sparklog.storage_core.record.scalar import Record, pack_batch
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, BatchHeader, pack_header, unpack_header
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.control_fields import EndTransactionMarker, pack_end_transaction_marker
+from tests.plain.scalar import Record, pack_batch
 
 __all__ = [
     "HASH_KEY",

@@ -19,11 +19,11 @@ from sparklog.storage_core.log.producers.transactions import TransactionTracker
 from sparklog.storage_core.log_config import CODECS
 from sparklog.storage_core.record.batch_scan import scan_batches
 from sparklog.storage_core.record.control_records import ControlType, control_types
-from sparklog.storage_core.record.legacy_scalar import pack_entry, pack_wrapper
-from sparklog.storage_core.record.scalar import Record, pack_batch
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from tests.build.transaction_log import Marker, control_batch
 from tests.build.written_log import TOPIC_ID
+from tests.plain.legacy_scalar import pack_entry, pack_wrapper
+from tests.plain.scalar import Record, pack_batch
 
 __all__ = ["CompactedLog", "LogShape", "draw_shape", "write_segments"]
 

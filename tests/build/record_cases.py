@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from sparklog.storage_core.record.scalar import Record
 from sparklog.storage_core.record.schema import HEADERS_TYPE
 from sparklog.storage_core.record.v2.batch_encode import EncodedBatches, EncodeOptions, RecordColumns, encode_batches
+from tests.plain.scalar import Record
 
 __all__ = ["SPECIMENS", "columns_of", "encode", "records_of", "split_batches"]
 

@@ -30,9 +30,9 @@ from sparklog.storage_core.record.batch_convert import ConvertOptions
 from sparklog.storage_core.record.batch_decode import iter_decoded
 from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, BatchHeader, pack_header
-from sparklog.storage_core.record.varint import pack_varint
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from sparklog.storage_core.topic_partition import TopicPartition
+from tests.plain.varint import pack_varint
 
 __all__ = ["CLEANINGS", "OPERATIONS", "write_many_headers", "write_many_records"]
 

@@ -15,10 +15,10 @@ from sparklog.storage_core.index.transaction_index import AbortedTransaction, pa
 from sparklog.storage_core.log.files.names import LOG, TXNINDEX, segment_file_name
 from sparklog.storage_core.record.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from sparklog.storage_core.record.control_records import ControlType
-from sparklog.storage_core.record.scalar import Record, pack_batch, pack_record
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, BatchHeader, pack_header
 from tests.build.control_fields import EndTransactionMarker, pack_end_transaction_marker
+from tests.plain.scalar import Record, pack_batch, pack_record
 
 __all__ = ["Data", "Event", "Marker", "TransactionLog", "control_batch", "data_batch", "write_transaction_log"]
 

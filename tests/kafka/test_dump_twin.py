@@ -14,10 +14,10 @@ import pytest
 from sparklog.storage_core.inspect.dump.dump_log import DumpOptions, dump_log
 from sparklog.storage_core.log_config import CODECS
 from sparklog.storage_core.record.compression import compress
-from sparklog.storage_core.record.legacy_scalar import pack_entry, pack_wrapper
-from sparklog.storage_core.record.scalar import Record
 from tests.build.golden import golden_root
 from tests.kafka.toolbox import KafkaToolbox
+from tests.plain.legacy_scalar import pack_entry, pack_wrapper
+from tests.plain.scalar import Record
 
 pytestmark = pytest.mark.kafka
 

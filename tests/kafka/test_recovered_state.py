@@ -17,13 +17,13 @@ from sparklog.storage_core.log.load.recover_segment import recover_segment, scan
 from sparklog.storage_core.log.producers.follow import follow_producers
 from sparklog.storage_core.log.producers.snapshots import find_snapshot
 from sparklog.storage_core.log.producers.states import ProducerStates
-from sparklog.storage_core.record.legacy_scalar import pack_entry
-from sparklog.storage_core.record.scalar import Record
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.batch_bytes import BatchSpec, segment_bytes
 from tests.build.golden import GoldenLog, golden_logs
 from tests.build.written_snapshot import write_snapshot
 from tests.kafka.broker import KafkaBroker, TopicSpec
+from tests.plain.legacy_scalar import pack_entry
+from tests.plain.scalar import Record
 
 pytestmark = pytest.mark.kafka
 

@@ -20,10 +20,10 @@ from sparklog.storage_core.log_config import CODECS, INT64_MAX
 from sparklog.storage_core.record.attributes import CODEC_MASK, DELETE_HORIZON_BIT
 from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES, compress, decompress
 from sparklog.storage_core.record.control_records import ControlType
-from sparklog.storage_core.record.scalar import Record, pack_record, unpack_record
 from sparklog.storage_core.record.schema import LOG_APPEND_TIME
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, BatchHeader, pack_header, unpack_header
 from tests.build.control_fields import unpack_control_type
+from tests.plain.scalar import Record, pack_record, unpack_record
 
 __all__ = ["PlainCleaning", "clean_plainly", "digest_key"]
 

@@ -3,9 +3,9 @@
 from hypothesis import strategies as st
 
 from sparklog.storage_core.log_config import CODECS
-from sparklog.storage_core.record.legacy_scalar import pack_entry, pack_wrapper
-from sparklog.storage_core.record.scalar import Record, pack_batch
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
+from tests.plain.legacy_scalar import pack_entry, pack_wrapper
+from tests.plain.scalar import Record, pack_batch
 
 __all__ = ["legacy_batches", "mixed_batches"]
 

@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 
 from sparklog.storage_core.log_config import CODECS
-from sparklog.storage_core.record.scalar import Record
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
+from tests.plain.scalar import Record
 
 __all__ = ["encode_options", "int64s", "record_lists"]
 

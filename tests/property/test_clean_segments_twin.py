@@ -23,12 +23,12 @@ from sparklog.storage_core.log_config import CODECS
 from sparklog.storage_core.record.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
 from sparklog.storage_core.record.control_records import ControlType
-from sparklog.storage_core.record.scalar import Record, decode_records, pack_batch
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, pack_header, unpack_header
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.control_fields import EndTransactionMarker, pack_end_transaction_marker
 from tests.plain.plain_cleaning import PlainCleaning, clean_plainly, digest_key
+from tests.plain.scalar import Record, decode_records, pack_batch
 
 _NOW_MS = 1_700_000_000_000
 _HASH_KEY = bytes(range(16))

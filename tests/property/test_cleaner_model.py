@@ -17,10 +17,10 @@ from sparklog.storage_core.inspect.verify.verify_log import verify_directory
 from sparklog.storage_core.log.files.names import LOG
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.log_config import LogConfig
-from sparklog.storage_core.record.scalar import Record
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.compacted_logs import CompactedLog, draw_shape, write_segments
 from tests.build.written_log import TOPIC_ID
+from tests.plain.scalar import Record
 
 _START_MS = 1_700_000_000_000
 _NOW_MS = _START_MS + 3_600_000

@@ -8,11 +8,11 @@ from sparklog.storage_core.record.batch_convert import ConversionCounts, Convert
 from sparklog.storage_core.record.batch_decode import decode_batches
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
 from sparklog.storage_core.record.legacy.encode import LEGACY_CODECS
-from sparklog.storage_core.record.legacy_scalar import TypedRecord, decode_log, pack_entry, pack_wrapper
-from sparklog.storage_core.record.scalar import Record, pack_batch
 from sparklog.storage_core.record.schema import CREATE_TIME, NO_TIMESTAMP_TYPE
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from tests.build.record_cases import records_of
+from tests.plain.legacy_scalar import TypedRecord, decode_log, pack_entry, pack_wrapper
+from tests.plain.scalar import Record, pack_batch
 
 _FORMATS = st.tuples(st.integers(0, 2), st.sampled_from(LEGACY_CODECS), st.none() | st.integers(0, 3))
 

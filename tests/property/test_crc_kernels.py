@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparklog.storage_core.record.crc_kernels import HAS_CRC_INSTRUCTION, compare_by_library, compare_crc32cs
+from sparklog.storage_core.record.crc_kernels import HAS_CRC_INSTRUCTION, compare_crc32cs
+from sparklog.storage_core.record.few_batches import compare_by_library
 from tests.build.batch_bytes import BatchSpec, batch_bytes
 
 _BODIES = st.lists(st.binary(max_size=90), min_size=1, max_size=12)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from legacy_strategies import mixed_batches
 
 from sparklog.storage_core.inspect.dump.dump_log import DumpOptions, dump_log
-from sparklog.storage_core.record.legacy_scalar import decode_log
+from tests.plain.legacy_scalar import decode_log
 
 
 def _dump(data: bytes, **options: bool) -> tuple[bool, list[str], str]:

@@ -9,9 +9,9 @@ from sparklog.storage_core.cleaner.keys.keyed_records import iter_keyed
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.record.batch_decode import decode_batches
 from sparklog.storage_core.record.batch_scan import scan_batches
-from sparklog.storage_core.record.legacy_scalar import pack_entry, pack_wrapper
-from sparklog.storage_core.record.scalar import Record, encode_records, pack_batch
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
+from tests.plain.legacy_scalar import pack_entry, pack_wrapper
+from tests.plain.scalar import Record, encode_records, pack_batch
 from tests.property.record_strategies import encode_options, record_lists
 
 _RECORDS = [

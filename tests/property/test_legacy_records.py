@@ -12,9 +12,9 @@ from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.record.batch_decode import decode_batches, iter_decoded, iter_inspected
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
 from sparklog.storage_core.record.compression import compress
-from sparklog.storage_core.record.legacy_scalar import TypedRecord, decode_log, pack_entry
-from sparklog.storage_core.record.scalar import Record
 from tests.build.record_cases import records_of
+from tests.plain.legacy_scalar import TypedRecord, decode_log, pack_entry
+from tests.plain.scalar import Record
 
 _MAX_BATCH_BYTES = 1 << 20
 

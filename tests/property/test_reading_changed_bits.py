@@ -12,10 +12,10 @@ from sparklog.storage_core.log.producers.transactions import Isolation
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.record.batch_scan import scan_batches
 from sparklog.storage_core.record.control_records import ControlType
-from sparklog.storage_core.record.legacy_scalar import pack_entry, pack_wrapper
-from sparklog.storage_core.record.scalar import Record, pack_batch
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from tests.build.transaction_log import Data, Marker, TransactionLog, write_transaction_log
+from tests.plain.legacy_scalar import pack_entry, pack_wrapper
+from tests.plain.scalar import Record, pack_batch
 
 _ABORT = ControlType.ABORT
 _ISOLATIONS: tuple[Isolation, ...] = get_args(Isolation)

@@ -10,10 +10,10 @@ from sparklog.storage_core.log_config import CODECS
 from sparklog.storage_core.record.batch_decode import decode_batches, iter_decoded
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
 from sparklog.storage_core.record.compression import decompress
-from sparklog.storage_core.record.scalar import Record, decode_records, encode_records
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions, encode_batches
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, unpack_header
 from tests.build.record_cases import columns_of, encode, records_of, split_batches
+from tests.plain.scalar import Record, decode_records, encode_records
 
 
 def _sections(batches: list[bytes]) -> list[bytes]:

@@ -10,9 +10,9 @@ from sparklog.storage_core.log_config import CODECS
 from sparklog.storage_core.record.batch_decode import decode_batches, iter_decoded
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
 from sparklog.storage_core.record.compression import compress, decompress
-from sparklog.storage_core.record.scalar import Record, decode_records
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from tests.build.record_cases import SPECIMENS, encode, records_of, split_batches
+from tests.plain.scalar import Record, decode_records
 
 _MAX_BATCH_BYTES = 1 << 20
 _RAW = st.binary(max_size=400)

@@ -8,10 +8,10 @@ from record_strategies import record_lists
 from sparklog.storage_core.record.batch_decode import decode_batches
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
 from sparklog.storage_core.record.legacy.encode import LEGACY_CODECS, LegacyEncodeOptions, encode_legacy
-from sparklog.storage_core.record.legacy_scalar import decode_log, pack_entry, pack_wrapper
-from sparklog.storage_core.record.scalar import Record
 from sparklog.storage_core.record.schema import CREATE_TIME, LOG_APPEND_TIME
 from tests.build.record_cases import columns_of, records_of, split_batches
+from tests.plain.legacy_scalar import decode_log, pack_entry, pack_wrapper
+from tests.plain.scalar import Record
 
 _RECORDS = record_lists().map(
     lambda records: [replace(each, timestamp=max(each.timestamp, -1), headers=()) for each in records]

@@ -13,15 +13,10 @@ _UNIMPORTED = {
     "sink.operations.truncate_log": "no verb calls it yet",
     "storage_core.log.read.partition_log": "no verb calls it yet; a benchmark does",
     "storage_core.operation_fault_points": "tests list the points; the product names them one by one",
-    "storage_core.record.legacy_scalar": "its caller is being written",
 }
 _UNCALLED = {
     "sink.operations.truncate_log.truncate_to": "no verb calls it yet",
     "sink.operations.truncate_log.truncate_fully_and_start_at": "no verb calls it yet",
-    "storage_core.record.legacy_scalar.decode_log": "its caller is being written",
-    "storage_core.record.legacy_scalar.pack_wrapper": "its caller is being written",
-    "storage_core.record.scalar.encode_records": "its caller is being written",
-    "storage_core.record.varint.varint_sizes": "its caller is being written",
 }
 _MOST_MODULES = 16
 

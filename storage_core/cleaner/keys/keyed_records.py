@@ -33,10 +33,10 @@ from sparklog.storage_core.record.decoded_columns import (
     cut_section,
     plain_sections,
 )
+from sparklog.storage_core.record.kernel_tables import SectionColumn
 from sparklog.storage_core.record.legacy.decode import LEGACY_CODECS, open_wrapper
 from sparklog.storage_core.record.legacy.kernels import LEGACY_FAILURES, locate_entries, parse_entries
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, ByteSource
-from sparklog.storage_core.record.v2.decode_kernels import SectionColumn
 
 __all__ = ["KeyedRecords", "LargeBatch", "iter_keyed", "iter_opened"]
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sparklog.storage_core.kernels import kernel
 from sparklog.storage_core.record.kernel_memory import BYTES, address_of, inlined
-from sparklog.storage_core.record.v2.decode_kernels import SectionColumn
+from sparklog.storage_core.record.kernel_tables import SectionColumn
 from sparklog.storage_core.record.v2.varint_kernels import read_field, read_varint, skip_varlong
 
 __all__ = ["LOCATE_FAILURES", "locate_records"]

@@ -22,7 +22,7 @@ from sparklog.storage_core.record.kernel_memory import (
     load_byte,
     store_byte,
 )
-from sparklog.storage_core.record.v2.decode_kernels import SectionColumn
+from sparklog.storage_core.record.kernel_tables import SectionColumn
 from sparklog.storage_core.record.v2.varint_kernels import read_varint, read_varlong, varint_size, write_varint
 
 __all__ = ["MAX_GROWTH_BYTES", "NO_BASE", "write_survivors"]

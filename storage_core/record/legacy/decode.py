@@ -27,7 +27,6 @@ from sparklog.storage_core.record.attributes import CODEC_MASK
 from sparklog.storage_core.record.batch_probe import MAGIC_AT
 from sparklog.storage_core.record.compression import decompress, decompress_v0
 from sparklog.storage_core.record.legacy.header import FIXED_BYTES
-from sparklog.storage_core.record.legacy.kernels import LEGACY_FAILURES, survey_set
 
 __all__ = ["LEGACY_CODECS", "InnerSet", "open_wrapper", "survey_wrapper"]
 
@@ -76,6 +75,8 @@ def survey_wrapper(entry: memoryview, offset: int, max_bytes: int, position: int
 
 
 def _open(entry: memoryview, offset: int, max_bytes: int, position: int, checks_crcs: int) -> InnerSet:
+    from sparklog.storage_core.record.legacy.kernels import LEGACY_FAILURES, survey_set
+
     magic, codec = entry[MAGIC_AT], LEGACY_CODECS[entry[17] & CODEC_MASK]
     stream = _value(entry, FIXED_BYTES[magic], position)
     data = (decompress if magic else decompress_v0)(codec, stream, max_bytes, position)
@@ -93,6 +94,8 @@ def _open(entry: memoryview, offset: int, max_bytes: int, position: int, checks_
 
 def _value(entry: memoryview, key_length_at: int, position: int) -> memoryview:
     """Return a wrapper's value; Kafka does not look at its key."""
+    from sparklog.storage_core.record.legacy.kernels import LEGACY_FAILURES
+
     value_length_at = key_length_at + _LENGTH.size
     value_length_at += max(_LENGTH.unpack_from(entry, key_length_at)[0], 0)
     start = value_length_at + _LENGTH.size

@@ -25,20 +25,11 @@ from typing import Final
 
 import numpy as np
 
-from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.record.attributes import CODEC_MASK, LOG_APPEND_TIME_BIT
 from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES
 from sparklog.storage_core.record.schema import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, NO_TIMESTAMP_TYPE
-from sparklog.storage_core.record.v2.batch_header import ByteSource
 
-__all__ = [
-    "FIXED_BYTES",
-    "LEGACY_DTYPES",
-    "MIN_ENTRY_BYTES",
-    "LegacyHeader",
-    "pack_legacy_header",
-    "unpack_legacy_header",
-]
+__all__ = ["FIXED_BYTES", "LEGACY_DTYPES", "MIN_ENTRY_BYTES", "LegacyHeader", "pack_legacy_header"]
 
 FIXED_BYTES: Final = (18, 26)
 """By magic: bytes before the key length."""
@@ -95,23 +86,3 @@ def pack_legacy_header(header: LegacyHeader) -> bytes:
     if header.magic == 0:
         return _STRUCTS[0].pack(*fields)
     return _STRUCTS[1].pack(*fields, header.timestamp)
-
-
-def unpack_legacy_header(data: ByteSource, position: int = 0) -> LegacyHeader:
-    """Return the fixed fields of the entry that starts at `position`; nothing but the magic is judged.
-
-    Raises:
-        CorruptBatchError: fewer bytes remain than the fields take, or the magic is neither 0 nor 1.
-    """
-    view = np.frombuffer(data, np.uint8).data
-    try:
-        *fields, magic, attributes = _STRUCTS[0].unpack_from(view, position)
-        if magic not in (0, 1):
-            raise CorruptBatchError(f"entry is of neither format v0 nor v1: magic={magic}", position)
-        timestamp = _STRUCTS[1].unpack_from(view, position)[-1] if magic else NO_TIMESTAMP
-    except struct.error as error:
-        raise CorruptBatchError("fewer bytes than a message has", position) from error
-    offset, message_size, crc = fields
-    return LegacyHeader(
-        offset=offset, message_size=message_size, crc=crc, magic=magic, attributes=attributes, timestamp=timestamp
-    )

@@ -22,7 +22,7 @@ from sparklog.storage_core.record.kernel_memory import (
     load_int32,
     load_int64,
 )
-from sparklog.storage_core.record.v2.decode_kernels import SectionColumn
+from sparklog.storage_core.record.kernel_tables import SectionColumn
 
 __all__ = ["LEGACY_FAILURES", "compare_crcs", "locate_entries", "parse_entries", "survey_set"]
 

@@ -14,12 +14,11 @@ import numpy.typing as npt
 
 from sparklog.storage_core.kernels import kernel
 from sparklog.storage_core.record.kernel_memory import BYTES, INT64S, address_of, copy_bytes, inlined
+from sparklog.storage_core.record.kernel_tables import SectionColumn
 from sparklog.storage_core.record.v2.varint_kernels import read_field, read_varint, read_varlong
 
 __all__ = [
     "FAILURES",
-    "SECTION_COLUMNS",
-    "SectionColumn",
     "copy_headers",
     "copy_ranges",
     "cut_records",
@@ -31,20 +30,6 @@ _Bytes: TypeAlias = npt.NDArray[np.uint8]
 _Int32s: TypeAlias = npt.NDArray[np.int32]
 _Int64s: TypeAlias = npt.NDArray[np.int64]
 
-
-class SectionColumn:
-    """What each column of a section table holds; one row per batch."""
-
-    START: Final = 0  # of the records, in `source`
-    END: Final = 1
-    COUNT: Final = 2  # of records
-    BASE_OFFSET: Final = 3
-    BASE_TIMESTAMP: Final = 4
-    FIXED_TIMESTAMP: Final = 5  # not 0: every record has the base timestamp, deltas are ignored (LogAppendTime)
-    MAGIC: Final = 6  # 0 and 1 are read by `legacy_kernels`; there a base offset is added to each stored one
-
-
-SECTION_COLUMNS: Final = 7
 
 FAILURES: Final = (
     "",

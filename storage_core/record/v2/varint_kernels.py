@@ -1,6 +1,6 @@
 """Zig-zag varints as kernels read and write them: functions of addresses, compiled into each kernel that calls them.
 
-Reading never goes behind the end that it is given. The plain twins are in `varint.py`.
+Reading never goes behind the end that it is given. `few_batches` reads them in plain code.
 
 Source: Kafka ByteUtils.
 """

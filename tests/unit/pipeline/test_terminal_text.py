@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.storage_core.record.legacy_scalar import pack_entry
-from sparklog.storage_core.record.scalar import Record
 from tests.build.sink_store import in_process, open_store, rows
+from tests.plain.legacy_scalar import pack_entry
+from tests.plain.scalar import Record
 from tests.sparklog_command import Sparklog
 
 _HOSTILE = "a\x1b]0;title\x07b\r\nc\u202ed\u2066e\x9bf\u2028g\u061ch\x7f"

@@ -15,8 +15,6 @@ from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.log.files.names import LOG as SEGMENT
 from sparklog.storage_core.log.files.names import segment_file_name
 from sparklog.storage_core.record.control_records import ControlType
-from sparklog.storage_core.record.legacy_scalar import pack_entry
-from sparklog.storage_core.record.scalar import decode_records
 from sparklog.storage_core.retention.plan_retention import plan_record_deletion
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.cleaned_log import data, marker
@@ -25,6 +23,8 @@ from tests.build.erased_keys import ask, erase
 from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import state_of
 from tests.build.sink_store import in_process, open_store, read_store
+from tests.plain.legacy_scalar import pack_entry
+from tests.plain.scalar import decode_records
 
 _LAG = {**SETTINGS, "min.cleanable.dirty.ratio": 1.0}
 _CLOCK = ManualClock(NOW_MS)

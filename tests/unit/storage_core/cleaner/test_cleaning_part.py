@@ -15,11 +15,11 @@ from sparklog.storage_core.cleaner.swap import finish_swaps
 from sparklog.storage_core.log.append.state import CommittedEnd
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.log_config import LogConfig
-from sparklog.storage_core.record.scalar import Record, pack_batch
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.owners import CheckedBy
 from tests.plain.parallel_round import clean_parts, superseded_offsets
+from tests.plain.scalar import Record, pack_batch
 
 _START_MS = 1_700_000_000_000
 _CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=1 << 20, delete_retention_ms=1000)

@@ -17,11 +17,11 @@ from sparklog.storage_core.log.convert_log import ConversionReport, convert_log
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.record.batch_convert import ConvertOptions
 from sparklog.storage_core.record.batch_scan import scan_batches
-from sparklog.storage_core.record.legacy_scalar import pack_entry, pack_wrapper
-from sparklog.storage_core.record.scalar import Record
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from tests.build.record_cases import encode
 from tests.build.written_log import Batch, encode_batch, write_log
+from tests.plain.legacy_scalar import pack_entry, pack_wrapper
+from tests.plain.scalar import Record
 
 _GOLDEN = Path(__file__).resolve().parents[3] / "data" / "golden"
 _V2_CASES = sorted(path.name for path in _GOLDEN.glob("v2-*"))

@@ -13,12 +13,12 @@ from sparklog.storage_core.log_config import CODECS
 from sparklog.storage_core.record.batch_decode import decode_batches, iter_decoded, iter_inspected
 from sparklog.storage_core.record.batch_scan import scan_batches
 from sparklog.storage_core.record.compression import compress, decompress
-from sparklog.storage_core.record.scalar import Record, decode_records
 from sparklog.storage_core.record.schema import HEADERS_TYPE, RECORD_SCHEMA
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions, RecordColumns, encode_batches
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, BatchHeader, pack_header, unpack_header
-from sparklog.storage_core.record.varint import pack_varint
 from tests.build.record_cases import SPECIMENS, encode, records_of
+from tests.plain.scalar import Record, decode_records
+from tests.plain.varint import pack_varint
 
 _MARKER = bytes.fromhex(
     "0000000000000006000000420000000902c0fe920f0030000000000000000000000014000000000000001400000000000000070003"

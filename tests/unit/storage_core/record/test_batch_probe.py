@@ -7,9 +7,9 @@ import crc32c
 import pytest
 
 from sparklog.storage_core.record.batch_probe import FirstFields, first_fields
-from sparklog.storage_core.record.legacy_scalar import pack_entry
-from sparklog.storage_core.record.scalar import Record
 from tests.build.batch_bytes import BatchSpec, batch_bytes
+from tests.plain.legacy_scalar import pack_entry
+from tests.plain.scalar import Record
 
 _ROOT = Path(__file__).resolve().parents[4]
 _FOLDERS = (

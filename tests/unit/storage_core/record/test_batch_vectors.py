@@ -4,10 +4,10 @@ import pytest
 
 from sparklog.storage_core.record.batch_decode import decode_batches
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
-from sparklog.storage_core.record.scalar import Record, decode_records, encode_records
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from sparklog.storage_core.record.v2.batch_header import unpack_header
 from tests.build.record_cases import encode, records_of
+from tests.plain.scalar import Record, decode_records, encode_records
 
 _T0 = 1526384718283
 _KEY_VALUE = Record(offset=0, timestamp=_T0, key=b"key", value=b"value")

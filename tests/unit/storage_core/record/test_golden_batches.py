@@ -7,9 +7,9 @@ import pytest
 
 from sparklog.storage_core.record.batch_decode import decode_batches
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
-from sparklog.storage_core.record.legacy_scalar import decode_log
 from tests.build.golden import GoldenLog, golden_logs
 from tests.build.record_cases import records_of
+from tests.plain.legacy_scalar import decode_log
 
 _TIMESTAMP_TYPES = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
 

@@ -8,9 +8,9 @@ import pytest
 from sparklog.storage_core.log_config import CODECS
 from sparklog.storage_core.record.batch_decode import decode_batches
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
-from sparklog.storage_core.record.scalar import Record
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from tests.build.record_cases import encode, records_of, split_batches
+from tests.plain.scalar import Record
 
 with warnings.catch_warnings():
     # kafka-python 3.0 reads its resources in a way that Python 3.11 deprecates and 3.13 allows again.

@@ -8,9 +8,9 @@ import pytest
 from sparklog.storage_core.log_config import CODECS
 from sparklog.storage_core.record.batch_decode import decode_batches
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
-from sparklog.storage_core.record.legacy_scalar import pack_entry, pack_wrapper
-from sparklog.storage_core.record.scalar import Record
 from tests.build.record_cases import records_of
+from tests.plain.legacy_scalar import pack_entry, pack_wrapper
+from tests.plain.scalar import Record
 
 with warnings.catch_warnings():
     # kafka-python 3.0 reads its resources in a way that Python 3.11 deprecates and 3.13 allows again.

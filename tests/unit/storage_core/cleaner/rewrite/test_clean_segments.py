@@ -26,8 +26,6 @@ from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 from sparklog.storage_core.record.batch_decode import decode_batches
 from sparklog.storage_core.record.batch_scan import scan_batches
 from sparklog.storage_core.record.control_records import ControlType
-from sparklog.storage_core.record.legacy_scalar import pack_entry, pack_wrapper
-from sparklog.storage_core.record.scalar import Record, decode_records
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.cleaned_log import (
     HASH_KEY,
@@ -42,7 +40,9 @@ from tests.build.cleaned_log import (
     write,
 )
 from tests.build.owners import CheckedBy
+from tests.plain.legacy_scalar import pack_entry, pack_wrapper
 from tests.plain.plain_cleaning import PlainCleaning, clean_plainly
+from tests.plain.scalar import Record, decode_records
 
 
 def _left(done: CleanedRound) -> list[tuple[int, str | None, str | None]]:

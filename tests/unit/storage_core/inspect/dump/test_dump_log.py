@@ -10,10 +10,10 @@ import pytest
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.inspect.dump.dump_log import DumpOptions, dump_log
 from sparklog.storage_core.record.compression import compress
-from sparklog.storage_core.record.legacy_scalar import pack_entry, pack_wrapper
-from sparklog.storage_core.record.scalar import Record
 from tests.build.golden import GoldenLog, golden_logs
 from tests.build.record_cases import encode
+from tests.plain.legacy_scalar import pack_entry, pack_wrapper
+from tests.plain.scalar import Record
 
 _SEGMENTS = Path(__file__).resolve().parents[4] / "data" / "golden" / "v2-segments" / "v2-segments-0"
 _BATCH_BYTES = 134  # size of the first batches in there

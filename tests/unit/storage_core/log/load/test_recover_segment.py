@@ -20,14 +20,14 @@ from sparklog.storage_core.log.scan.sound_batches import PIECE_BYTES
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 from sparklog.storage_core.record.batch_scan import scan_batches
 from sparklog.storage_core.record.control_records import ControlType
-from sparklog.storage_core.record.legacy_scalar import pack_entry
-from sparklog.storage_core.record.scalar import Record
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.batch_bytes import BatchSpec, batch_bytes, segment_bytes
 from tests.build.golden import GoldenLog, golden_logs
 from tests.build.owners import CheckedBy
 from tests.build.written_log import Batch, encode_batch
+from tests.plain.legacy_scalar import pack_entry
 from tests.plain.plain_recovery import recover_plainly
+from tests.plain.scalar import Record
 
 _BASE = 100
 _INTERVALS = {"v0-": 200, "v1-": 200, "v2-compact": 300, "v2-segments": 300}

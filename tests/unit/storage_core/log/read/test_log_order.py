@@ -8,10 +8,10 @@ import pytest
 
 from sparklog.storage_core.errors import CorruptBatchError, LogStorageError
 from sparklog.storage_core.log.read.log_reader import LogReader
-from sparklog.storage_core.record.legacy_scalar import pack_entry, pack_wrapper
-from sparklog.storage_core.record.scalar import Record, pack_batch, pack_record
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, BatchHeader, pack_header
+from tests.plain.legacy_scalar import pack_entry, pack_wrapper
+from tests.plain.scalar import Record, pack_batch, pack_record
 
 _TIME = 1_700_000_000_000
 

@@ -8,10 +8,10 @@ from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.record.batch_decode import decode_batches, iter_decoded, iter_inspected
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
 from sparklog.storage_core.record.compression import compress
-from sparklog.storage_core.record.legacy_scalar import decode_log, pack_entry, pack_wrapper
-from sparklog.storage_core.record.scalar import Record
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from tests.build.record_cases import encode, records_of
+from tests.plain.legacy_scalar import decode_log, pack_entry, pack_wrapper
+from tests.plain.scalar import Record
 
 _T0 = 1526384718283
 _KEY_VALUE = Record(offset=0, timestamp=_T0, key=b"key", value=b"value")

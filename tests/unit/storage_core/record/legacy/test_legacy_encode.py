@@ -11,10 +11,10 @@ import pytest
 from sparklog.storage_core.errors import InvalidConfigError, InvalidRecordError, RecordTooLargeError
 from sparklog.storage_core.record.batch_decode import decode_batches
 from sparklog.storage_core.record.legacy.encode import LegacyEncodeOptions, encode_legacy
-from sparklog.storage_core.record.legacy.header import unpack_legacy_header
-from sparklog.storage_core.record.scalar import Record
 from sparklog.storage_core.record.schema import LOG_APPEND_TIME
 from tests.build.record_cases import columns_of, records_of
+from tests.plain.legacy_scalar import unpack_legacy_header
+from tests.plain.scalar import Record
 
 _GOLDEN = Path(__file__).resolve().parents[4] / "data" / "golden"
 _T0 = 1526384718283

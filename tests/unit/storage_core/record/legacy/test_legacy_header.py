@@ -9,8 +9,8 @@ from sparklog.storage_core.record.legacy.header import (
     LEGACY_DTYPES,
     LegacyHeader,
     pack_legacy_header,
-    unpack_legacy_header,
 )
+from tests.plain.legacy_scalar import unpack_legacy_header
 
 _V0 = bytes.fromhex("0000000000000000 00000016 2356c137 00 00 00000003 6b6579 00000005 76616c7565")
 _V1 = bytes.fromhex("0000000000000000 0000001e ea5a4861 01 00 00000163639e71cb 00000003 6b6579 00000005 76616c7565")

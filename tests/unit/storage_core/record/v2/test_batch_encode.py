@@ -8,11 +8,11 @@ from sparklog.storage_core.errors import InvalidConfigError, InvalidRecordError
 from sparklog.storage_core.log_config import CODECS
 from sparklog.storage_core.record.batch_decode import decode_batches
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
-from sparklog.storage_core.record.scalar import Record
 from sparklog.storage_core.record.v2 import batch_encode
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions, RecordColumns, encode_batches
 from sparklog.storage_core.record.v2.batch_header import unpack_header
 from tests.build.record_cases import SPECIMENS, columns_of, encode, records_of, split_batches
+from tests.plain.scalar import Record
 
 _LARGEST = 2**63 - 1
 

@@ -1,14 +1,7 @@
-import numpy as np
 import pytest
 
-from sparklog.storage_core.record.varint import (
-    VARINT_MAX_BYTES,
-    VARLONG_MAX_BYTES,
-    pack_varint,
-    unpack_varint,
-    varint_size,
-    varint_sizes,
-)
+from sparklog.storage_core.record.few_batches import unpack_varint
+from tests.plain.varint import VARLONG_MAX_BYTES, pack_varint, varint_size
 
 _VALUES = [
     (0, "00"),
@@ -42,13 +35,6 @@ def test_pack_varint_when_value_is_known_then_bytes_are_kafkas(value: int, hexad
     assert varint_size(value) == len(packed)
 
 
-def test_varint_sizes_when_given_a_column_then_sizes_are_those_of_the_bytes() -> None:
-    """The column form gives each value's size."""
-    sizes = varint_sizes(np.array([value for value, _ in _VALUES], np.int64))
-
-    assert sizes.tolist() == [len(packed) // 2 for _, packed in _VALUES]
-
-
 @pytest.mark.parametrize(("packed", "max_bytes"), [(b"", 5), (b"\x80", 5), (b"\x80" * 5, 5), (b"\xff" * 11, 10)])
 def test_unpack_varint_when_it_never_ends_then_value_error(packed: bytes, max_bytes: int) -> None:
     """A varint must end inside the bytes and inside its width."""
@@ -58,4 +44,4 @@ def test_unpack_varint_when_it_never_ends_then_value_error(packed: bytes, max_by
 
 def test_unpack_varint_when_fifth_byte_has_spare_bits_then_they_are_dropped() -> None:
     """Bits above the 32nd are shifted out, as in Kafka."""
-    assert unpack_varint(bytes.fromhex("feffffff7f"), 0, 5, VARINT_MAX_BYTES) == (2147483647, 5)
+    assert unpack_varint(bytes.fromhex("feffffff7f"), 0, 5) == (2147483647, 5)

@@ -1,7 +1,6 @@
 """One entry of format v0 or v1 at a time, in plain Python: what the compiled reader and writer are checked against.
 
-As `scalar` is for format v2: each function is the table of `legacy_header` read aloud. Nothing in the product calls
-it yet; a caller is being written.
+As `scalar` is for format v2: each function is the table of `legacy_header` read aloud.
 
 Source: Kafka LegacyRecord, AbstractLegacyRecordBatch.
 """
@@ -23,19 +22,19 @@ from sparklog.storage_core.record.legacy.header import (
     MIN_ENTRY_BYTES,
     LegacyHeader,
     pack_legacy_header,
-    unpack_legacy_header,
 )
-from sparklog.storage_core.record.scalar import Record, decode_records
 from sparklog.storage_core.record.schema import LOG_APPEND_TIME, NO_TIMESTAMP
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, unpack_header
+from tests.plain.scalar import Record, decode_records
 
-__all__ = ["TypedRecord", "decode_log", "pack_entry", "pack_wrapper"]
+__all__ = ["TypedRecord", "decode_log", "pack_entry", "pack_wrapper", "unpack_legacy_header"]
 
 TypedRecord = tuple[Record, int]
 """A record and its timestamp type."""
 
 _LENGTH: Final = struct.Struct(">i")
 _LEGACY_CODECS: Final = 4
+_FIXED_FIELDS: Final = (struct.Struct(">qiIbb"), struct.Struct(">qiIbbq"))
 _V0_LZ4_CHECKSUM: Final = 0x1A
 _LZ4_CHECKSUM_AT: Final = 6
 
@@ -105,6 +104,25 @@ def decode_log(data: bytes, *, max_batch_bytes: int = MAX_DECOMPRESSED_BYTES) ->
         found += _decode_v2(batch, max_batch_bytes) if magic == MAGIC_V2 else _decode_entry(batch, max_batch_bytes)
         position = end
     return found
+
+
+def unpack_legacy_header(data: bytes, position: int = 0) -> LegacyHeader:
+    """Return the fixed fields of the entry that starts at `position`; nothing but the magic is judged.
+
+    Raises:
+        CorruptBatchError: fewer bytes remain than the fields take, or the magic is neither 0 nor 1.
+    """
+    try:
+        *fields, magic, attributes = _FIXED_FIELDS[0].unpack_from(data, position)
+        if magic not in (0, 1):
+            raise CorruptBatchError(f"entry is of neither format v0 nor v1: magic={magic}", position)
+        timestamp = _FIXED_FIELDS[1].unpack_from(data, position)[-1] if magic else NO_TIMESTAMP
+    except struct.error as error:
+        raise CorruptBatchError("fewer bytes than a message has", position) from error
+    offset, message_size, crc = fields
+    return LegacyHeader(
+        offset=offset, message_size=message_size, crc=crc, magic=magic, attributes=attributes, timestamp=timestamp
+    )
 
 
 def _decode_v2(batch: bytes, max_batch_bytes: int) -> list[TypedRecord]:

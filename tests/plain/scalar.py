@@ -1,17 +1,7 @@
 """One record at a time, in plain Python: what the compiled encoder and decoder are checked against.
 
 Nothing here is fast and nothing here is clever; each function is the format's table read aloud. Property tests demand
-the same bytes and the same records from both. Its encoder has no caller in the product
-yet; one is being written.
-
-| field                 | encoding                                                  |
-|-----------------------|-----------------------------------------------------------|
-| length                | varint, the bytes that follow                             |
-| attributes            | i8, 0                                                     |
-| timestamp delta       | varlong, from the batch's base timestamp, wraps at 64 bits |
-| offset delta          | varint, from the base offset                              |
-| key, value            | varint length, -1 = null, and bytes                       |
-| headers               | varint count, and for each key and value as above         |
+the same bytes and the same records from both. One record is read by what the product has for a few of them.
 
 Source: Kafka DefaultRecord.
 """
@@ -19,7 +9,7 @@ Source: Kafka DefaultRecord.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -28,26 +18,15 @@ from sparklog.storage_core.log_config import INT32_MAX
 from sparklog.storage_core.record.attributes import pack_attributes
 from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_V2, V2_CRC
 from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES, compress, decompress
-from sparklog.storage_core.record.java_text import java_text
+from sparklog.storage_core.record.few_batches import Record, unpack_record
 from sparklog.storage_core.record.schema import LOG_APPEND_TIME
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, BatchHeader, pack_header, unpack_header
-from sparklog.storage_core.record.varint import VARLONG_MAX_BYTES, pack_varint, unpack_varint
+from tests.plain.varint import pack_varint
 
 __all__ = ["Record", "decode_records", "encode_records", "pack_batch", "pack_record", "unpack_record"]
 
 _NULL: Final = pack_varint(-1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One record; `timestamp` is ms since the epoch, -1 none."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def encode_records(records: Sequence[Record], options: EncodeOptions, *, assigned: bool = True) -> list[bytes]:
@@ -141,37 +120,6 @@ def decode_records(data: bytes, *, max_batch_bytes: int = MAX_DECOMPRESSED_BYTES
     return records
 
 
-def unpack_record(data: bytes, position: int, base_offset: int, base_timestamp: int) -> tuple[Record, int]:
-    """Return the record at a position and the position after it.
-
-    Raises:
-        ValueError: a length lies.
-    """
-    length, position = unpack_varint(data, position, len(data))
-    end = position + length
-    if length < 1 or end > len(data):
-        raise ValueError("a record's length lies")
-    timestamp_delta, position = unpack_varint(data, position + 1, end, VARLONG_MAX_BYTES)
-    offset_delta, position = unpack_varint(data, position, end)
-    key, position = _unpack_field(data, position, end)
-    value, position = _unpack_field(data, position, end)
-    count, position = unpack_varint(data, position, end)
-    if not 0 <= count <= end - position:
-        raise ValueError("a record's header count lies")
-    headers = []
-    for _ in range(count):
-        name, position = _unpack_field(data, position, end)
-        content, position = _unpack_field(data, position, end)
-        if name is None:
-            raise ValueError("a header has no key")
-        headers.append((java_text(name), content))
-    if position != end:
-        raise ValueError("a record's fields are shorter than its length")
-    timestamp = _wrap(base_timestamp + timestamp_delta)
-    offset = _wrap(base_offset + offset_delta)
-    return Record(offset=offset, timestamp=timestamp, key=key, value=value, headers=tuple(headers)), end
-
-
 def _plain_size(records: Sequence[Record]) -> int:
     first = records[0]
     return HEADER_BYTES + sum(len(pack_record(record, first.offset, first.timestamp)) for record in records)
@@ -206,15 +154,6 @@ def _unpack_section(section: bytes, header: BatchHeader, position: int) -> list[
 
 def _pack_field(content: bytes | None) -> bytes:
     return _NULL if content is None else pack_varint(len(content)) + content
-
-
-def _unpack_field(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    size, position = unpack_varint(data, position, end)
-    if size < 0:
-        return None, position
-    if size > end - position:
-        raise ValueError("a length reaches past the record")
-    return data[position : position + size], position + size
 
 
 def _wrap(value: int) -> int:
