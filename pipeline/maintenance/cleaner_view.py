@@ -1,16 +1,22 @@
-"""What `describe` says of compacted logs: where their dirty part begins, how large it is, why one can't be cleaned."""
+"""What `describe` says of compacted logs: where their dirty part begins, how large it is, why one can't be cleaned.
+
+The cleaner, with its kernels, is imported where there is such a log only.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from sparklog.pipeline.maintenance.survey import read_checkpoints
 from sparklog.pipeline.places.store_view import LogView, StoreView
-from sparklog.sink.operations.clean_logs import LogCleaning, plan_cleanings
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import read_topic_configs
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import CorruptFileError, UnsupportedFormatError
 from sparklog.storage_core.quantity_text import iso_time
+
+if TYPE_CHECKING:
+    from sparklog.sink.operations.clean_logs import LogCleaning
 
 __all__ = ["cleaner_lines", "describe_cleaner"]
 
@@ -43,9 +49,13 @@ def describe_cleaner(view: StoreView, logs: Sequence[LogView], clock: Clock) -> 
         wanted = {each.log for each in logs if each.log.topic in compacted and not each.offline}
         if not wanted:
             return {}
+        from sparklog.pipeline.maintenance.survey import read_checkpoints
+
         known = read_checkpoints(store)
     except (CorruptFileError, UnsupportedFormatError) as error:
         return {"cleaner_problem": str(error)}
+    from sparklog.sink.operations.clean_logs import plan_cleanings
+
     dirty = {log: each.first_dirty_offset for log, each in known.items()}
     found = []
     for each in plan_cleanings(store, dirty, clock, wanted):

@@ -383,8 +383,13 @@ class Ledger:
 def _read_rows(files: list[Path]) -> LedgerRows:
     # Not `to_pyarrow_table`: its I/O threads may outlive a short command and abort the interpreter as it ends.
     parts = [pq.ParquetFile(file).read(LEDGER_SCHEMA.names, use_threads=False) for file in files]
-    table = pa.concat_tables([LEDGER_SCHEMA.empty_table(), *(part.cast(LEDGER_SCHEMA) for part in parts)])
+    table = pa.concat_tables([pa.Table.from_batches([], LEDGER_SCHEMA), *map(_as_ledger, parts)])
     return LedgerRows.from_table(table)
+
+
+def _as_ledger(part: pa.Table) -> pa.Table:
+    # A cast, even to the same types, costs the import of pyarrow.compute.
+    return part if part.schema.equals(LEDGER_SCHEMA) else part.cast(LEDGER_SCHEMA)
 
 
 def _open_table(path: Path, version: int | None = None) -> DeltaTable:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sparklog.storage_core.record.schema import int64s
 from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["LEDGER_SCHEMA", "LedgerRows", "LogState"]
@@ -86,7 +87,8 @@ class LedgerRows:
     def from_table(cls, table: pa.Table) -> "LedgerRows":
         """Take the rows of a table of `LEDGER_SCHEMA`."""
         text = {name: table.column(name).to_pylist() for name in _TEXT}
-        return cls(text, {name: table.column(name).to_numpy().astype(np.int64) for name in _INTEGERS})
+        parts = {name: [int64s(each) for each in table.column(name).chunks] for name in _INTEGERS}
+        return cls(text, {name: np.concatenate([np.empty(0, np.int64), *each]) for name, each in parts.items()})
 
     def to_table(self) -> pa.Table:
         """Return the rows as a table of `LEDGER_SCHEMA`."""

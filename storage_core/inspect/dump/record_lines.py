@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from sparklog.storage_core.record.schema import int64s
 from sparklog.storage_core.topic_partition import TopicPartition
 from sparklog.storage_core.visible_text import visible_json
 
@@ -32,7 +33,7 @@ def record_lines(log: TopicPartition, records: pa.RecordBatch) -> Iterator[str]:
         records: of `RECORD_SCHEMA`.
     """
     place = f'{{"topic":{visible_json(json.dumps(log.topic, ensure_ascii=False))},"partition":{log.partition},'
-    numbers = (records.column(name).to_numpy().tolist() for name in records.schema.names[:4])
+    numbers = (int64s(records.column(name)).tolist() for name in records.schema.names[:4])
     keys, values = base64_texts(records.column("key")), base64_texts(records.column("value"))
     headers = header_texts(records.column("headers"))
     for offset, timestamp, kind, epoch, key, value, header in zip(*numbers, keys, values, headers, strict=True):
@@ -46,24 +47,30 @@ def base64_texts(column: pa.Array) -> list[str]:
     """Return each value of a binary column in base64 and quotes, or `null`; straight from the column's buffers."""
     if not len(column):
         return []
-    _, offsets, data = column.buffers()
+    validity, offsets, data = column.buffers()
     borders = np.frombuffer(offsets, np.int32, count=len(column) + 1, offset=4 * column.offset).tolist()
     view = memoryview(data if data is not None else b"")
     encode = binascii.b2a_base64
     texts = [f'"{encode(view[start:end], newline=False).decode("ascii")}"' for start, end in pairwise(borders)]
-    for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist() if column.null_count else ():
-        texts[row] = "null"
+    if column.null_count:
+        is_valid = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
+        for row in np.flatnonzero(is_valid[column.offset :][: len(column)] == 0).tolist():
+            texts[row] = "null"
     return texts
 
 
 def header_texts(column: pa.ListArray) -> list[str]:
     """Return each record's headers as a list of pairs."""
-    if not len(column.flatten()):
+    if column.offsets[0].equals(column.offsets[-1]):
         return ["[]"] * len(column)
     return [_header_list(each) for each in column.to_pylist()]
 
 
 def _header_list(headers: list[dict[str, Any]]) -> str:
-    values = base64_texts(pa.array([each["value"] for each in headers], pa.binary()))
-    keys = (visible_json(json.dumps(each["key"], ensure_ascii=False)) for each in headers)
-    return f"[{','.join(f'[{key},{value}]' for key, value in zip(keys, values, strict=True))}]"
+    return f"[{','.join(map(_header_pair, headers))}]"
+
+
+def _header_pair(header: dict[str, Any]) -> str:
+    value = header["value"]
+    text = "null" if value is None else f'"{binascii.b2a_base64(value, newline=False).decode("ascii")}"'
+    return f"[{visible_json(json.dumps(header['key'], ensure_ascii=False))},{text}]"

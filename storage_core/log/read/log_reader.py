@@ -36,6 +36,7 @@ from sparklog.storage_core.record.attributes import CONTROL_BIT
 from sparklog.storage_core.record.batch_decode import iter_decoded
 from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs
+from sparklog.storage_core.record.schema import int64s
 
 __all__ = ["LogReader"]
 
@@ -219,7 +220,7 @@ class _Records:
         first_row = 0
         try:
             for records in iter_decoded(chunk.data, chunk.scan):
-                offsets = records.column("offset").to_numpy()
+                offsets = int64s(records.column("offset"))
                 bad, rows = _first_misplaced(offsets, chunk.scan, self._last_offset, first_row)
                 offsets = offsets[:rows]
                 start, end = np.searchsorted(offsets, self._offsets)

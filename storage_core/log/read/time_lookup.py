@@ -21,6 +21,7 @@ from sparklog.storage_core.log.scan.segment_order import SegmentOrder
 from sparklog.storage_core.log.scan.segment_reader import CHUNK_BYTES, SEEK_BYTES, BatchChunk, SegmentReader, find_time
 from sparklog.storage_core.log_config import INT64_MAX
 from sparklog.storage_core.record.batch_decode import iter_decoded
+from sparklog.storage_core.record.schema import int64s
 
 __all__ = ["TimeLookup"]
 
@@ -148,7 +149,7 @@ class TimeLookup:
         scan = chunk.scan.take(slice(batch, batch + 1))
         reader.check_crcs(chunk, scan)
         for records in iter_decoded(chunk.data, scan, include_control=True):
-            offsets, timestamps = (records.column(name).to_numpy() for name in ("offset", "timestamp"))
+            offsets, timestamps = int64s(records.column("offset")), int64s(records.column("timestamp"))
             counts = (offsets >= self._range[0]) & (offsets < self._range[1])
             yield offsets[counts], timestamps[counts]
 

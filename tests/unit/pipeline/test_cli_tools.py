@@ -334,6 +334,37 @@ def test_command_when_asked_for_help_then_neither_spark_nor_kernels_are_loaded(
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["offsets", "", "t"],
+        ["offsets", "", "t", "--time", str(_START_MS + 2500)],
+        ["offsets", "", "t", "--time", "max-timestamp", "--isolation", "read_committed"],
+        ["offsets", "logs", "t"],
+        ["describe", ""],
+        ["describe", "", "t"],
+        ["describe", "logs", "t", "--json"],
+        ["read", "", "t:0", "--max", "3"],
+        ["read", "", "t", "--json", "--isolation", "read_committed"],
+        ["read", "logs", "t", "--from-time", str(_START_MS + 2500), "--max", "3", "--raw"],
+    ],
+    ids=" ".join,
+)
+def test_command_when_few_batches_are_read_then_no_heavy_library_is_loaded(written: Path, verb: list[str]) -> None:
+    """A short answer does not wait for kernels, nor for libraries that it has no need of."""
+    heavy = ("numba", "pandas", "pyarrow.compute", "pyspark", "yaml")
+    program = (
+        "import sys, sparklog.pipeline.command.cli\n"
+        f"try: sparklog.pipeline.command.cli.main({[verb[0], str(written / verb[1]), *verb[2:]]})\n"
+        "except SystemExit as end: assert not end.code, end\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert len(done.stdout.splitlines()) > 1
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_dump_log_when_no_file_is_named_then_wrong_use(sparklog: Sparklog) -> None:
     """Commas alone name nothing, and nothing dumped is no success."""
     assert sparklog("dump-log", "--files", ",").code == 2
