@@ -253,15 +253,14 @@ def _readable(view: LogView, reader: LogReader, options: ReaderOptions) -> LogBo
 
 
 def _sound_end(segment: SegmentFiles) -> int:
-    """Return the offset behind the last batch in front of damage."""
+    """Return the offset behind the last batch in front of what can't be one, by headers alone.
+
+    A wrong CRC or base offset is met by who reads: the batches behind it are sound, and count.
+    """
     with SegmentReader(segment) as reader:
-        next_offset = segment.base_offset
-        try:
-            for chunk in reader.chunks(reader.position_before(2**63 - 1)):
-                next_offset = int(chunk.scan.last_offset[-1]) + 1
-        except CorruptBatchError:
-            pass
-        return next_offset
+        with suppress(CorruptBatchError):
+            deque(reader.chunks_from(2**63 - 1), maxlen=0)
+        return reader.next_offset
 
 
 def _ends_with_a_batch(view: LogView) -> bool:
@@ -272,7 +271,7 @@ def _ends_with_a_batch(view: LogView) -> bool:
             return False
         with SegmentReader(segments[-1]) as reader:
             with suppress(CorruptBatchError):
-                deque(reader.chunks(reader.position_before(2**63 - 1)), maxlen=0)
+                deque(reader.chunks_from(2**63 - 1), maxlen=0)
             return reader.ends_in_zeros(reader.valid_bytes)
     except LogStorageError:
         return False

@@ -170,7 +170,7 @@ def _behind_batch(reader: SegmentReader, offset: int, limit: int) -> Resumption 
 def _holder(reader: SegmentReader, start: int, offset: int) -> tuple[BatchChunk, int] | None:
     """Return the first batch from that of `start` on that says it reaches `offset`: a chunk, and its number there."""
     with suppress(CorruptBatchError):
-        for chunk in reader.chunks(reader.position_before(start)):
+        for chunk in reader.chunks_from(start):
             holders = np.flatnonzero(chunk.scan.last_offset >= offset)
             if len(holders):
                 return chunk, int(holders[0])

@@ -16,13 +16,13 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from sparklog.storage_core.errors import CorruptBatchError, CorruptFileError
+from sparklog.storage_core.errors import CorruptFileError
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.log.files.names import SWAP
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.load.plan import LeftoverPlan, complete_swap_logs, name_offset, plan_leftovers
+from sparklog.storage_core.log.scan.segment_order import SegmentOrder
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader
-from sparklog.storage_core.record.batch_scan import check_crcs
 from sparklog.storage_core.storage.local import storage_errors, sync_directory
 from sparklog.storage_core.storage.owned_names import Owner, remove_file, rename
 
@@ -109,18 +109,14 @@ def _remove(owner: Owner, directory: Path, names: Sequence[str], reached: Callab
 def _next_offset(path: Path) -> int:
     """Return the offset behind a replacement's last batch.
 
-    A broker takes it from the last headers. Here every CRC is checked before anything goes for it: originals that are
-    still there are the only sound copy of what a damaged replacement stands for.
+    A broker takes it from the last headers. Here every CRC and offset is checked before anything goes for it: originals
+    that are still there are the only sound copy of what a damaged replacement stands for.
     """
-    following = name_offset(path.name)
-    with SegmentReader(SegmentFiles(following, path)) as reader:
-        try:
-            for chunk in reader.chunks():
-                if len(check_crcs(chunk.data, chunk.scan)):
-                    raise CorruptFileError(f"a replacement of segments is damaged: path={path}")
-                following = int(chunk.scan.last_offset[-1]) + 1
-        except CorruptBatchError as error:
+    with SegmentReader(SegmentFiles(name_offset(path.name), path)) as reader:
+        order = SegmentOrder(reader)
+        error = order.follow(reader.chunks())
+        if error is not None:
             raise CorruptFileError(f"a replacement of segments is damaged: {error}") from error
         if reader.valid_bytes != reader.size_bytes:
             raise CorruptFileError(f"a replacement of segments is torn: path={path} position={reader.valid_bytes}")
-    return following
+    return order.previous + 1

@@ -23,6 +23,7 @@ Source: Kafka LogLoader.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -355,24 +356,21 @@ class _Loading:
             return None
 
     def _next_offset(self, segment: _Segment) -> int:
-        """Return the offset behind a segment's last batch.
+        """Return the offset behind a segment's last batch, by its header, as a broker does: what is clean is believed.
 
         Raises:
             CorruptFileError: what follows the batches is none.
         """
         if segment.next_offset is not None:
             return segment.next_offset
-        following = segment.base_offset
         with SegmentReader(segment.files) as reader:
             try:
-                chunks = reader.chunks() if reader.size_bytes <= SEEK_BYTES else reader.last_chunks()
-                for chunk in chunks:
-                    following = int(chunk.scan.last_offset[-1]) + 1
+                deque(reader.chunks() if reader.size_bytes <= SEEK_BYTES else reader.last_chunks(), maxlen=0)
             except CorruptBatchError as error:
                 raise CorruptFileError(f"{_NOT_CLEAN}: {error}") from error
             if reader.valid_bytes != reader.size_bytes:
                 raise CorruptFileError(f"{_NOT_CLEAN}: file={segment.files.log_path} position={reader.valid_bytes}")
-        return following
+        return reader.next_offset
 
     def _readable(self, known: int) -> list[SegmentFiles]:
         return [each.files for each in self._segments[:known] if each.is_readable]

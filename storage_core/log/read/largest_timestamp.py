@@ -28,7 +28,7 @@ def largest_timestamp(reader: SegmentReader, next_offset: int) -> int:
     if latest >= 0 and offset >= next_offset - 1:
         return latest
     try:
-        for chunk in reader.chunks(reader.position_before(offset)):
+        for chunk in reader.chunks_from(offset):
             latest = max(latest, _largest_of(chunk, next_offset))
     except CorruptBatchError:
         pass  # verifying says what is wrong
@@ -49,7 +49,7 @@ def proven_largest_timestamp(reader: SegmentReader, next_offset: int) -> int:
     latest, offset = find_time(reader.files, INT64_MAX)
     if latest >= 0 and offset >= next_offset - 1:
         return latest
-    for chunk in reader.chunks(reader.position_before(offset)):
+    for chunk in reader.chunks_from(offset):
         reader.check_crcs(chunk, chunk.scan)
         latest = max(latest, _largest_of(chunk, next_offset))
     if reader.valid_bytes < reader.size_bytes:

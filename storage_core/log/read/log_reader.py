@@ -287,7 +287,8 @@ def _sound_part(reader: SegmentReader, chunk: BatchChunk) -> tuple[BatchChunk, C
 def _scan_end(segment: SegmentFiles) -> int:
     """Return the offset behind the last complete batch of the last segment.
 
-    Nothing else says where the log ends, so that batch must be sound, and behind the one before it.
+    Nothing else says where the log ends, so that batch must be sound, and behind the one before it. A wrong CRC before
+    it costs a reader that batch, and not the log its end.
     """
     with SegmentReader(segment) as reader:
         order, newest = SegmentOrder(reader), None

@@ -8,12 +8,10 @@ Source: Kafka LogLoader.recoverLog.
 
 from pathlib import Path
 
-from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.log.append.state import CommittedEnd
 from sparklog.storage_core.log.files.segments import SegmentFiles, floor_segment, list_segments
 from sparklog.storage_core.log.scan.segment_order import SegmentOrder
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader
-from sparklog.storage_core.record.batch_scan import check_crcs
 
 __all__ = ["first_lost_offset", "unflushed_segments"]
 
@@ -57,15 +55,5 @@ def _scan(
         wanted = end.size_bytes if is_active else reader.size_bytes
         reader.size_bytes = min(reader.size_bytes, wanted)
         order = SegmentOrder(reader, next_offset - 1)
-        try:
-            for chunk in reader.chunks_from(recovery_point):
-                wrong = check_crcs(chunk.data, chunk.scan)
-                sound = int(wrong[0]) if len(wrong) else len(chunk.scan)
-                good = min(order.judge(chunk.scan, sound, end.log_end_offset))
-                if good:
-                    order.previous = int(chunk.scan.last_offset[good - 1])
-                if good < len(chunk.scan):
-                    return order.previous + 1, False
-        except CorruptBatchError:
-            return order.previous + 1, False
-        return order.previous + 1, reader.valid_bytes == wanted
+        error = order.follow(reader.chunks_from(recovery_point), end.log_end_offset)
+        return order.previous + 1, error is None and reader.valid_bytes == wanted

@@ -10,6 +10,8 @@ Readers, recovery, cleaner, conversion and the opening of a store ask here. `Par
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 from numba.types import UniTuple, int64
@@ -18,7 +20,7 @@ from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.kernels import READONLY_INT64, kernel
 from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
-from sparklog.storage_core.record.batch_scan import BatchScan
+from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs
 
 __all__ = ["SegmentOrder"]
 
@@ -65,6 +67,25 @@ class SegmentOrder:
         if wrong is not None:
             raise self.error(chunk, wrong)
         self.previous = int(chunk.scan.last_offset[-1])
+
+    def follow(self, chunks: Iterable[BatchChunk], end_offset: int = INT64_MAX) -> CorruptBatchError | None:
+        """Go on behind the last batch whose CRC and place are right, and return what is wrong behind it, or None.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        try:
+            for chunk in chunks:
+                wrong = check_crcs(chunk.data, chunk.scan)
+                count = int(wrong[0]) if len(wrong) else len(chunk.scan)
+                good = min(self.judge(chunk.scan, count, end_offset))
+                if good:
+                    self.previous = int(chunk.scan.last_offset[good - 1])
+                if good < len(chunk.scan):
+                    return self._reader.wrong_crc(chunk, good) if good == count else self.error(chunk, good)
+        except CorruptBatchError as error:
+            return error
+        return None
 
     def error(self, chunk: BatchChunk, number: int) -> CorruptBatchError:
         """Return the error that names a batch of a chunk."""

@@ -65,6 +65,7 @@ class SegmentReader:
         files: of the segment.
         size_bytes: of its `.log` when it was opened.
         valid_bytes: where the batches met so far end.
+        next_offset: behind the last of them, as its header says; the segment's base if there is none.
 
     Raises:
         StorageError: the file can't be opened; `__cause__` is a `FileNotFoundError` if it is gone.
@@ -75,7 +76,7 @@ class SegmentReader:
         with storage_errors(files.log_path):
             self._descriptor = open_to_read(files.log_path)
             self.size_bytes = os.fstat(self._descriptor).st_size
-        self.valid_bytes = 0
+        self.valid_bytes, self.next_offset = 0, files.base_offset
 
     def __enter__(self) -> Self:
         return self
@@ -92,7 +93,7 @@ class SegmentReader:
     def chunks(
         self, position: int = 0, chunk_bytes: int = CHUNK_BYTES, first_bytes: int = INT32_MAX
     ) -> Iterator[BatchChunk]:
-        """Yield the batches from `position` on; `valid_bytes` tells afterwards where they end.
+        """Yield the batches from `position` on; `valid_bytes` and `next_offset` tell afterwards where they end.
 
         A chunk is as large as `chunk_bytes`, or as its only batch.
 
@@ -107,11 +108,12 @@ class SegmentReader:
         """
         largest = max(chunk_bytes, HEADER_BYTES)
         limit = min(max(first_bytes, HEADER_BYTES), largest)
-        self.valid_bytes, wanted = position, limit
+        self.valid_bytes, self.next_offset, wanted = position, self.files.base_offset, limit
         while position < self.size_bytes:
             data = self.read(position, min(wanted, self.size_bytes - position))
             scan, error = scan_up_to_damage(data)
             if len(scan.position):
+                self.next_offset = int(scan.last_offset[-1]) + 1
                 yield BatchChunk(data, position, scan)
             position += scan.valid_bytes
             self.valid_bytes = position
@@ -130,7 +132,8 @@ class SegmentReader:
     ) -> Iterator[BatchChunk]:
         """Yield the batches from one at or before that of `offset` on, as the offset index knows it.
 
-        The index is only a hint, see `position_before`; here the batch it leads to is read only once.
+        The index is only a hint: where it is missing, or does not lead to a sound batch at or before the offset, the
+        segment's first batch is the first one.
 
         Raises:
             As `chunks`.
@@ -177,15 +180,6 @@ class SegmentReader:
         """Return the base offset of the batch at a position; None where not even its first fields are left."""
         first = first_fields(self.read(position, UP_TO_MAGIC_BYTES)) if position < self.size_bytes else None
         return None if first is None else first.offset
-
-    def position_before(self, offset: int) -> int:
-        """Return a position from which a scan meets the batch of `offset`, as the offset index knows it.
-
-        The index is only a hint: where it is missing, or does not lead to a sound batch at or before the offset, the
-        scan starts at the segment's first byte.
-        """
-        position = self._index_entry(offset)[1]
-        return position if position == 0 or self.is_batch_before(position, offset) else 0
 
     def is_batch_before(self, position: int, offset: int) -> bool:
         """Return whether a sound batch lies at a position, of an offset from the segment's base to the one given."""

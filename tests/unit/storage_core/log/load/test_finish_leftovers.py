@@ -50,8 +50,21 @@ def test_finish_leftovers_when_the_replacement_was_not_complete_then_the_origina
     assert contents(log.directory) == before
 
 
+def _last_at(data: bytes, base_offset: int) -> bytes:
+    start = len(data) - len(data) // 6
+    return data[:start] + base_offset.to_bytes(8, "big") + data[start + 8 :]
+
+
 @pytest.mark.parametrize(
-    "damage", [lambda data: data[:-5], lambda data: data[:-1] + b"x", lambda data: data + bytes(61)]
+    "damage",
+    [
+        lambda data: data[:-5],
+        lambda data: data[:-1] + b"x",
+        lambda data: data + bytes(61),
+        lambda data: _last_at(data, 4),
+        lambda data: _last_at(data, 1 << 40),
+    ],
+    ids=["torn", "crc", "zeros", "goes back", "too far"],
 )
 def test_finish_leftovers_when_a_replacement_is_damaged_then_changes_nothing(
     log: WrittenLog, damage: Callable[[bytes], bytes]
