@@ -17,9 +17,11 @@ from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs, s
 from sparklog.storage_core.errors import InvalidConfigError, OffsetOutOfRangeError
 from sparklog.storage_core.inspect.describe_log import describe_log
 from sparklog.storage_core.inspect.dump.record_lines import record_lines
+from sparklog.storage_core.log.files.segments import list_readable_segments
 from sparklog.storage_core.log.producers.transactions import Isolation
 from sparklog.storage_core.log.read.log_offsets import find_log_offsets
 from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.log_config import INT64_MAX
 from sparklog.storage_core.quantity_text import iso_time
 from sparklog.storage_core.topic_partition import TopicPartition
 from sparklog.storage_core.visible_text import visible, visible_json
@@ -106,7 +108,8 @@ def read_records(
     """Yield the records of logs, log by log, each from its start, an offset, or the first record at a time.
 
     Where records are deleted before they were read, and no offset was given, reading goes on at the new log start, with
-    a warning that names the offsets: as a consumer with `auto.offset.reset=earliest` does.
+    a warning that names the offsets: as a consumer with `auto.offset.reset=earliest` does. At a start time the same
+    holds for records that may have been as late.
 
     Args:
         view: the place.
@@ -128,7 +131,7 @@ def read_records(
         reader = each.reader()
         offset: int | None = reader.log_start_offset if start_offset is None else start_offset
         if start_time is not None:
-            offset = (reader.offset_for_time(start_time, isolation) or (None,))[0]
+            reader, offset = _find_time(view.root, each.log, reader, start_time, isolation)
         if offset is None:
             continue
         read = partial(_read_from_earliest, view.root, each.log) if start_offset is None else LogReader.read
@@ -151,16 +154,43 @@ def _read_from_earliest(
                 limit = None if limit is None else limit - batch.num_rows
             return
         except OffsetOutOfRangeError:
-            [now] = select_logs(open_logs(root).logs, f"{log.topic}:{log.partition}")
-            reader = now.reader()
+            reader = _open_again(root, log)
             if reader.log_start_offset <= offset:  # nobody deleted it: it was lost
                 raise
-        start = reader.log_start_offset
-        logger.warning(
-            "Records were deleted before they were read: log=%s offsets=%d..%d; reading on at %d",
-            *(log, offset, start - 1, start),
-        )
-        offset = start
+        _warn_of_deleted(log, offset, reader.log_start_offset)
+        offset = reader.log_start_offset
+
+
+def _find_time(
+    root: Path, log: TopicPartition, reader: LogReader, timestamp_ms: int, isolation: Isolation
+) -> tuple[LogReader, int | None]:
+    """Return what to read a log with, and from where on; no offset where it has no record that late.
+
+    A look-up takes the segments that it finds. Where the first ones were deleted, it is made again in the log as it is
+    now; there is a warning unless a record in front of what it finds shows that those were earlier, too.
+    """
+    while True:
+        found = reader.offset_for_time(timestamp_ms, isolation)
+        files = list_readable_segments(reader.directory)
+        now = _open_again(root, log) if files and files[0].base_offset > reader.log_start_offset else reader
+        if now.log_start_offset <= reader.log_start_offset:
+            return reader, None if found is None else found[0]
+        before, reader = reader.log_start_offset, now
+        if reader.offset_for_time(timestamp_ms, isolation) == reader.offset_for_time(-INT64_MAX, isolation):
+            _warn_of_deleted(log, before, reader.log_start_offset)
+
+
+def _open_again(root: Path, log: TopicPartition) -> LogReader:
+    """Return a reader of a log as it is now."""
+    [now] = select_logs(open_logs(root).logs, f"{log.topic}:{log.partition}")
+    return now.reader()
+
+
+def _warn_of_deleted(log: TopicPartition, offset: int, start: int) -> None:
+    logger.warning(
+        "Records were deleted before they were read: log=%s offsets=%d..%d; reading on at %d",
+        *(log, offset, start - 1, start),
+    )
 
 
 def record_texts(each: LogView, batch: pa.RecordBatch, *, as_json: bool) -> Iterator[str]:

@@ -28,6 +28,13 @@ def _reading(store: Path, start_offset: int | None = None, start_time: int | Non
     return read_records(view, [each for each in view.logs if each.log == LOG], start_offset, start_time, None)
 
 
+def _grow_and_delete(store: Path, new_start: int) -> None:
+    """Add 50 records, and let the log start at an offset."""
+    with closing(open_store(store, {LOG.topic: {"partitions": 2, "segment.bytes": 600}}, topic=LOG.topic)) as writer:
+        writer.append("q", 10, in_process(aged_rows(COUNT, COUNT + 50)))
+    delete_records(store, new_start)
+
+
 def _offsets(found: Iterable[tuple[LogView, pa.RecordBatch]]) -> list[int]:
     return [offset for _, batch in found for offset in batch.column("offset").to_pylist()]
 
@@ -65,12 +72,45 @@ def test_read_when_all_that_was_to_be_read_is_deleted_then_begins_at_the_new_sta
 ) -> None:
     """The new start may be above the end that the log had when reading began."""
     found = _reading(store)
-    with closing(open_store(store, {LOG.topic: {"partitions": 2, "segment.bytes": 600}}, topic=LOG.topic)) as writer:
-        writer.append("q", 10, in_process(aged_rows(COUNT, COUNT + 50)))
-    delete_records(store, COUNT + 30)
+    _grow_and_delete(store, COUNT + 30)
 
     assert _offsets(found) == list(range(COUNT + 30, COUNT + 50))
     assert f"log=aged-0 offsets=0..{COUNT + 29}" in caplog.text
+
+
+@pytest.mark.parametrize("new_start", [150, COUNT + 10])
+def test_read_when_records_are_deleted_before_a_time_is_looked_up_then_begins_at_the_new_start(
+    store: Path, caplog: pytest.LogCaptureFixture, new_start: int
+) -> None:
+    """A record that is gone, and may have been the first one at that time, is not passed over in silence."""
+    found = _reading(store, start_time=START_MS + 1000)
+    _grow_and_delete(store, new_start)
+
+    assert _offsets(found) == list(range(new_start, COUNT + 50))
+    assert f"log=aged-0 offsets=0..{new_start - 1}; reading on at {new_start}" in caplog.text
+
+
+@pytest.mark.parametrize("second", [180, COUNT + 20, COUNT + 1000])
+def test_read_when_records_are_deleted_that_are_earlier_than_the_time_then_no_word_of_them(
+    store: Path, caplog: pytest.LogCaptureFixture, second: int
+) -> None:
+    """Nobody wanted them: the first record that is left is earlier, too."""
+    found = _reading(store, start_time=START_MS + 1000 * second)
+    _grow_and_delete(store, 150 if second < COUNT else COUNT + 10)
+
+    assert _offsets(found) == list(range(second, COUNT + 50))
+    assert caplog.text == ""
+
+
+def test_read_when_all_records_of_a_time_are_deleted_then_one_line_says_so(
+    store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An empty log gives nothing, but what was in it may have been as late."""
+    found = _reading(store, start_time=START_MS + 1000)
+    delete_records(store, COUNT)
+
+    assert _offsets(found) == []
+    assert f"offsets=0..{COUNT - 1}" in caplog.text
 
 
 def test_read_when_an_offset_was_given_and_retention_overtakes_then_refused(store: Path) -> None:
