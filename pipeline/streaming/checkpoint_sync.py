@@ -5,9 +5,11 @@ micro-batch committed whose plan is lost, Spark would plan it anew, with rows th
 take it for one it has. So each plan is synced before its micro-batch runs, with the note that ends the one before.
 
 What is torn all the same was never committed, and is dropped at the next start: the note that a micro-batch is done
-(the ledger knows better), and a plan that the store holds nothing of. Anything else is left for Spark to refuse.
+(the ledger knows better), a plan that the store holds nothing of, and a source's file that no plan names yet: Spark
+writes it first. Nothing was read of it, so the next start finds its own beginning, and a mirror's new log starts there.
+Anything else is left for Spark to refuse.
 
-Source: Spark HDFSMetadataLog, CheckpointFileManager, StreamMetadata.
+Source: Spark HDFSMetadataLog, CheckpointFileManager, StreamMetadata, FileStreamSourceOffset.
 """
 
 import contextlib
@@ -26,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 _NOTHING = "-"
 """What Spark writes for a source that has planned nothing yet."""
+
+_FIRST_SOURCE = 2
+"""The line of a plan that tells the offset of `sources/0`; below it come those of the others."""
 
 
 def local_checkpoint(checkpoint: str) -> Path | None:
@@ -84,12 +89,16 @@ def drop_torn(checkpoint: str, transaction_version: Callable[[str], int | None])
             _drop(notes[max(notes)])
         query_id = _query_id(root / "metadata")
         held = transaction_version(query_id) if query_id is not None else None
-        if not plans or max(plans) <= (-1 if held is None else held):
-            return
+        held, planned = -1 if held is None else held, max(plans, default=-1)
+        if planned < max(held, -1, *notes):
+            return  # plans are gone that were durable: that was no power cut
+        plan = plans.get(planned)
         torn = [newest for folder in _source_folders(root) if _is_torn(newest := _newest(folder))]
-        if torn or _is_torn(plans[max(plans)]):
-            for path in (*torn, plans[max(plans)]):
-                _drop(path)
+        dropped = [path for path in torn if plan is None or _is_behind(path, plan)]
+        if plan is not None and planned > held and (torn != dropped or _is_torn(plan)):
+            dropped = [*torn, plan]
+        for path in dropped:
+            _drop(path)
 
 
 def _folders(root: Path) -> list[Path]:
@@ -121,6 +130,16 @@ def _newest(folder: Path) -> Path:
         if path.stem.isdigit():
             entries[int(path.stem)] = path
     return entries[max(entries)] if entries else folder
+
+
+def _is_behind(path: Path, plan: Path) -> bool:
+    """Whether an entry of a source's log is newer than what a plan names; False where that can't be told."""
+    lines = read_file(plan).decode(errors="replace").splitlines()
+    try:
+        named = lines[_FIRST_SOURCE + int(path.parent.name)]
+        return named == _NOTHING or int(path.stem) > json.loads(named)["logOffset"]
+    except (ValueError, LookupError, TypeError):
+        return False
 
 
 def _is_torn(path: Path) -> bool:

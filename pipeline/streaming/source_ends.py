@@ -35,7 +35,11 @@ logger = logging.getLogger(__name__)
 SourceEnds = Callable[[SparkSession, int], PlannedEnds]
 """Tells where the mirror's logs start and end in a micro-batch, by topic and partition."""
 
+_Offsets = dict[tuple[str, int], int]
+
 _BEGINNING = "sources/0/0"
+_VERSION = "v1"
+_REMEDY = "restore the file, or take a new checkpoint, with `startingOffsets` at the ends of the store's logs"
 
 
 def find_source_ends(settings: Settings) -> SourceEnds:
@@ -55,24 +59,27 @@ def find_source_ends(settings: Settings) -> SourceEnds:
     fixed_topic = settings.records.fixed_topic
     logs = {(name, number) for name, each in settings.topics.items() for number in range(_partitions(each))}
 
-    def known(offsets: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    def known(offsets: _Offsets) -> _Offsets:
         return {log: offset for log, offset in offsets.items() if log in logs}
 
     def read(spark: SparkSession, batch_id: int) -> PlannedEnds:
-        ends = parse_ends(_read(spark, settings.checkpoint, f"offsets/{batch_id}"), fixed_topic)
-        if batch_id == 0:
-            starts = parse_starts(_read(spark, settings.checkpoint, _BEGINNING), fixed_topic)
-        else:
-            starts = parse_ends(_read(spark, settings.checkpoint, f"offsets/{batch_id - 1}"), fixed_topic)
-        return PlannedEnds(known(ends), known(starts))
+        def parsed(parse: Callable[[str, str, str | None], _Offsets], name: str) -> _Offsets:
+            text = _read(spark, settings.checkpoint, name)
+            return known(parse(f"{settings.checkpoint}/{name}", text, fixed_topic))
+
+        ends = parsed(parse_ends, f"offsets/{batch_id}")
+        is_first = batch_id == 0
+        starts = parsed(parse_starts, _BEGINNING) if is_first else parsed(parse_ends, f"offsets/{batch_id - 1}")
+        return PlannedEnds(ends, starts)
 
     return read
 
 
-def parse_ends(plan: str, fixed_topic: str | None) -> dict[tuple[str, int], int]:
+def parse_ends(file: str, plan: str, fixed_topic: str | None) -> dict[tuple[str, int], int]:
     """Return the end offsets that a plan tells, by topic and partition.
 
     Args:
+        file: where it lies, for the message.
         plan: text of the file.
         fixed_topic: the topic of every row; None: each keeps its own. Nothing is known of a topic that several ones
             are written to.
@@ -81,26 +88,26 @@ def parse_ends(plan: str, fixed_topic: str | None) -> dict[tuple[str, int], int]
         StorageError: the file is none of a Kafka source's.
     """
     version, *rest = plan.splitlines() or [""]
-    return _parse([version, *rest[1:]], fixed_topic, "ends")
+    return _parse([version, *rest[1:]], fixed_topic, f"ends: file={file}")
 
 
-def parse_starts(beginning: str, fixed_topic: str | None) -> dict[tuple[str, int], int]:
+def parse_starts(file: str, beginning: str, fixed_topic: str | None) -> dict[tuple[str, int], int]:
     """Return where the first micro-batch starts, by topic and partition; see `parse_ends`."""
-    return _parse(beginning.removeprefix("\0").splitlines(), fixed_topic, "starts")
+    return _parse(beginning.removeprefix("\0").splitlines(), fixed_topic, f"starts: file={file}")
 
 
-def _parse(lines: Sequence[str], fixed_topic: str | None, does: str) -> dict[tuple[str, int], int]:
+def _parse(lines: Sequence[str], fixed_topic: str | None, what: str) -> _Offsets:
     """Return the offsets of a version's line and a source's one."""
     try:
         version, source = lines
+        if version != _VERSION:
+            raise ValueError(version)
         topics = {
             topic: {int(partition): int(offset) for partition, offset in partitions.items()}
             for topic, partitions in json.loads(source).items()
         }
     except (ValueError, AttributeError, TypeError) as error:
-        raise StorageError(f"Spark's checkpoint does not tell where the source {does}: {error}") from error
-    if version != "v1":
-        raise StorageError(f"Spark's checkpoint does not tell where the source {does}: version={version}")
+        raise StorageError(f"Spark's checkpoint does not tell where the source {what}; {_REMEDY}") from error
     if fixed_topic is not None:
         topics = {fixed_topic: next(iter(topics.values()))} if len(topics) == 1 else {}
     return {(topic, partition): offset for topic, offsets in topics.items() for partition, offset in offsets.items()}

@@ -18,7 +18,7 @@ def _checkpoint(folder: Path, *, planned: int, committed: int) -> Path:
     for name, newest in (("offsets", planned), ("commits", committed), ("sources/0", planned)):
         (folder / name).mkdir(parents=True)
         for number in range(newest + 1):
-            (folder / name / str(number)).write_text('v1\n{"batchWatermarkMs":0}\n{"logOffset":0}')
+            (folder / name / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"logOffset":{number}}}')
             (folder / name / f".{number}.crc").write_bytes(b"crc")
     return folder
 
@@ -63,6 +63,48 @@ def test_drop_torn_when_the_plan_was_committed_then_nothing_goes(tmp_path: Path,
     before = contents(root)
 
     drop_torn(str(root), _held(2))
+
+    assert contents(root) == before
+
+
+@pytest.mark.parametrize("torn", [*_TORN, b"\0", b"\0v1", b'\0v1\n{"t":{"0":5'])
+@pytest.mark.parametrize(("planned", "name"), [(-1, "0"), (2, "3"), (8, "9.compact")])
+def test_drop_torn_when_a_sources_file_is_torn_that_no_plan_names_then_it_goes(
+    tmp_path: Path, planned: int, name: str, torn: bytes
+) -> None:
+    """Spark writes it in front of the plan: nothing was read of it yet."""
+    root = _checkpoint(tmp_path, planned=planned, committed=planned)
+    before = contents(root)
+    (root / "sources" / "0" / name).write_bytes(torn)
+    (root / "sources" / "0" / f".{name}.crc").write_bytes(b"crc")
+
+    drop_torn(str(root), _held(planned if planned >= 0 else None))
+
+    assert contents(root) == before
+
+
+@pytest.mark.parametrize("held", [None, 0])
+def test_drop_torn_when_plans_are_gone_that_were_there_then_nothing_goes(tmp_path: Path, held: int | None) -> None:
+    """They are durable before their commit, so no power cut took them."""
+    root = _checkpoint(tmp_path, planned=0, committed=0 if held is None else -1)
+    (root / "offsets" / "0").unlink()
+    (root / "sources" / "0" / "0").write_bytes(b"")
+    before = contents(root)
+
+    drop_torn(str(root), _held(held))
+
+    assert contents(root) == before
+
+
+@pytest.mark.parametrize("plan", ['{"t":{"0":9}}', '{"logOffset":0}', '{"logOffset":[]}', "7"])
+def test_drop_torn_when_the_plan_may_name_the_sources_file_then_it_stays(tmp_path: Path, plan: str) -> None:
+    """A Kafka source's plans name offsets, and its only file says where the first of them began."""
+    root = _checkpoint(tmp_path, planned=0, committed=0)
+    (root / "offsets" / "0").write_text(f'v1\n{{"batchWatermarkMs":0}}\n{plan}')
+    (root / "sources" / "0" / "0").write_bytes(b"")
+    before = contents(root)
+
+    drop_torn(str(root), _held(0))
 
     assert contents(root) == before
 

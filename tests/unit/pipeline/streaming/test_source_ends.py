@@ -91,9 +91,9 @@ def test_ends_when_the_job_is_no_mirror_then_none_are_known(
 
 def test_parse_ends_when_all_rows_go_to_one_topic_then_it_ends_where_its_only_source_does() -> None:
     """A topic may have another name in the mirror; several sources of one topic tell nothing of its end."""
-    assert parse_ends('v1\n{}\n{"orders":{"0":9}}', "copy") == {("copy", 0): 9}
-    assert parse_ends(_PLAN, "copy") == {}
-    assert parse_starts('\0v1\n{"orders":{"0":4}}', "copy") == {("copy", 0): 4}
+    assert parse_ends("f", 'v1\n{}\n{"orders":{"0":9}}', "copy") == {("copy", 0): 9}
+    assert parse_ends("f", _PLAN, "copy") == {}
+    assert parse_starts("f", '\0v1\n{"orders":{"0":4}}', "copy") == {("copy", 0): 4}
 
 
 @pytest.mark.parametrize(
@@ -111,12 +111,12 @@ def test_parse_ends_when_all_rows_go_to_one_topic_then_it_ends_where_its_only_so
 )
 def test_parse_ends_when_the_plan_is_another_ones_then_refused(plan: str) -> None:
     """What is not of the form of a Kafka source is no guess's ground."""
-    with pytest.raises(StorageError, match="does not tell where the source ends"):
-        parse_ends(plan, None)
+    with pytest.raises(StorageError, match=r"does not tell where the source ends: file=/c/offsets/4; restore"):
+        parse_ends("/c/offsets/4", plan, None)
 
 
-@pytest.mark.parametrize("beginning", ["", "\0v1", "\0v2\n{}", "\0v1\n-", "\0v1\n{}\n{}"])
+@pytest.mark.parametrize("beginning", ["", "\0", "\0v1", "\0v2\n{}", "\0v1\n-", "\0v1\n[]", "\0v1\n{}\n{}"])
 def test_parse_starts_when_the_beginning_is_another_ones_then_refused(beginning: str) -> None:
     """A torn or foreign file does not move the start of a log."""
-    with pytest.raises(StorageError, match="does not tell where the source starts"):
-        parse_starts(beginning, None)
+    with pytest.raises(StorageError, match=r"does not tell where the source starts: file=/c/sources/0/0; restore"):
+        parse_starts("/c/sources/0/0", beginning, None)
