@@ -14,15 +14,15 @@ from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
-from numba.types import UniTuple, int64
 
 from sparklog.storage_core.errors import CorruptBatchError
-from sparklog.storage_core.kernels import READONLY_INT64, kernel
 from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs
 
 __all__ = ["SegmentOrder"]
+
+_Int64s = npt.NDArray[np.int64]
 
 
 class SegmentOrder:
@@ -55,7 +55,7 @@ class SegmentOrder:
     def judge(self, scan: BatchScan, count: int, end_offset: int = INT64_MAX) -> tuple[int, int]:
         """Return the first of the leading batches that goes back, and the first that ends too far on; or `count`."""
         limit = min(self._base_offset + INT32_MAX, INT64_MAX, end_offset - 1)
-        return _find_misplaced(scan.base_offset, scan.last_offset, count, self.previous, limit)
+        return _find_misplaced(scan.base_offset[:count], scan.last_offset[:count], self.previous, limit)
 
     def check(self, chunk: BatchChunk, end_offset: int = INT64_MAX) -> None:
         """Refuse a chunk with a batch that can't be where it is; otherwise go on behind it.
@@ -98,16 +98,12 @@ class SegmentOrder:
         return f"base_offset={scan.base_offset[number]} last_offset={scan.last_offset[number]} after={after}"
 
 
-@kernel(UniTuple(int64, 2)(READONLY_INT64, READONLY_INT64, int64, int64, int64))
-def _find_misplaced(
-    base_offset: npt.NDArray[np.int64], last_offset: npt.NDArray[np.int64], count: int, previous: int, limit: int
-) -> tuple[int, int]:
-    """Return the first of the leading batches that goes back, and the first before it above `limit`; or `count`."""
-    beyond = count
-    for number in range(count):
-        if base_offset[number] <= previous or last_offset[number] < base_offset[number]:
-            return number, beyond
-        if beyond == count and last_offset[number] > limit:
-            beyond = number
-        previous = last_offset[number]
-    return count, beyond
+def _find_misplaced(base_offset: _Int64s, last_offset: _Int64s, previous: int, limit: int) -> tuple[int, int]:
+    """Return the first batch that goes back, and the first before it above `limit`; or how many there are."""
+    count = len(base_offset)
+    goes_back = last_offset < base_offset
+    goes_back[:1] |= base_offset[:1] <= previous
+    goes_back[1:] |= base_offset[1:] <= last_offset[:-1]
+    first = int(np.argmax(goes_back)) if goes_back.any() else count
+    is_beyond = last_offset[:first] > limit
+    return first, int(np.argmax(is_beyond)) if is_beyond.any() else count
