@@ -1,6 +1,7 @@
 """Loads log directories in tests, on the disk or in a plan."""
 
 from pathlib import Path
+from typing import Any
 
 from sparklog.storage_core.log.load.changes import DiskChanges, PlannedChanges
 from sparklog.storage_core.log.load.load_log import LoadedLog, LoadOptions, load_log
@@ -11,12 +12,12 @@ __all__ = ["NOW_MS", "execute_load", "plan_load"]
 NOW_MS = 1_000
 
 
-def plan_load(directory: Path, **options: int) -> LoadedLog:
+def plan_load(directory: Path, **options: Any) -> LoadedLog:
     """Return what a loading would do; `options` as those of `LoadOptions`, each with a default."""
     return load_log(survey_log(directory), _options(**options), PlannedChanges())
 
 
-def execute_load(directory: Path, **options: int) -> LoadedLog:
+def execute_load(directory: Path, **options: Any) -> LoadedLog:
     """Load a log."""
     return load_log(survey_log(directory), _options(**options), DiskChanges(directory))
 

@@ -1,6 +1,6 @@
 """The power goes while logs are left to the page cache: what a flush policy lets it take, and how one goes on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from sparklog.pipeline.places.store_view import open_logs
 from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair, plan_repairs
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import UnflushedRecordsLostError
+from tests.build.lost_offsets import lost_offsets
 from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import in_process, numbers, open_store, read_store, stored_numbers
 from tests.kill.loop_disk import FILESYSTEMS, LoopDisk
@@ -56,7 +57,7 @@ def disk(request: pytest.FixtureRequest, memory_path: Path) -> Iterator[LoopDisk
     disk.remove()
 
 
-def _topics(policy: str, log: dict[str, object]) -> dict[str, dict[str, object]]:
+def _topics(policy: str, log: Mapping[str, object]) -> dict[str, dict[str, object]]:
     return {"t": {**log, **_POLICIES[policy]}}
 
 
@@ -91,9 +92,7 @@ def test_power_cut_when_logs_are_left_to_the_page_cache_then_takes_nothing_below
     finish(context, disk.folder, append_numbers, store, topics, 10, _EACH)
 
     assert was_refused == (most > 0 and point < end)
-    lost = {
-        offset for each in lost_ranges(open_logs(store)) for offset in range(each.first_offset, each.last_offset + 1)
-    }
+    lost = set(lost_offsets(lost_ranges(open_logs(store))))
     assert lost <= set(range(point, end))
     assert bool(lost) == was_refused
     assert stored_numbers(store) == sorted(set(range(10 * _EACH)) - lost)

@@ -88,10 +88,8 @@ def test_plan_appends_matches_a_plain_log_segment(
         row[name] = value
     placed, offsets, times = [], [], []
     for part in (batches[:cut], batches[cut:]):
-        size, delta, timestamp = (
-            (np.array(column, np.int64) for column in zip(*part, strict=True)) if part else (np.zeros(0, np.int64),) * 3
-        )
-        columns = BatchColumns(np.zeros(len(part), np.int64), size, delta, timestamp, np.full(len(part), -1))
+        sizes, deltas, timestamps = np.array(part, np.int64).reshape(-1, 3).T.copy()
+        columns = BatchColumns(np.zeros(len(part), np.int64), sizes, deltas, timestamps, np.full(len(part), -1))
         plan = plan_appends(state, row, columns, 0, 1)
         state = plan.state
         placed += list(zip(plan.base_offset.tolist(), plan.segment_base.tolist(), plan.position.tolist(), strict=True))
@@ -125,7 +123,7 @@ def test_plan_appends_with_jitter_draws_it_below_the_limit() -> None:
     row["segment_bytes"] = 100
     row["segment_ms"] = row["max_offset_entries"] = row["max_time_entries"] = 2**40
     row["max_jitter_ms"] = 1000
-    drawn = set()
+    drawn: set[int] = set()
     for _ in range(20):
         zeros = np.zeros(1, np.int64)
         plan = plan_appends(state, row, BatchColumns(zeros, zeros + 90, zeros, zeros, zeros - 1), 0, len(drawn))

@@ -233,15 +233,15 @@ def test_offset_map_agrees_with_a_dict(keys: list[tuple[int, int]], slots: int, 
     offsets = np.arange(len(keys), dtype=np.int64)
     offset_map, known = OffsetMap(slots * 24, _HASH_KEY), dict[tuple[int, int], int]()
     stopped = len(keys)
-    for place, key in enumerate(map(tuple, digests.tolist())):
+    for place, (first, second) in enumerate(digests.tolist()):
         if len(known) == offset_map.capacity:
             stopped = place
             break
-        known[key] = place
+        known[first, second] = place
 
     assert offset_map.put(digests, offsets) == stopped
     assert len(offset_map) == len(known)
-    assert offset_map.get(digests).tolist() == [known.get(tuple(key), -1) for key in digests.tolist()]
+    assert offset_map.get(digests).tolist() == [known.get((first, second), -1) for first, second in digests.tolist()]
     columns = offset_map.columns()
     assert {tuple(key): offset for key, offset in zip(columns[0].tolist(), columns[1].tolist(), strict=True)} == known
     copied = OffsetMap.from_columns(*columns, latest_offset=5, hash_key=_HASH_KEY)

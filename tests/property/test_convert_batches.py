@@ -2,7 +2,6 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from record_strategies import record_lists
 
 from sparklog.storage_core.record.batch_convert import ConversionCounts, ConvertOptions, convert_batches
 from sparklog.storage_core.record.batch_decode import decode_batches
@@ -13,6 +12,7 @@ from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from tests.build.record_cases import records_of
 from tests.plain.legacy_scalar import TypedRecord, decode_log, pack_entry, pack_wrapper
 from tests.plain.scalar import Record, pack_batch
+from tests.property.record_strategies import record_lists
 
 _FORMATS = st.tuples(st.integers(0, 2), st.sampled_from(LEGACY_CODECS), st.none() | st.integers(0, 3))
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from legacy_strategies import mixed_batches
 
 from sparklog.storage_core.inspect.dump.dump_log import DumpOptions, dump_log
 from tests.plain.legacy_scalar import decode_log
+from tests.property.legacy_strategies import mixed_batches
 
 
 def _dump(data: bytes, **options: bool) -> tuple[bool, list[str], str]:

@@ -23,7 +23,7 @@ _RECORDS = [
 
 def _read(data: bytes) -> list[tuple[int, bytes | None, bool]]:
     """Return offset, key, and whether there is a value, of each record."""
-    found = []
+    found: list[tuple[int, bytes | None, bool]] = []
     for records in iter_keyed(data, scan_batches(data), target_bytes=100):
         source = records.source.tobytes()
         keys = [

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from legacy_strategies import legacy_batches, mixed_batches
 
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.record.batch_decode import decode_batches, iter_decoded, iter_inspected
@@ -15,6 +14,7 @@ from sparklog.storage_core.record.compression import compress
 from tests.build.record_cases import records_of
 from tests.plain.legacy_scalar import TypedRecord, decode_log, pack_entry
 from tests.plain.scalar import Record
+from tests.property.legacy_strategies import legacy_batches, mixed_batches
 
 _MAX_BATCH_BYTES = 1 << 20
 

@@ -105,7 +105,7 @@ def test_load_when_anything_happened_then_does_what_its_plan_says(
         return
     assert _facts(planned) == _facts(done)
     assert done.log_start_offset <= done.log_end_offset
-    again = execute_load(directory, is_clean=is_clean, **options)  # type: ignore[arg-type]
+    again = execute_load(directory, is_clean=is_clean, **options)
     # where a log starts, neither its epoch nor a snapshot there is of use, and a broker writes them all the same
     unstable = ("leader-epoch-checkpoint", ".snapshot") if done.log_start_offset else ()
     assert [step for step in again.steps if not step.file.endswith((".deleted", *unstable))] == []

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -56,9 +57,9 @@ def _file(store: Store) -> Path:
     return store.root / "control" / "pending-directories.json"
 
 
-def _content(store: Store, work: PendingWork) -> dict[str, list[dict[str, object]]]:
+def _content(store: Store, work: PendingWork) -> dict[str, Any]:
     write_pending(store, work, UNSHARED)
-    content: dict[str, list[dict[str, object]]] = json.loads(_file(store).read_bytes())
+    content: dict[str, Any] = json.loads(_file(store).read_bytes())
     return content
 
 

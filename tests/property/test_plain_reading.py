@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from legacy_strategies import mixed_batches
-from record_strategies import encode_options, record_lists
 
 import sparklog.storage_core.record.reading_kernels  # noqa: F401  from here on nothing but kernels reads, unless told to
 from sparklog.storage_core.errors import CorruptBatchError
@@ -14,6 +12,8 @@ from sparklog.storage_core.record.batch_decode import iter_decoded
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from tests.plain.scalar import Record, encode_records
+from tests.property.legacy_strategies import mixed_batches
+from tests.property.record_strategies import encode_options, record_lists
 
 
 def _outcome(data: bytes, *, in_plain_code: bool) -> bytes:

@@ -3,7 +3,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from record_strategies import encode_options, record_lists
 
 from sparklog.storage_core.errors import InvalidRecordError
 from sparklog.storage_core.log_config import CODECS
@@ -14,6 +13,7 @@ from sparklog.storage_core.record.v2.batch_encode import EncodeOptions, encode_b
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, unpack_header
 from tests.build.record_cases import columns_of, encode, records_of, split_batches
 from tests.plain.scalar import Record, decode_records, encode_records
+from tests.property.record_strategies import encode_options, record_lists
 
 
 def _sections(batches: list[bytes]) -> list[bytes]:

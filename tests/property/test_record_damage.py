@@ -3,7 +3,6 @@ from contextlib import suppress
 import crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from record_strategies import encode_options, record_lists
 
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.log_config import CODECS
@@ -13,6 +12,7 @@ from sparklog.storage_core.record.compression import compress, decompress
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from tests.build.record_cases import SPECIMENS, encode, records_of, split_batches
 from tests.plain.scalar import Record, decode_records
+from tests.property.record_strategies import encode_options, record_lists
 
 _MAX_BATCH_BYTES = 1 << 20
 _RAW = st.binary(max_size=400)

@@ -3,7 +3,6 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from record_strategies import record_lists
 
 from sparklog.storage_core.record.batch_decode import decode_batches
 from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
@@ -12,6 +11,7 @@ from sparklog.storage_core.record.schema import CREATE_TIME, LOG_APPEND_TIME
 from tests.build.record_cases import columns_of, records_of, split_batches
 from tests.plain.legacy_scalar import decode_log, pack_entry, pack_wrapper
 from tests.plain.scalar import Record
+from tests.property.record_strategies import record_lists
 
 _RECORDS = record_lists().map(
     lambda records: [replace(each, timestamp=max(each.timestamp, -1), headers=()) for each in records]

@@ -1,8 +1,8 @@
 from hypothesis import given
-from record_strategies import int64s
 
 from sparklog.storage_core.record.few_batches import unpack_varint
 from tests.plain.varint import VARLONG_MAX_BYTES, pack_varint
+from tests.property.record_strategies import int64s
 
 
 @given(int64s)

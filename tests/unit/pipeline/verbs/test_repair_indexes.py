@@ -1,7 +1,8 @@
 from pathlib import Path
 
-from sparklog.pipeline.verbs.repair import RepairOptions, RepairStep, execute_repair
+from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
 from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.inspect.repair.plan import RepairStep
 from sparklog.storage_core.log_config import INT64_MAX
 from tests.build.written_log import Batch, write_log
 

@@ -1,4 +1,5 @@
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,17 @@ from tests.build.written_log import Batch, write_log
 from tests.sparklog_command import Sparklog
 
 
+def _flip(position: int, data: bytearray) -> None:
+    data[position] ^= 1
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Six logs of seven segments, two of them damaged in one batch each."""
     for number in range(6):
         log = write_log(tmp_path / f"t-{number}", [[Batch([s, b]) for b in range(3)] for s in range(7)])
         for path, start, *_ in log.batches[4::9]:
-            change(path, lambda data, start=start: data.__setitem__(start + 70, data[start + 70] ^ 1))
+            change(path, partial(_flip, start + 70))
     return tmp_path
 
 

@@ -75,8 +75,8 @@ def test_copy_when_the_sink_of_the_original_runs_then_its_files_on_the_way_stay(
 
 def test_copy_when_both_are_open_before_the_first_row_then_the_second_to_divert_is_refused(memory_path: Path) -> None:
     """Its micro-batch fails as a whole."""
-    store, copy, options = memory_path / "a", memory_path / "b", {"on_invalid": "quarantine"}
-    options["quarantine"] = memory_path / "bad"
+    store, copy = memory_path / "a", memory_path / "b"
+    options = {"on_invalid": "quarantine", "quarantine": memory_path / "bad"}
     open_events(store, **options).close()
     shutil.copytree(store, copy)
     with closing(open_events(store, **options)) as one, closing(open_events(copy, **options)) as other:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,7 +111,7 @@ def _maintain(copy: Path) -> None:
 
 def _delete(copy: Path) -> None:
     with writing(copy) as written:
-        delete_topic(written, "events", 0)
+        delete_topic(written, "events")
 
 
 def _move(copy: Path) -> None:
@@ -192,10 +193,10 @@ def test_store_when_its_former_place_cannot_be_looked_at_then_refused_until_it_a
     store.rename(moved)
     stat = os.stat
 
-    def failing(path: object, *args: object, **options: object) -> os.stat_result:
+    def failing(path: Any, *args: Any, **options: Any) -> os.stat_result:
         if str(path).startswith(str(store)):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return stat(path, *args, **options)  # type: ignore[call-overload, no-any-return]
+        return stat(path, *args, **options)
 
     monkeypatch.setattr(os, "stat", failing)
     with pytest.raises(InvalidConfigError, match=f"store={moved} other={store}; .*sparklog adopt {moved} --execute"):

@@ -28,6 +28,7 @@ from sparklog.storage_core.errors import (
 )
 from sparklog.storage_core.log.append import segment_writer
 from sparklog.storage_core.log.files.names import LOG, segment_file_name
+from sparklog.storage_core.storage.copy_range import copy_range
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import in_process, log_directories, numbers, open_events, open_store, stored_numbers
@@ -302,13 +303,12 @@ def test_append_when_a_taking_by_force_was_refused_and_the_store_taken_since_the
 ) -> None:
     """It sleeps inside a copy, behind its last look at the lock: what counts then must be in other files."""
     asleep, wake = threading.Event(), threading.Event()
-    copy = segment_writer.copy_range
 
-    def copy_late(*args: int) -> int:
-        monkeypatch.setattr(segment_writer, "copy_range", copy)
+    def copy_late(*args: int) -> None:
+        monkeypatch.setattr(segment_writer, "copy_range", copy_range)
         asleep.set()
         wake.wait(60)
-        return copy(*args)
+        copy_range(*args)
 
     monkeypatch.setattr(segment_writer, "copy_range", copy_late)
     old = open_events(path)
