@@ -18,17 +18,16 @@ from sparklog.pipeline.command.forget_verb import forget
 from sparklog.pipeline.command.maintenance_verbs import MAINTENANCE_VERBS
 from sparklog.pipeline.command.operation_verbs import OPERATION_VERBS
 from sparklog.pipeline.command.options import DONE, FAILED, JSON, PLACE, TIME, TIME_OR_END, WRONG_USE
+from sparklog.pipeline.report import to_json
 from sparklog.pipeline.terminal import LogLines, say
 from sparklog.storage_core.errors import InvalidConfigError, LogStorageError
 from sparklog.storage_core.quantity_text import size_text
 from sparklog.storage_core.visible_text import visible
 
 if TYPE_CHECKING:
-    from sparklog.pipeline.places.store_view import LogView, StoreView
     from sparklog.storage_core.inspect.repair.plan import RepairStep
     from sparklog.storage_core.inspect.verify.findings import Finding
     from sparklog.storage_core.log.convert_log import ConversionReport
-    from sparklog.storage_core.log.producers.transactions import Isolation
 
 __all__ = ["cli", "main"]
 
@@ -114,29 +113,15 @@ def check(config: str, overrides: tuple[str, ...]) -> None:
 @click.argument("topic", required=False)
 @_KEEP_IN
 @JSON
-def describe(store: Path, topic: str | None, keep_in: Path | None, as_json: bool) -> None:
+def describe(**given: Any) -> None:
     """Show the logs of a STORE, or of a folder of topic-partition directories.
 
     With TOPIC also each log's offsets, with the segment and position where each is, and its segments. Offsets that a
     repair wrote down as lost are shown, too.
     """
-    from sparklog.pipeline.maintenance.cleaner_view import describe_cleaner
-    from sparklog.pipeline.places.lost_view import lost_of
-    from sparklog.pipeline.verbs import tools
-    from sparklog.pipeline.verbs.quarantine_view import describe_quarantine
-    from sparklog.storage_core.clock import SystemClock
+    from sparklog.pipeline.verbs.describe import run
 
-    view, logs = _open(store, topic)
-    described = tools.describe(view, logs, with_offsets=topic is not None) | {
-        "lost_ranges": lost_of(view, logs, keep_in)
-    }
-    described |= describe_cleaner(view, logs, SystemClock()) | ({} if topic else describe_quarantine(view))
-    if as_json:
-        say(tools.to_json(described))
-    else:
-        from sparklog.pipeline.verbs.describe_table import print_description
-
-        print_description(described, with_segments=topic is not None)
+    run(**given)
 
 
 @cli.command()
@@ -152,14 +137,11 @@ def describe(store: Path, topic: str | None, keep_in: Path | None, as_json: bool
 )
 @_ISOLATION
 @JSON
-def offsets(store: Path, name: str, time: int | str, isolation: "Isolation", as_json: bool) -> None:
+def offsets(**given: Any) -> None:
     """Print TOPIC:PARTITION:OFFSET of each log at a time; the offset is -1 where no record is that late."""
-    from sparklog.pipeline.verbs import tools
+    from sparklog.pipeline.verbs.offsets import run
 
-    _, logs = _open(store, name)
-    for found in tools.lookup_offsets(logs, time, isolation):
-        offset = -1 if found["offset"] is None else found["offset"]
-        say(tools.to_json(found) if as_json else f"{found['topic']}:{found['partition']}:{offset}")
+    run(**given)
 
 
 @cli.command()
@@ -177,28 +159,11 @@ def offsets(store: Path, name: str, time: int | str, isolation: "Isolation", as_
 @_ISOLATION
 @click.option("--raw", "as_raw", is_flag=True, help="Keys, values and headers as they are; a terminal may obey them.")
 @JSON
-def read(
-    store: Path,
-    name: str,
-    start_offset: int | None,
-    start_time: int | None,
-    limit: int | None,
-    isolation: "Isolation",
-    as_raw: bool,
-    as_json: bool,
-) -> None:
+def read(**given: Any) -> None:
     """Print records, one a line: place, time, key, value and headers between tabs, or a JSON object in base64."""
-    from sparklog.pipeline.verbs import tools
+    from sparklog.pipeline.verbs.read import run
 
-    if start_offset is not None and start_time is not None:
-        raise click.UsageError("--from and --from-time exclude each other")
-    if as_raw and as_json:
-        raise click.UsageError("--raw and --json exclude each other")
-    view, logs = _open(store, name)
-    for log, batch in tools.read_records(view, logs, start_offset, start_time, limit, isolation):
-        lines = tools.raw_records(log, batch) if as_raw else tools.record_texts(log, batch, as_json=as_json)
-        for line in lines:
-            click.echo(line)
+    run(**given)
 
 
 @cli.command()
@@ -214,20 +179,20 @@ def verify(store: Path, deep: bool, jobs: int | None, keep_in: Path | None, as_j
 
     Exit code 1: something is wrong, or there was nothing to check.
     """
+    from sparklog.pipeline.places.forgotten_findings import forgotten_findings
     from sparklog.pipeline.places.store_view import open_logs
-    from sparklog.pipeline.verbs import tools, verify_forgotten
     from sparklog.pipeline.verbs import verify as verify_command
 
     def report(each: "Finding") -> None:
-        say(tools.to_json(each.as_dict()) if as_json else f"{each} -> {each.remedy}")
+        say(to_json(each.as_dict()) if as_json else f"{each} -> {each.remedy}")
 
     view = open_logs(store)
     with verify_command.progress_bar(view) as progress:
         result = verify_command.verify(view, report, deep=deep, jobs=jobs, keep_in=keep_in, progress=progress)
-    result.add(verify_forgotten.forgotten_findings(view), report)
+    result.add(forgotten_findings(view), report)
     summary = result.summary()
     if as_json:
-        say(tools.to_json(summary))
+        say(to_json(summary))
     else:
         verdict = "sound" if result.is_sound else "NOT sound"
         counts = ", ".join(f"{summary[name]:,} {name}" for name in ("logs", "segments", "batches"))
@@ -250,11 +215,10 @@ def repair(
     What is cut off is kept beside. Exit code 1: something is left to do, or can't be repaired.
     """
     from sparklog.pipeline.verbs import repair as repair_command
-    from sparklog.pipeline.verbs import tools
     from sparklog.storage_core.clock import SystemClock
 
     def report(step: "RepairStep") -> None:
-        line = tools.to_json({"log": step.log, "file": step.file, "step": step.what})
+        line = to_json({"log": step.log, "file": step.file, "step": step.what})
         say(line if as_json else f"{step.log}/{step.file}: {step.what}")
 
     options = repair_command.RepairOptions(keep_in=keep_in, index_interval_bytes=index_interval_bytes, jobs=jobs)
@@ -265,7 +229,7 @@ def repair(
         for step in result.steps:
             report(step)
     if as_json:
-        say(tools.to_json(result.as_dict()))
+        say(to_json(result.as_dict()))
     else:
         say(*repair_command.verdict(result, is_executed=execute))
     return DONE if result.is_sound and (execute or not result.steps) else FAILED
@@ -284,7 +248,6 @@ def repair(
 def convert(store: Path, wanted: str, out: Path, compression_type: str | None, as_json: bool) -> None:
     """Write logs again in message format v0, v1 or v2, as Kafka converts them; say what that loses."""
     from sparklog.pipeline.verbs import convert as convert_command
-    from sparklog.pipeline.verbs import tools
     from sparklog.storage_core.record.batch_convert import ConvertOptions
 
     def report(done: "ConversionReport") -> None:
@@ -294,7 +257,7 @@ def convert(store: Path, wanted: str, out: Path, compression_type: str | None, a
     options = ConvertOptions(magic=convert_command.FORMATS[wanted], codec=compression_type)
     reports = convert_command.convert(store, out, options, report)
     if as_json:
-        say(tools.to_json(convert_command.reports_as_dict(out, options.magic, reports)))
+        say(to_json(convert_command.reports_as_dict(out, options.magic, reports)))
 
 
 @cli.command("dump-log")
@@ -353,16 +316,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for problem in error.problems if isinstance(error, InvalidConfigError) else (str(error),):
             _report(f"error: {problem}")
     sys.exit(code if isinstance(code, int) else DONE)
-
-
-def _open(store: Path, name: str | None) -> "tuple[StoreView, list[LogView]]":
-    """Open a place for a reading verb; without a name all of its logs."""
-    from sparklog.pipeline.places.store_view import open_logs, select_logs
-
-    view = open_logs(store)
-    view.require_clean_end()
-    logs = list(view.logs) if name is None else select_logs(view.logs, name)
-    return view, sorted(logs, key=lambda each: each.offline is not None)  # they fail: what is there comes first
 
 
 def _report(line: str) -> None:

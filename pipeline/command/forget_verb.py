@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from sparklog.pipeline.command.options import DONE, FAILED, JSON, PLACE
+from sparklog.pipeline.report import to_json
 from sparklog.pipeline.terminal import say
 
 __all__ = ["forget"]
@@ -25,7 +26,6 @@ def forget(store: Path, topic: str | None, key_file: Path | None, is_base64: boo
     Says in which segments they are. With --verify exit code 1: records are left, or nobody can tell.
     """
     from sparklog.pipeline.maintenance import forget as forget_command
-    from sparklog.pipeline.verbs import tools
     from sparklog.storage_core.clock import SystemClock
 
     if verify == (key_file is not None):
@@ -38,7 +38,7 @@ def forget(store: Path, topic: str | None, key_file: Path | None, is_base64: boo
         keys = forget_command.read_key_file(key_file, is_base64=is_base64)
         states = [forget_command.forget_keys(store, topic, keys, SystemClock())]
     if as_json:
-        say(tools.to_json(forget_command.as_dict(states)))
+        say(to_json(forget_command.as_dict(states)))
     else:
         say(*(line for each in states for line in forget_command.lines(each)), forget_command.verdict(states))
     return FAILED if verify and any(each.found for each in states) else DONE

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from sparklog.pipeline.command.options import DONE, EXECUTE, FAILED, JSON, PLACE
+from sparklog.pipeline.report import say_waiting, to_json
 from sparklog.pipeline.terminal import say
 
 if TYPE_CHECKING:
@@ -57,7 +58,6 @@ def maintain(
     """
     from sparklog.pipeline.maintenance import report as maintenance_report
     from sparklog.pipeline.maintenance import run as maintain_command
-    from sparklog.pipeline.verbs import tools
     from sparklog.sink.store.store_folder import Store
     from sparklog.storage_core.clock import SystemClock
     from sparklog.storage_core.errors import InvalidConfigError
@@ -76,7 +76,7 @@ def maintain(
         return _maintain(place, as_json, with_kept)
     plan = maintain_command.plan_maintenance_of(place, SystemClock())
     if as_json:
-        say(tools.to_json(maintenance_report.plan_as_dict(plan, Store.find(place.root).store_id)))
+        say(to_json(maintenance_report.plan_as_dict(plan, Store.find(place.root).store_id)))
     else:
         maintenance_report.print_plan(plan, with_kept=with_kept)
         say(maintenance_report.plan_verdict(plan))
@@ -193,7 +193,6 @@ def _maintain_once(
     )
     from sparklog.pipeline.maintenance.metrics_file import telling_failure, write_metrics
     from sparklog.pipeline.verbs import retain as retain_command
-    from sparklog.pipeline.verbs import tools
     from sparklog.sink.store.store_folder import Store
     from sparklog.storage_core.clock import SystemClock
 
@@ -205,7 +204,7 @@ def _maintain_once(
             maintenance_report.print_plan(plan, with_kept=shown.with_kept)
 
     def waits(files: int, until_ms: int) -> None:
-        say(retain_command.waiting_line(files, until_ms), err=True)
+        say_waiting(retain_command.waiting_files(files), until_ms)
 
     telling = maintain_command.Telling(plan=planned, waits=waits, sleep=sleep)
     metrics = None if place.settings.metrics_file is None else Path(place.settings.metrics_file)
@@ -213,7 +212,7 @@ def _maintain_once(
         run = maintain_command.execute_maintenance(place, spark, clock, telling)
     ended_ms, duration_ms = clock.now_ms(), clock.monotonic_ms() - began_ms
     if shown.as_json:
-        say(tools.to_json(maintenance_report.run_as_dict(run, Store.find(place.root).store_id)))
+        say(to_json(maintenance_report.run_as_dict(run, Store.find(place.root).store_id)))
     else:
         undone = [] if place.given_plan is None else maintenance_report.undone_lines(run.plan)
         told = undone + [line for each in run.erasures for line in forget_command.lines(each)]

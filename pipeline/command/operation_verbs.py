@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from sparklog.pipeline.command.options import DONE, EXECUTE, FAILED, JSON, PLACE, TIME
+from sparklog.pipeline.report import say_waiting, to_json
 from sparklog.pipeline.terminal import say
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ def recover(
     behind damage, as Kafka does. Exit code 1: records would go.
     """
     from sparklog.pipeline.verbs import recover as recover_command
-    from sparklog.pipeline.verbs import tools
     from sparklog.storage_core.clock import SystemClock
 
     if clean_shutdown and not execute:
@@ -56,10 +56,10 @@ def recover(
         )
         result = run(folders, options, SystemClock())
     for step in result.steps:
-        say(tools.to_json(step.as_dict()) if as_json else str(step))
+        say(to_json(step.as_dict()) if as_json else str(step))
     summary = result.as_dict() | {"executed": execute}
     if as_json:
-        say(tools.to_json(summary))
+        say(to_json(summary))
     else:
         say(*recover_command.verdict(result, is_executed=execute))
     return DONE if execute or not result.lost_bytes else FAILED
@@ -116,20 +116,17 @@ def delete_topic(store: Path, topic: str, execute: bool, as_json: bool) -> None:
     A stream whose settings still name the topic makes it again, empty, when it starts.
     """
     from sparklog.pipeline.verbs import delete_topic as delete_topic_command
-    from sparklog.pipeline.verbs import tools
     from sparklog.storage_core.clock import SystemClock, sleep
-    from sparklog.storage_core.quantity_text import iso_time
 
     def waits(directories: "Sequence[Path]", until_ms: int) -> None:
-        until = iso_time(until_ms)
-        say(f"waiting until {until} to remove {len(directories):,} directories; Ctrl-C leaves them", err=True)
+        say_waiting(f"{len(directories):,} directories; Ctrl-C leaves them", until_ms)
 
     if execute:
         done = delete_topic_command.execute_deletion(store, topic, SystemClock(), waits, sleep)
     else:
         done = delete_topic_command.plan_deletion(store, topic)
     if as_json:
-        say(tools.to_json(delete_topic_command.as_dict(done, is_executed=execute)))
+        say(to_json(delete_topic_command.as_dict(done, is_executed=execute)))
     else:
         say(*delete_topic_command.lines(done), delete_topic_command.verdict(done, is_executed=execute))
 
@@ -144,12 +141,11 @@ def adopt(store: Path, log_dirs: tuple[str, ...], execute: bool, as_json: bool) 
 
     LOG_DIR names further ones, in which the store has no logs yet.
     """
-    from sparklog.pipeline.verbs import tools
     from sparklog.sink.opening.adopt_roots import adopt_roots, plan_adoption
 
     claimed = (adopt_roots if execute else plan_adoption)(store, log_dirs)
     if as_json:
-        say(tools.to_json([{each.kind: str(each.path), "other": str(each.other)} for each in claimed]))
+        say(to_json([{each.kind: str(each.path), "other": str(each.other)} for each in claimed]))
         return
     say(*(f"{each.path}: named {each.other}" for each in claimed))
     if not claimed:
@@ -172,12 +168,11 @@ def adopt(store: Path, log_dirs: tuple[str, ...], execute: bool, as_json: bool) 
 def move_log(store: Path, name: str, target: str, execute: bool, as_json: bool) -> None:
     """Move a log to another log directory of the store, or to a new one; no sink may run."""
     from sparklog.pipeline.verbs import move_log as move_log_command
-    from sparklog.pipeline.verbs import tools
 
     log = move_log_command.parse_log(name)
     done = (move_log_command.execute_move if execute else move_log_command.plan_log_move)(store, log, target)
     if as_json:
-        say(tools.to_json(move_log_command.as_dict(done, store, is_executed=execute)))
+        say(to_json(move_log_command.as_dict(done, store, is_executed=execute)))
     else:
         say(move_log_command.verdict(done, store, is_executed=execute))
 
@@ -185,7 +180,6 @@ def move_log(store: Path, name: str, target: str, execute: bool, as_json: bool) 
 def _retain(store: Path, plan: "Callable[[Store], list[LogRetention]]", execute: bool, as_json: bool) -> int:
     """Show a plan of retention, or carry it out; what is waited for goes to stderr."""
     from sparklog.pipeline.verbs import retain as retain_command
-    from sparklog.pipeline.verbs import tools
     from sparklog.sink.store.store_folder import Store
     from sparklog.storage_core.clock import SystemClock, sleep
 
@@ -196,14 +190,14 @@ def _retain(store: Path, plan: "Callable[[Store], list[LogRetention]]", execute:
         return planned
 
     def waits(files: int, until_ms: int) -> None:
-        say(retain_command.waiting_line(files, until_ms), err=True)
+        say_waiting(retain_command.waiting_files(files), until_ms)
 
     if execute:
         logs = retain_command.execute_retention(store, shown, SystemClock(), waits, sleep)
     else:
         logs = shown(Store.find(store))
     if as_json:
-        say(tools.to_json(retain_command.as_dict(logs, is_executed=execute)))
+        say(to_json(retain_command.as_dict(logs, is_executed=execute)))
     else:
         say(*retain_command.notes(logs), retain_command.verdict(logs, is_executed=execute))
     return FAILED if retain_command.has_failures(logs) else DONE

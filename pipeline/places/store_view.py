@@ -33,7 +33,7 @@ from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.open_regular import read_if_there
 from sparklog.storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
 
-__all__ = ["LogView", "StoreView", "open_logs", "select_logs"]
+__all__ = ["LogView", "StoreView", "open_logs", "open_named", "select_logs"]
 
 logger = logging.getLogger(__name__)
 
@@ -177,6 +177,14 @@ def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
         logs=tuple(sorted(logs, key=lambda each: each.log)),
         set_aside=tuple(path for path in folders if parse_set_aside_name(path.name)),
     )
+
+
+def open_named(root: Path, name: str | None) -> tuple[StoreView, list[LogView]]:
+    """Open a place to be read, and return it with the logs that a name stands for; without one all of its logs."""
+    view = open_logs(root)
+    view.require_clean_end()
+    logs = list(view.logs) if name is None else select_logs(view.logs, name)
+    return view, sorted(logs, key=lambda each: each.offline is not None)  # they fail: what is there comes first
 
 
 def select_logs(logs: Sequence[LogView], name: str) -> list[LogView]:

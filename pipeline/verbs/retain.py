@@ -20,7 +20,7 @@ from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import UnknownTopicError
 from sparklog.storage_core.log.files.names import LOG, segment_file_name
-from sparklog.storage_core.quantity_text import iso_time, size_text
+from sparklog.storage_core.quantity_text import size_text
 from sparklog.storage_core.retention.plan_retention import SegmentDeletion
 from sparklog.storage_core.topic_partition import TopicPartition
 
@@ -32,7 +32,7 @@ __all__ = [
     "plan_retention_of",
     "print_plan",
     "verdict",
-    "waiting_line",
+    "waiting_files",
 ]
 
 _WIDE = 160
@@ -112,9 +112,9 @@ def verdict(logs: Sequence[LogRetention], *, is_executed: bool) -> str:
     return f"deleted: {what}{problems}" if is_executed else f"planned: {what}; --execute does it{problems}"
 
 
-def waiting_line(files: int, until_ms: int) -> str:
-    """Return what is said before a run waits."""
-    return f"waiting until {iso_time(until_ms)} to remove {files:,} files; Ctrl-C leaves them to the next run"
+def waiting_files(count: int) -> str:
+    """Return what is said to wait."""
+    return f"{count:,} files; Ctrl-C leaves them to the next run"
 
 
 def has_failures(logs: Sequence[LogRetention]) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from sparklog.pipeline.places.store_view import StoreView, open_logs
 from sparklog.pipeline.verbs.delete_topic import execute_deletion
 from sparklog.pipeline.verbs.move_log import execute_move
-from sparklog.pipeline.verbs.tools import read_records
+from sparklog.pipeline.verbs.read import read_records
 from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.pending_work import PendingWork, read_pending

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from sparklog.pipeline.places.store_view import LogView, open_logs
-from sparklog.pipeline.verbs.tools import read_records
+from sparklog.pipeline.verbs.read import read_records
 from sparklog.storage_core.errors import OffsetOutOfRangeError
 from tests.build.retained_store import COUNT, LOG, START_MS, aged_rows, delete_records, names, write_aged
 from tests.build.sink_store import in_process, open_store

@@ -1,100 +1,49 @@
-"""What the reading verbs print: describe, offsets, read.
+"""The verb `read`: prints the records of logs."""
 
-Each takes an open place and a function that prints one line.
-"""
-
-import json
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+import click
 import pyarrow as pa
 
-from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs, select_logs
+from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs, open_named, select_logs
 from sparklog.storage_core.errors import InvalidConfigError, OffsetOutOfRangeError
-from sparklog.storage_core.inspect.describe_log import describe_log
 from sparklog.storage_core.inspect.dump.record_lines import record_lines
 from sparklog.storage_core.log.files.segments import list_readable_segments
 from sparklog.storage_core.log.producers.transactions import Isolation
-from sparklog.storage_core.log.read.log_offsets import find_log_offsets
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.log_config import INT64_MAX
 from sparklog.storage_core.quantity_text import iso_time
 from sparklog.storage_core.topic_partition import TopicPartition
-from sparklog.storage_core.visible_text import visible, visible_json
+from sparklog.storage_core.visible_text import visible
 
-__all__ = ["describe", "lookup_offsets", "raw_records", "read_records", "record_texts", "to_json"]
+__all__ = ["read_records", "run"]
 
 logger = logging.getLogger(__name__)
 
 
-def describe(view: StoreView, logs: Sequence[LogView], *, with_offsets: bool) -> dict[str, Any]:
-    """Return what logs consist of: segments, sizes, largest timestamps.
-
-    Args:
-        view: the place.
-        logs: of it.
-        with_offsets: also each log's offsets with their places, which takes a look into its segments.
-    """
-    described = [
-        {"topic": each.log.topic, "partition": each.log.partition}
-        | (_describe_offline(each) if each.offline else describe_log(each.directory, each.expected).as_dict())
-        | {"log": str(each.log)}  # its directory may have another name for now, while it is moved
-        | (_describe_offsets(each) if with_offsets and not each.offline else {})
-        for each in logs
-    ]
-    found = {"path": str(view.root), "ledger_version": view.ledger_version, "logs": described}
-    return found | ({"set_aside": [str(path) for path in view.set_aside]} if view.set_aside else {})
-
-
-def _describe_offsets(each: LogView) -> dict[str, Any]:
-    return {"offsets": asdict(find_log_offsets(each.reader(), each.recovery_point))}
-
-
-def _describe_offline(each: LogView) -> dict[str, Any]:
-    """Return what the ledger says of a log that can't be looked at."""
-    expected = each.expected
-    return {
-        "log": str(each.log),
-        "directory": str(each.directory),
-        "offline": each.offline,
-        "log_start_offset": expected.log_start_offset if expected else 0,
-        "log_end_offset": expected.log_end_offset if expected else 0,
-        "size_bytes": 0,
-        "index_bytes": 0,
-        "max_timestamp_ms": -1,
-        "segments": [],
-    }
-
-
-def lookup_offsets(
-    logs: Sequence[LogView], time: int | str, isolation: Isolation = "read_uncommitted"
-) -> Iterator[dict[str, Any]]:
-    """Yield per log the offset at a time, and the timestamp found there.
-
-    Args:
-        logs: to look into.
-        time: ms, or `earliest`, `latest`, `max-timestamp`. For ms the answer is the first record, in offset order, that
-            is not earlier; offset and timestamp are None where there is none.
-        isolation: with `read_committed` the latest offset is the last stable one, and what lies behind it is not found.
-    """
-    for each in logs:
-        reader = each.reader()
-        found: tuple[int | None, int | None] | None
-        if time == "earliest":
-            found = reader.log_start_offset, None
-        elif time == "latest":
-            is_all = isolation == "read_uncommitted"
-            found = reader.log_end_offset if is_all else reader.last_stable_offset, None
-        elif time == "max-timestamp":
-            found = reader.offset_of_max_timestamp(isolation)
-        else:
-            found = reader.offset_for_time(int(time), isolation)
-        offset, timestamp = found or (None, None)
-        yield {"topic": each.log.topic, "partition": each.log.partition, "offset": offset, "timestamp": timestamp}
+def run(
+    store: Path,
+    name: str,
+    start_offset: int | None,
+    start_time: int | None,
+    limit: int | None,
+    isolation: Isolation,
+    as_raw: bool,
+    as_json: bool,
+) -> None:
+    """Carry the verb out."""
+    if start_offset is not None and start_time is not None:
+        raise click.UsageError("--from and --from-time exclude each other")
+    if as_raw and as_json:
+        raise click.UsageError("--raw and --json exclude each other")
+    view, logs = open_named(store, name)
+    texts = _raw_records if as_raw else record_lines if as_json else _record_texts
+    for each, batch in read_records(view, logs, start_offset, start_time, limit, isolation):
+        for line in texts(each.log, batch):
+            click.echo(line)
 
 
 def read_records(
@@ -193,30 +142,22 @@ def _warn_of_deleted(log: TopicPartition, offset: int, start: int) -> None:
     )
 
 
-def record_texts(each: LogView, batch: pa.RecordBatch, *, as_json: bool) -> Iterator[str]:
-    """Yield a line per record: JSON, or topic, partition, offset, time, key, value and headers between tabs."""
-    if as_json:
-        yield from record_lines(each.log, batch)
-        return
+def _record_texts(log: TopicPartition, batch: pa.RecordBatch) -> Iterator[str]:
+    """Yield a line per record: topic, partition, offset, time, key, value and headers between tabs."""
     for row in batch.to_pylist():
         headers = ",".join(f"{_text(header['key'].encode())}={_text(header['value'])}" for header in row["headers"])
-        place = f"{each.log.topic}:{each.log.partition}:{row['offset']}"
+        place = f"{log.topic}:{log.partition}:{row['offset']}"
         fields = [place, iso_time(row["timestamp"]), _text(row["key"]), _text(row["value"])]
         yield "\t".join([*fields, headers] if headers else fields)
 
 
-def raw_records(each: LogView, batch: pa.RecordBatch) -> Iterator[bytes]:
+def _raw_records(log: TopicPartition, batch: pa.RecordBatch) -> Iterator[bytes]:
     """Yield the same as text, with keys, values and headers as the bytes that they are."""
     for row in batch.to_pylist():
         headers = b",".join(header["key"].encode() + b"=" + _raw(header["value"]) for header in row["headers"])
-        place = f"{each.log.topic}:{each.log.partition}:{row['offset']}\t{iso_time(row['timestamp'])}"
+        place = f"{log.topic}:{log.partition}:{row['offset']}\t{iso_time(row['timestamp'])}"
         fields = [place.encode(), _raw(row["key"]), _raw(row["value"])]
         yield b"\t".join([*fields, headers] if headers else fields)
-
-
-def to_json(value: object) -> str:
-    """Return compact JSON, with what a terminal obeys in JSON's escapes."""
-    return visible_json(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
 def _text(data: bytes | None) -> str:
