@@ -3,6 +3,7 @@
 import os
 import statistics
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,14 +42,10 @@ def run(bench: Bench) -> None:
     small = _log(bench, "none", 1, "small")
     contenders = [Contender(name=_START, run=lambda: _kafka(toolbox, small, "deep_iteration"))]
     for name, codec, option in _CASES:
-        contenders.append(
-            Contender(
-                name=f"Kafka's tool, {name}", run=lambda log=logs[codec], option=option: _kafka(toolbox, log, option)
-            )  # type: ignore[misc]
-        )
-        contenders.append(
-            Contender(name=f"dump-log, {name}", run=lambda log=logs[codec], option=option: _ours(log, option))  # type: ignore[misc]
-        )
+        contenders += [
+            Contender(name=f"Kafka's tool, {name}", run=partial(_kafka, toolbox, logs[codec], option)),
+            Contender(name=f"dump-log, {name}", run=partial(_ours, logs[codec], option)),
+        ]
     results = run_rounds(contenders, warmups=1, rounds=bench.pick(7, 2))
     _report(bench, results, rows)
 

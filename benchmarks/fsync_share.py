@@ -69,7 +69,8 @@ class _Writer:
 
     def mean_ms(self, name: str) -> float:
         """Return the mean of a duration; where only some micro-batches sync, a median would hide them."""
-        return statistics.mean(getattr(each, name) for each in self.metrics[_MICRO_BATCHES:])
+        durations: list[float] = [getattr(each, name) for each in self.metrics[_MICRO_BATCHES:]]
+        return statistics.mean(durations)
 
     def _open(self) -> None:
         properties = {"partitions": _LOGS, **self._policy}

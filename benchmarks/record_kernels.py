@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from kafka.record import MemoryRecords  # type: ignore[import-untyped]
-from kafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
+from kafka.record import MemoryRecords
+from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from benchmarks.bench import Bench, noise_note
 from benchmarks.rounds import Contender, Result, run_rounds

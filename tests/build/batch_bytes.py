@@ -63,7 +63,8 @@ def batch_bytes(spec: BatchSpec, base_offset: int) -> bytes:
         records_count=spec.records_count,
     )
     packed = pack_header(header)
-    return packed[:17] + crc32c.crc32c(packed[21:] + body).to_bytes(4, "big") + packed[21:] + body
+    crc: int = crc32c.crc32c(packed[21:] + body)
+    return packed[:17] + crc.to_bytes(4, "big") + packed[21:] + body
 
 
 def segment_bytes(specs: Sequence[BatchSpec], base_offset: int) -> bytes:

@@ -103,7 +103,9 @@ def _write_segment(
     log: WrittenLog, batches: list[Batch], base: int, codec: str, interval: int, is_active: bool
 ) -> tuple[int, int]:
     path = log.directory / segment_file_name(base, LOG)
-    data, offsets, times = bytearray(), [], []
+    data = bytearray()
+    offsets: list[tuple[int, int]] = []
+    times: list[tuple[int, int]] = []
     next_offset, since, latest = base, 0, (-1, base)
     for batch in batches:
         next_offset += batch.gap

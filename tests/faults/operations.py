@@ -79,10 +79,12 @@ class _Operation(Work):
     def _differences(self, done: int) -> list[str]:
         """Return how each log differs from what it was before, or if that was acknowledged from what it is to be."""
         before, after = self._models()
-        root, wrong = self.folder / "store", []
+        root = self.folder / "store"
+        wrong: list[str] = []
         for log in LOGS:
             found = [list(model.problems_of(root, log)) for model in ((after,) if done else (before, after))]
-            wrong += min(found, key=len)
+            fewest: list[str] = min(found, key=len)
+            wrong += fewest
         return wrong
 
     def _models(self) -> tuple[Model, Model]:

@@ -198,8 +198,14 @@ def _recover(random: Random, files: SegmentFiles) -> SegmentRecovery:
     return found
 
 
-_NAMES = ("00000000000000000000.index", "00000000000000000000.timeindex", "00000000000000000000.txnindex")
-_NAMES += ("00000000000000000009.snapshot", "leader-epoch-checkpoint", "partition.metadata")
+_NAMES = (
+    "00000000000000000000.index",
+    "00000000000000000000.timeindex",
+    "00000000000000000000.txnindex",
+    "00000000000000000009.snapshot",
+    "leader-epoch-checkpoint",
+    "partition.metadata",
+)
 
 
 @cache
@@ -225,7 +231,11 @@ def _read(random: Random, directory: Path, seed: SeedLog, first_changed: int, *,
     read: list[pa.RecordBatch] = []
     with contextlib.suppress(_FAILED):
         reader = LogReader(directory)
-        for look_up in (reader.offset_of_max_timestamp, lambda: reader.offset_for_time(random.choice(_TIMES))):
+        look_ups: tuple[Callable[[], object], ...] = (
+            reader.offset_of_max_timestamp,
+            lambda: reader.offset_for_time(random.choice(_TIMES)),
+        )
+        for look_up in look_ups:
             with contextlib.suppress(_FAILED):
                 look_up()
         for batch in reader.read(reader.log_start_offset):

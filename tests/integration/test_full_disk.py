@@ -175,6 +175,7 @@ def test_append_when_the_disk_is_full_at_any_of_its_writes_then_fails_as_a_whole
     prepared.mkdir()
     work.prepare(prepared)
     refused: list[str] = []
+    found: list[str] | None
     for pages in range(400):
         shutil.rmtree(place, ignore_errors=True)
         job = work(Path(shutil.copytree(prepared, place)))

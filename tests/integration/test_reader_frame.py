@@ -60,7 +60,7 @@ def _rows(frame: DataFrame) -> list[dict[str, Any]]:
 
 def _load(spark: SparkSession, path: Path, **options: object) -> DataFrame:
     """Return a frame; a reader of Spark's keeps the options of the frame before."""
-    return spark.read.format("kafka-log").options(**options).load(str(path))  # type: ignore[arg-type]
+    return spark.read.format("kafka-log").options(**options).load(str(path))
 
 
 def _plain(data: bytearray | bytes | None) -> bytes | None:

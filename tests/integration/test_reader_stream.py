@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -32,7 +33,7 @@ class _Feed:
 
     def write(self, count: int) -> None:
         numbers = range(self.written, self.written + count)
-        columns = {
+        columns: dict[str, list[Any]] = {
             "topic": ["t"] * count,
             "partition": [number % 2 for number in numbers],
             "timestamp": [1_700_000_000_000 + number * 1000 for number in numbers],
@@ -72,7 +73,7 @@ class _Sink:
 def _run(spark: SparkSession, path: Path, checkpoint: Path, sink: _Sink, **options: object) -> StreamingQuery:
     """Run a stream over what is available, to its end."""
     options = {"startingOffsets": "earliest", **options}
-    frame = spark.readStream.format("kafka-log").options(**options).load(str(path))  # type: ignore[arg-type]
+    frame = spark.readStream.format("kafka-log").options(**options).load(str(path))
     query = (
         frame.writeStream.foreachBatch(sink)
         .option("checkpointLocation", str(checkpoint))
@@ -141,7 +142,12 @@ def test_stream_when_a_writer_is_at_work_then_a_window_query_sees_each_record_on
     spark: SparkSession, feed: _Feed, tmp_path: Path
 ) -> None:
     """A query over a store that is being written, as a stream and as frames, counts what was committed."""
-    writing = threading.Thread(target=lambda: [feed.write(37) for _ in range(40)])
+
+    def write_all() -> None:
+        for _ in range(40):
+            feed.write(37)
+
+    writing = threading.Thread(target=write_all)
     frame = spark.readStream.format("kafka-log").option("startingOffsets", "earliest").load(str(feed.path))
     counts = frame.groupBy(F.window("timestamp", "60 seconds")).agg(F.count("*").alias("n"), F.max("offset"))
     query = (

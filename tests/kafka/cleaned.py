@@ -14,6 +14,11 @@ from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs, scan_
 
 __all__ = ["CleanedBatch", "cleaned_batches", "segment_bases"]
 
+_FIELDS = (
+    *("magic", "base_offset", "last_offset", "leader_epoch", "attributes", "max_timestamp", "records_count"),
+    *("producer_id", "producer_epoch", "base_sequence"),
+)
+
 
 class CleanedBatch(NamedTuple):
     """A batch of a cleaned log.
@@ -45,8 +50,6 @@ def cleaned_batches(path: Path) -> list[CleanedBatch]:
 
 
 def _batch(data: bytes, one: BatchScan) -> CleanedBatch:
-    columns = ("magic", "base_offset", "last_offset", "leader_epoch", "attributes", "max_timestamp", "records_count")
-    columns += ("producer_id", "producer_epoch", "base_sequence")
     attributes = int(one.attributes[0])
     rows: list[tuple[Any, ...]] = []
     if one.records_count[0]:
@@ -57,7 +60,7 @@ def _batch(data: bytes, one: BatchScan) -> CleanedBatch:
         ]
     has_horizon = one.magic[0] >= 2 and attributes & DELETE_HORIZON_BIT
     return CleanedBatch(
-        tuple(int(getattr(one, name)[0]) for name in columns),
+        tuple(int(getattr(one, name)[0]) for name in _FIELDS),
         rows,
         int(one.base_timestamp[0]) if has_horizon else None,
     )

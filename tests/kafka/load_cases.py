@@ -64,7 +64,11 @@ def _write(base: int, suffix: str, content: bytes) -> Callable[[Path], object]:
 
 
 def _remove(base: int, *suffixes: str) -> Callable[[Path], object]:
-    return lambda log: [_path(log, base, suffix).unlink() for suffix in suffixes]
+    def remove(log: Path) -> None:
+        for suffix in suffixes:
+            _path(log, base, suffix).unlink()
+
+    return remove
 
 
 def _all(*damages: Callable[[Path], object]) -> Callable[[Path], object]:

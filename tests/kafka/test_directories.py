@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with closing(open_store(store, _TOPICS, log_dirs=_LOG_DIRS)) as writer:
         for turn in range(3):
             numbers = range(turn * 200, (turn + 1) * 200)
-            columns = {
+            columns: dict[str, list[Any]] = {
                 "topic": [_KEPT if number % 3 else _DELETED for number in numbers],
                 "timestamp": [_START_MS + number for number in numbers],
                 "key": [f"key-{number % 17}" for number in numbers],

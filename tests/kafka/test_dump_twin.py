@@ -4,7 +4,7 @@ import io
 import shutil
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +25,7 @@ _GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
 _LOG, _INDEX, _TIMES = (f"00000000000000000000{suffix}" for suffix in (".log", ".index", ".timeindex"))
 
 
-def _theirs(toolbox: KafkaToolbox, files: list[Path], options: dict[str, bool | int]) -> tuple[str, str]:
+def _theirs(toolbox: KafkaToolbox, files: list[Path], options: Mapping[str, bool | int]) -> tuple[str, str]:
     arguments = ["--files", ",".join(str(path) for path in files)]
     for name, value in options.items():
         arguments += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
@@ -42,7 +42,7 @@ def _without_false_alarm(text: str) -> str:
     return "".join(kept)
 
 
-def _ours(files: list[Path], options: dict[str, bool | int]) -> tuple[str, str]:
+def _ours(files: list[Path], options: Mapping[str, bool | int]) -> tuple[str, str]:
     out, err = io.StringIO(), io.StringIO()
     dump_log(files, DumpOptions(raw=True, **options), out, err)  # type: ignore[arg-type]
     return out.getvalue(), err.getvalue()

@@ -1,7 +1,7 @@
 """What a repair leaves, judged by Kafka: its dump tool finds nothing wrong, a broker takes it on trust."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -41,7 +41,7 @@ def repaired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 _GOLDEN = Path(__file__).resolve().parent.parent / "data" / "golden"
 
 _BROKERS: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "broker: no indexes": ("v2-segments", lambda log: [path.unlink() for path in log.glob("*index")]),
+    "broker: no indexes": ("v2-segments", lambda log: _unlink(log.glob("*index"))),
     "broker: offset index emptied": ("v2-segments", lambda log: _longest(log, ".index").write_bytes(b"")),
     "broker: time index changed": (
         "v2-segments",
@@ -51,7 +51,7 @@ _BROKERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "broker: zeros at the end": ("v2-segments", lambda log: change(_last(log), lambda data: data.extend(bytes(50)))),
     "broker: no transaction index": (
         "v2-transactional",
-        lambda log: [path.unlink() for path in log.glob("*.txnindex")],
+        lambda log: _unlink(log.glob("*.txnindex")),
     ),
     "broker: snapshot changed": (
         "v2-idempotent",
@@ -60,6 +60,11 @@ _BROKERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "broker: torn tail of v1": ("v1-segments", lambda log: change(_last(log), lambda data: data.extend(data[:30]))),
 }
 """Damage to logs that brokers wrote; nothing is lost by it."""
+
+
+def _unlink(paths: Iterable[Path]) -> None:
+    for path in list(paths):
+        path.unlink()
 
 
 def _longest(log: Path, suffix: str) -> Path:

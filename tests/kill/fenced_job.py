@@ -127,12 +127,12 @@ def pause_in(wanted: str) -> None:
     """Stop this process, once, where it holds its owner for a removal or rename that `held_for` calls so."""
     state = {"is_due": True}
 
-    def reach(point: str) -> None:
-        if point == _HELD and state["is_due"] and held_for() == wanted:
+    def reach(name: str) -> None:
+        if name == _HELD and state["is_due"] and held_for() == wanted:
             state["is_due"] = False
             _stop()
 
-    owned_names.reach = reach
+    owned_names.reach = reach  # type: ignore[attr-defined]
 
 
 def _stop() -> None:
@@ -143,12 +143,12 @@ def _stop() -> None:
 def note_all(file: Path) -> None:
     """Write down each removal and rename that this process comes to, instead of stopping there."""
 
-    def reach(point: str) -> None:
-        if point == _HELD:
+    def reach(name: str) -> None:
+        if name == _HELD:
             with file.open("a") as lines:
                 lines.write(f"{held_for()}\n")
 
-    owned_names.reach = reach
+    owned_names.reach = reach  # type: ignore[attr-defined]
 
 
 def held_for() -> str:

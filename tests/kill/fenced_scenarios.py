@@ -35,7 +35,7 @@ _TWO_TOPICS = {**TOPICS, "extra": {"segment.bytes": 600, "batch.size": 200, "fil
 
 def _write(store: Path) -> None:
     sparklog.sink.ledger.tidy._DATA_FILE_AGE_S = 0.0
-    sparklog.sink.quarantine.diverted_rows.MERGED_COUNT = 2
+    sparklog.sink.quarantine.diverted_rows.MERGED_COUNT = 2  # type: ignore[misc]
     with closing(open_job(store)) as writer:
         write_batches(writer)
 

@@ -98,7 +98,7 @@ def _record_problems(store: Path, expected: list[dict[str, object]]) -> list[str
             if record.key is not None and (murmur2(record.key) & 0x7FFFFFFF) % 2 != log.partition:
                 problems.append(f"{log}: {value} belongs to another partition")
             found[log.topic, key, value, record.timestamp] += 1
-    wanted = Counter(
+    wanted: Counter[tuple[object, ...]] = Counter(
         (row["topic"], row["key"], row["value"], int(row["timestamp"].timestamp() * 1000 + 0.5))  # type: ignore[attr-defined]
         for row in expected
     )

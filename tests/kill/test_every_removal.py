@@ -11,8 +11,10 @@ import os
 import shutil
 import signal
 import time
-from multiprocessing.context import ForkServerContext
+from collections.abc import Callable
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,8 @@ from tests.kill.fenced_scenarios import SCENARIOS, Scenario
 from tests.kill.harness import exit_code, wait_until_stopped
 
 pytestmark = pytest.mark.kill
+
+_Work = Callable[[Path], None]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _UNDER_MAINTENANCE = "only under maintenance.lock, which refuses a taking by force for as long as it is held"
@@ -133,24 +137,24 @@ class _Case:
     def _open(self) -> StoreWriter:
         return open_job(self.store, by_force=True, **self.scenario.options)
 
-    def _start(self, target, work, what):  # type: ignore[no-untyped-def]
+    def _start(self, target: Callable[[Path, _Work, Any], None], work: _Work, what: str | Path) -> ForkServerProcess:
         process = self._context.Process(target=target, args=(self.store, work, what))
         process.start()
         return process
 
 
-def _leave(store: Path, work, step: str) -> None:  # type: ignore[no-untyped-def]
+def _leave(store: Path, work: _Work, step: str) -> None:
     if step:
         os.environ["SPARKLOG_FAULT_POINT"] = step
     ended(store.parent, lambda: work(store))
 
 
-def _note(store: Path, work, noted: Path) -> None:  # type: ignore[no-untyped-def]
+def _note(store: Path, work: _Work, noted: Path) -> None:
     note_all(noted)
     ended(store.parent, lambda: work(store))
 
 
-def _pause(store: Path, work, point: str) -> None:  # type: ignore[no-untyped-def]
+def _pause(store: Path, work: _Work, point: str) -> None:
     pause_in(point)
     ended(store.parent, lambda: work(store))
 

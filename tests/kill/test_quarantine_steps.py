@@ -45,8 +45,7 @@ def test_merger_when_stopped_and_replaced_by_force_then_changes_nothing_of_its_s
 ) -> None:
     """The one that wakes up neither hides nor shows nor removes what the other one has finished by then."""
     store = memory_path / "store"
-    environment = {"SPARKLOG_FAULT_POINT": step, "SPARKLOG_FAULT_SIGNAL": "STOP"}
-    old = start_diverting(context, store, **environment)
+    old = start_diverting(context, store, SPARKLOG_FAULT_POINT=step, SPARKLOG_FAULT_SIGNAL="STOP")
     try:
         wait_until_stopped(old)
         assert exit_code(start_diverting(context, store, take_lock_by_force=True)) == 0

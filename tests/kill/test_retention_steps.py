@@ -1,6 +1,7 @@
 """Killed at a named step and started again, a retention leaves what an undisturbed one does."""
 
 import shutil
+from collections.abc import Mapping
 from contextlib import closing
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -63,7 +64,7 @@ def test_sink_when_a_retention_was_killed_then_goes_on_at_the_end(
     assert sparklog("verify", store).code == 0
 
 
-def _write(store: Path, settings: dict[str, object]) -> Path:
+def _write(store: Path, settings: Mapping[str, object]) -> Path:
     """Write the store, and a record that stays: a store without any is nothing that can be checked."""
     write_aged(store, settings)
     with closing(open_store(store, {"kept": {"retention.ms": -1}}, topic="kept")) as writer:

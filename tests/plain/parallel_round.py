@@ -56,9 +56,9 @@ def superseded_offsets(shared: CleaningRound, parts: Sequence[CleaningPart]) -> 
         for digests, offsets, dirty in part_keys(shared, part, UNSHARED.check):
             rows.append(np.column_stack([digests.view(np.int64), offsets, dirty]))
     columns = [np.concatenate(rows) for rows in found]
-    digests = np.concatenate(columns)[:, :2]
-    _, key = np.unique(digests, axis=0, return_inverse=True)
-    latest = np.full(len(digests), -1)
+    keys = np.concatenate(columns)[:, :2]
+    _, key = np.unique(keys, axis=0, return_inverse=True)
+    latest = np.full(len(keys), -1)
     np.maximum.at(latest, key.ravel(), np.concatenate(columns)[:, 3])
     is_superseded = latest[key.ravel()] > np.concatenate(columns)[:, 2]
     borders = np.cumsum([len(rows) for rows in columns])[:-1]

@@ -68,8 +68,8 @@ def test_describe_when_folder_is_no_store_then_logs_speak_for_themselves(sparklo
     (folder,) = sparklog("describe", written / "logs", "--json").objects
     (single,) = sparklog("describe", written / "logs" / "t-1", "--json").objects
 
-    assert (folder["ledger_version"], len(folder["logs"])) == (None, 4)  # type: ignore[arg-type]
-    assert [each["log_end_offset"] for each in single["logs"]] == [3]  # type: ignore[attr-defined]
+    assert (folder["ledger_version"], len(folder["logs"])) == (None, 4)
+    assert [each["log_end_offset"] for each in single["logs"]] == [3]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ _IN_STORE = (*_LOG_FILES, *_ROOT_FILES, *_STORE_FILES)
 _IN_FOLDER = (*_LOG_FILES, *_ROOT_FILES)
 
 
-def _open(store: Path, **options: object) -> StoreWriter:
+def _open(store: Path, **options: Any) -> StoreWriter:
     """Open a store whose deleted files wait for nobody."""
     return open_store(store, {"events": {**EVENTS["events"], "file.delete.delay.ms": 0}}, topic="events", **options)
 

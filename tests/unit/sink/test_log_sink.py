@@ -160,7 +160,7 @@ def test_write_when_offsets_go_back_and_are_quarantined_then_keeps_the_rest(
 ) -> None:
     """The diverted rows can be read with Spark."""
     frame = spark.range(0, 8, 1, 2).selectExpr("cast(id as string) as value", "if(id = 6, 2, id) as offset")
-    options = {"offsets": "preserved", "on_invalid": "quarantine"}
+    options: dict[str, Any] = {"offsets": "preserved", "on_invalid": "quarantine"}
     with sparklog.LogSink(memory_path, topics={"events": {}}, topic="events", **options) as sink:
         metrics = sink.write(frame, query_id="batch")
 

@@ -102,6 +102,7 @@ def test_append_when_a_staging_file_is_damaged_then_fails_without_a_trace(store:
 
     def lose(plan: StagePlan) -> list[StageReport]:
         reports = in_process(numbers(100, 200), numbers(200, 300))(plan)
+        assert reports[1].file is not None
         file = Path(plan.directory) / reports[1].file
         if damage == "gone":
             file.unlink()
@@ -126,6 +127,7 @@ def test_append_when_a_log_was_never_written_and_a_first_try_fails_then_the_seco
 
     def lose(plan: StagePlan) -> list[StageReport]:
         reports = in_process(numbers(0, 50), numbers(50, 100))(plan)
+        assert reports[1].file is not None
         os.truncate(Path(plan.directory) / reports[1].file, 100)
         return reports
 

@@ -158,7 +158,8 @@ def test_store_when_the_newest_entry_is_a_protocol_upgrade_then_refused(
 
 def _data_file(store: Path) -> Path:
     table = DeltaTable(store / "ledger")
-    return store / "ledger" / table.file_uris()[0].rpartition("/")[2]
+    name: str = table.file_uris()[0].rpartition("/")[2]
+    return store / "ledger" / name
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\0" * 500])

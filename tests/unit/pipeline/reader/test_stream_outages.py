@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -51,7 +51,7 @@ def _offsets(reader: KafkaLogStreamReader, start: dict, end: dict) -> list[int]:
 
 @pytest.mark.parametrize("outage", [_offline, _unmounted])
 def test_stream_when_a_disk_goes_offline_before_a_planned_range_is_read_then_it_fails_and_comes_back_for_it(
-    store: Path, outage: Callable[[Path], Iterator[None]]
+    store: Path, outage: Callable[[Path], AbstractContextManager[None]]
 ) -> None:
     """A micro-batch that Spark has noted down is read whole or not at all, whatever data loss is to do."""
     reader = _reader(store)
@@ -67,7 +67,7 @@ def test_stream_when_a_disk_goes_offline_before_a_planned_range_is_read_then_it_
 
 @pytest.mark.parametrize("outage", [_offline, _unmounted])
 def test_task_when_its_disk_goes_offline_after_planning_then_it_fails(
-    store: Path, outage: Callable[[Path], Iterator[None]]
+    store: Path, outage: Callable[[Path], AbstractContextManager[None]]
 ) -> None:
     """A directory that can't be listed says nothing about its records: none is left out."""
     reader = _reader(store)
@@ -141,7 +141,7 @@ def test_stream_when_a_time_has_to_be_looked_up_in_an_offline_log_then_it_does_n
 def test_frame_when_a_log_is_offline_then_the_others_are_read(store: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A frame may leave out what can't be read, and says so."""
     source = KafkaLogSource({"path": str(store), "failOnDataLoss": "false"})
-    reader = source.reader(source.schema())  # type: ignore[arg-type]
+    reader = source.reader(source.schema())
 
     with _offline(store), caplog.at_level(logging.WARNING):
         rows = [batch for task in reader.partitions() for batch in reader.read(task)]

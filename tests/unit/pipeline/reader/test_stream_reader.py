@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
@@ -282,7 +283,8 @@ def test_stream_when_a_log_can_not_be_read_for_a_moment_then_nothing_comes_twice
 ) -> None:
     """An end that is not certain takes no stream back, and a micro-batch that was planned is still read whole."""
     log = write_log(tmp_path / "t-0", [[Batch([0] * 10) for _ in range(4)] for _ in range(2)])
-    reader = _reader(tmp_path, failOnDataLoss="false", **{"kafka.isolation.level": isolation})
+    options: dict[str, Any] = {"failOnDataLoss": "false", "kafka.isolation.level": isolation}
+    reader = _reader(tmp_path, **options)
     start = reader.initialOffset()
     first = reader.latestOffset(start, ReadAllAvailable())
     assert first == {"t": {"0": 80}}

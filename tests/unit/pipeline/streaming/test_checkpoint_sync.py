@@ -8,6 +8,7 @@ import pytest
 
 from sparklog.pipeline.streaming.checkpoint_sync import CheckpointSync, drop_torn
 from sparklog.storage_core.storage import local
+from sparklog.storage_core.storage.write_back import sync_path
 from tests.build.sink_store import contents
 
 _TORN: tuple[bytes, ...] = (b"", bytes(30), b"v1", b'v1\n{"batchWatermarkMs":0,')
@@ -142,11 +143,10 @@ def test_sync_when_files_are_new_then_each_is_synced_once(tmp_path: Path, monkey
     root = _checkpoint(tmp_path, planned=1, committed=0)
     (root / "offsets" / ".2.0a1b.tmp").write_text("v1")
     synced: list[str] = []
-    sync = local.sync_path
 
-    def noted(path: Path, flags: int, how: Callable[[int], None]) -> None:
+    def noted(path: Path, opened: Callable[[Path], int], sync: Callable[[int], None]) -> None:
         synced.append(str(path.relative_to(tmp_path.parent)))
-        sync(path, flags, how)
+        sync_path(path, opened, sync)
 
     monkeypatch.setattr(local, "sync_path", noted)
     checkpoint, top = CheckpointSync(str(root)), tmp_path.name

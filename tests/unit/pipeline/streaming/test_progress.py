@@ -1,4 +1,5 @@
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ class _Progress:
     durationMs: dict[str, int] = field(default_factory=lambda: {"triggerExecution": 2000})  # noqa: N815
 
 
-def _metrics(batch_id: int, **counts: int) -> MicroBatchMetrics:
+def _metrics(batch_id: int, **counts: Any) -> MicroBatchMetrics:
     return MicroBatchMetrics(query_id="q", batch_id=batch_id, records=1000, bytes=4_000_000, total_ms=500, **counts)
 
 

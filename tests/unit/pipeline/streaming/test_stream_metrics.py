@@ -1,6 +1,7 @@
 """The figures of a stream for Prometheus."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.sparklog_command import Sparklog
 _NOW_MS = 1_700_000_000_000
 
 
-def _batch(batch_id: int, **figures: int) -> MicroBatchMetrics:
+def _batch(batch_id: int, **figures: Any) -> MicroBatchMetrics:
     return MicroBatchMetrics(query_id="q", batch_id=batch_id, **figures)
 
 

@@ -24,7 +24,8 @@ def _only_row(spark: SparkSession, **expressions: str) -> dict[str, Any]:
     records = RecordSettings(**{"topic": "name", "value": "name", **expressions})
     row = select_records(_frame(spark), records).first()
     assert row is not None
-    return row.asDict(recursive=True)
+    found: dict[str, Any] = row.asDict(recursive=True)
+    return found
 
 
 def test_select_records_when_topic_is_a_text_then_no_topic_column(spark: SparkSession) -> None:
@@ -70,7 +71,7 @@ def test_select_records_when_timestamp_has_another_type_then_same_instant(
     found = _only_row(spark, timestamp=expression)["timestamp"]
     if isinstance(found, datetime.datetime):
         frame = select_records(_frame(spark), RecordSettings(topic="name", value="name", timestamp=expression))
-        found = frame.selectExpr("unix_millis(timestamp) as ms").first()["ms"]  # type: ignore[index]
+        found = frame.selectExpr("unix_millis(timestamp) as ms").first()["ms"]
 
     assert found == milliseconds
 

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sparklog.pipeline.places.store_view import open_logs
@@ -17,6 +19,7 @@ from sparklog.sink.opening.pending_truncations import read_truncations
 from sparklog.sink.operations.log_starts import raise_log_starts
 from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
 from sparklog.sink.store.store_folder import Store
+from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.cleaner.hold_log import held_alone
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import OffsetOutOfRangeError, StoreLockedError, UnknownTopicError, WriterFencedError
@@ -30,11 +33,11 @@ _TOPIC = {"segment.bytes": 600, "batch.size": 200, "index.interval.bytes": 100}
 _COUNT = 100
 
 
-def _open(path: Path, **options: object):  # type: ignore[no-untyped-def]
+def _open(path: Path, **options: Any) -> StoreWriter:
     return open_store(path, {"t": _TOPIC}, topic="t", **options)
 
 
-def _rows(first: int, last: int):  # type: ignore[no-untyped-def]
+def _rows(first: int, last: int) -> pa.RecordBatch:
     return rows(value=[f"{n:05}" for n in range(first, last)], timestamp=list(range(1000 + first, 1000 + last)))
 
 

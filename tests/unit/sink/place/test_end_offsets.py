@@ -4,7 +4,9 @@ import shutil
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sparklog.pipeline.places.store_view import open_logs
@@ -27,17 +29,17 @@ _LOG = ("t", 0)
 _SETTINGS = {"partitions": 2, "segment.bytes": 600, "batch.size": 200, "index.interval.bytes": 100}
 
 
-def _open(path: Path, settings: Mapping[str, object] = _SETTINGS, **options: object) -> StoreWriter:
+def _open(path: Path, settings: Mapping[str, object] = _SETTINGS, **options: Any) -> StoreWriter:
     return open_store(path, {"t": settings}, topic="t", offsets="preserved", **options)
 
 
-def _rows(*offsets: int):  # type: ignore[no-untyped-def]
+def _rows(*offsets: int) -> pa.RecordBatch:
     values = [f"{offset:05}" for offset in offsets]
     times = [1000 + offset for offset in offsets]
     return rows(partition=[0] * len(offsets), offset=list(offsets), key=values, value=values, timestamp=times)
 
 
-def _append(path: Path, number: int, offsets: range | tuple[int, ...], end: int | None, **options: object) -> None:
+def _append(path: Path, number: int, offsets: range | tuple[int, ...], end: int | None, **options: Any) -> None:
     with closing(_open(path, **options)) as writer:
         run = in_process(_rows(*offsets)) if offsets else in_process()
         writer.append("q", number, run, {_LOG: end} if end is not None else {})

@@ -60,6 +60,7 @@ def test_append_when_another_writer_swept_its_files_then_fails_and_leaves_what_i
 
         def swept(plan: StagePlan) -> list[StageReport]:
             reports = in_process(_BAD)(plan)
+            assert reports[0].quarantine is not None
             (Path(plan.directory) / reports[0].quarantine).unlink()
             return reports
 
@@ -243,6 +244,7 @@ def test_append_when_the_first_run_fails_then_the_second_ones_rows_count(memory_
 
     def lose(plan: StagePlan) -> list[StageReport]:
         reports = in_process(_GOOD, _BAD)(plan)
+        assert reports[0].file is not None
         (Path(plan.directory) / reports[0].file).unlink()
         return reports
 

@@ -18,7 +18,8 @@ _TOPICS = (
 
 
 def _route(batch: pa.RecordBatch, fixed_topic: int | None = None, turn: int = 0) -> list[int]:
-    return Router(_TOPICS, fixed_topic, 150, turn).route(batch).log.tolist()
+    logs: list[int] = Router(_TOPICS, fixed_topic, 150, turn).route(batch).log.tolist()
+    return logs
 
 
 def _reasons(batch: pa.RecordBatch, fixed_topic: int | None = None) -> list[str | None]:

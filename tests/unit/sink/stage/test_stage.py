@@ -39,6 +39,7 @@ def _plan(folder: Path, **changes: Any) -> StagePlan:
 
 def _stage(plan: StagePlan, *batches: pa.RecordBatch, task: int = 3) -> dict[str, Any]:
     (output,) = list(stage(plan, task, batches))
+    report: dict[str, Any]
     (report,) = output.to_pylist()
     return report
 

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,8 @@ from sparklog.pipeline.places.store_view import open_logs
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.opening.access import maintaining, writing
+from sparklog.sink.stage.report import StageReport
+from sparklog.sink.stage.stage_rows import StagePlan
 from sparklog.sink.store.log_dirs import check_log_dirs
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store_writer import StoreWriter
@@ -35,11 +38,11 @@ def store(memory_path: Path) -> Path:
     return memory_path / "store"
 
 
-def _open(store: Path, **options: object) -> StoreWriter:
+def _open(store: Path, **options: Any) -> StoreWriter:
     return open_store(store, _TOPICS, topic="events", log_dirs=("logs", str(store.parent / _DISK)), **options)
 
 
-def _to(partition: int, values: range) -> Callable[..., list[dict[str, object]]]:
+def _to(partition: int, values: range) -> Callable[[StagePlan], list[StageReport]]:
     return in_process(rows(partition=[partition] * len(values), value=[str(n) for n in values]))
 
 

@@ -23,7 +23,11 @@ from tests.plain.scalar import Record, pack_batch
 
 _START_MS = 1_700_000_000_000
 _CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=1 << 20, delete_retention_ms=1000)
-_SEGMENTS = [[(b"gone", b"v1"), (b"a", b"1")], [(b"gone", None), (b"b", b"2")], [(b"c", b"3")]]
+_SEGMENTS: list[list[tuple[bytes, bytes | None]]] = [
+    [(b"gone", b"v1"), (b"a", b"1")],
+    [(b"gone", None), (b"b", b"2")],
+    [(b"c", b"3")],
+]
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Which records stay, case by case."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,8 @@ def test_judge_batches_keeps_the_last_batch_of_an_active_producer(
     last_offset: int, epoch: int, expected: list[bool]
 ) -> None:
     """It is the one with its last data; without data left, the control batch of its epoch."""
-    producer = {"producer_id": 7, "producer_epoch": 4}
-    scan = _scan(BatchSpec(**producer), BatchSpec(**producer), BatchSpec(marker=1, **producer))
+    data = BatchSpec(producer_id=7, producer_epoch=4)
+    scan = _scan(data, data, replace(data, marker=1))
     rules = RetentionRules(now_ms=0, cleaning_end_offset=1000, producers=[active(6, 0), active(7, last_offset, epoch)])
 
     assert judge_batches(scan, np.zeros(3, np.bool_), True, rules).stays_empty.tolist() == expected

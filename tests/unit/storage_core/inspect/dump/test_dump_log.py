@@ -287,7 +287,7 @@ def test_dump_options_when_string_decoder_named_then_contents_shown() -> None:
 def test_dump_options_when_decoder_of_kafkas_topics_then_refused_by_name(name: str) -> None:
     """Five decoders of Kafka's tool are not here, and each says so."""
     with pytest.raises(InvalidConfigError, match=f"--{name.replace('_', '-')} is not offered"):
-        DumpOptions(**{name: True})
+        DumpOptions(**{name: True})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -25,7 +26,7 @@ def test_record_lines_when_broker_wrote_the_log_then_expected_objects(golden: Go
 
 def test_record_lines_when_batch_is_a_slice_then_only_its_rows() -> None:
     """A slice's lines are those of its rows; null and empty differ; an absent leader epoch is null."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "offset": n,
             "timestamp": -1,

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from sparklog.storage_core.errors import CorruptFileError, WriterFencedError
@@ -32,6 +34,10 @@ def _file(log: WrittenLog, suffix: str) -> Path:
     return log.directory / segment_file_name(_end(log).segment_base, suffix)
 
 
+def _values(state: npt.NDArray[np.void], *names: str) -> tuple[int, ...]:
+    return tuple(int(state[name]) for name in names)
+
+
 def test_load_append_state_reads_what_a_broker_would_know(tmp_path: Path) -> None:
     """Sizes from the files, the rolling timestamp from the first batch, the largest one from entries and batches."""
     log = _written(tmp_path)
@@ -39,7 +45,7 @@ def test_load_append_state_reads_what_a_broker_would_know(tmp_path: Path) -> Non
     state = load_append_state(log.directory, _end(log), _NOW_MS, _JITTER_MS, UNSHARED)
 
     assert 500 < state["last_entry_timestamp"] < 900
-    assert {name: int(state[name]) for name in state.dtype.names} == {
+    assert {name: int(state[name]) for name in state.dtype.names or ()} == {
         "next_offset": 142,
         "segment_base": 100,
         "segment_size": _file(log, LOG).stat().st_size,
@@ -87,7 +93,7 @@ def test_load_append_state_when_an_index_is_lost_then_the_log_tells(
 
     state = load_append_state(log.directory, _end(log), _NOW_MS, 0, UNSHARED)
 
-    assert (state["max_timestamp"], state["max_timestamp_offset"], state["first_timestamp"]) == (900, 141, 500)
+    assert _values(state, "max_timestamp", "max_timestamp_offset", "first_timestamp") == (900, 141, 500)
     assert _file(log, suffix).read_bytes() == b""
 
 
@@ -98,8 +104,8 @@ def test_load_append_state_when_nothing_is_committed_then_knows_whether_a_segmen
     empty = load_append_state(tmp_path, CommittedEnd(7, 0, 7), _NOW_MS, 0, UNSHARED)
     absent = load_append_state(tmp_path, CommittedEnd(8, 0, 8), _NOW_MS, 0, UNSHARED)
 
-    assert (empty["segment_base"], empty["next_offset"], empty["max_timestamp"]) == (7, 7, -1)
-    assert (absent["segment_base"], absent["next_offset"], absent["max_timestamp"]) == (-1, 8, -1)
+    assert _values(empty, "segment_base", "next_offset", "max_timestamp") == (7, 7, -1)
+    assert _values(absent, "segment_base", "next_offset", "max_timestamp") == (-1, 8, -1)
 
 
 def test_load_append_state_when_committed_bytes_are_gone_then_refuses(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_cut_back_when_a_crash_left_something_then_restores_the_committed_log(
     state = cut_back(directory, end, UNSHARED)
 
     assert contents(directory) == before
-    assert (state["next_offset"], state["segment_size"]) == (30, end.size_bytes)
+    assert (int(state["next_offset"]), int(state["segment_size"])) == (30, end.size_bytes)
     assert not needs_cut_back(directory, end)
     assert not has_leftovers(directory, end)
 

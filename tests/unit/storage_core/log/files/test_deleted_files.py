@@ -55,7 +55,7 @@ def test_mark_deleted_when_the_store_was_lost_then_nothing_is_renamed(tmp_path: 
 def test_mark_deleted_when_the_store_is_lost_on_the_way_then_the_next_file_keeps_its_name(tmp_path: Path) -> None:
     """The owner is asked before each name: somebody else's new file may have it by then."""
     _touch(tmp_path, *_of(3, ".log", ".index"))
-    asked = []
+    asked: list[None] = []
 
     def refuse_later() -> None:
         asked.append(None)

@@ -243,24 +243,28 @@ def test_load_log_when_the_epoch_file_is_damaged_then_names_it(log: WrittenLog) 
         execute_load(log.directory)
 
 
+def _unindex_and_flip(log: WrittenLog) -> None:
+    (log.directory / _name(15, ".index")).unlink()
+    _flip(log.directory / _name(15, ".log"), 200)
+
+
+def _flip_and_swap(log: WrittenLog) -> None:
+    _flip(log.directory / _name(15, ".log"), 200)
+    (log.directory / _name(30, ".log")).rename(log.directory / _name(30, ".log.swap"))
+
+
 _DAMAGES: dict[str, Callable[[WrittenLog], object]] = {
     "nothing": lambda _log: None,
     "torn": lambda log: change(log.directory / _name(45, ".log"), lambda data: data.extend(b"torn")),
     "middle": lambda log: _flip(log.directory / _name(15, ".log"), 200),
     "first batch": lambda log: _flip(log.directory / _name(0, ".log"), 70),
     "no index": lambda log: (log.directory / _name(15, ".index")).unlink(),
-    "no index, and damage": lambda log: [
-        (log.directory / _name(15, ".index")).unlink(),
-        _flip(log.directory / _name(15, ".log"), 200),
-    ],
+    "no index, and damage": _unindex_and_flip,
     "swap": lambda log: [
         (log.directory / _name(15, suffix)).rename(log.directory / _name(15, suffix + ".swap"))
         for suffix in (".log", ".index")
     ],
-    "swap behind damage": lambda log: [
-        _flip(log.directory / _name(15, ".log"), 200),
-        (log.directory / _name(30, ".log")).rename(log.directory / _name(30, ".log.swap")),
-    ],
+    "swap behind damage": _flip_and_swap,
     "cleaned": lambda log: (log.directory / _name(15, ".log.cleaned")).write_bytes(b"half"),
     "deleted": lambda log: (log.directory / _name(45, ".log")).rename(log.directory / _name(45, ".log.deleted")),
 }

@@ -107,7 +107,8 @@ def _bad_marker() -> bytes:
 
 
 def _crc(batch: bytes) -> bytes:
-    return crc32c.crc32c(batch[21:]).to_bytes(4, "big")
+    crc: int = crc32c.crc32c(batch[21:])
+    return crc.to_bytes(4, "big")
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,8 @@ def test_read_when_batch_damaged_then_error_names_it_and_the_records_before_it_c
     """A wrong CRC ends the read with file, position and offsets, after the records before its batch."""
     path, start, _, base, last = log.batches[8]
     _change(path, lambda data: data.__setitem__(start + 65, data[start + 65] ^ 1))
-    reader, found = LogReader(log.directory), []
+    reader = LogReader(log.directory)
+    found: list[int] = []
     offsets = (offset for batch in reader.read(100) for offset in batch.column("offset").to_pylist())
 
     with pytest.raises(CorruptBatchError, match=rf"offsets={base}\.\.{last} file=.*{path.name} position={start}"):
