@@ -42,7 +42,7 @@ def test_clean_part_when_the_run_is_asked_to_stop_then_it_says_so_and_changes_no
 
     done = job._write_part(shared, told, job.PartChecks(CheckedBy(_fenced), lambda: True))
 
-    assert (done.cleaned, done.problem) == (None, "the run was asked to stop")
+    assert (done.cleaned, done.problem) == (None, "the run was asked to stop")  # type: ignore[comparison-overlap]
     assert next(told, None) is None
     assert {path.name: path.read_bytes() for path in log.directory.iterdir()} == before
 
