@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from sparklog.storage_core.clock import wait_until
+from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.open_regular import open_to_change
 from sparklog.storage_core.storage.own_descriptor import OwnDescriptor
 
@@ -75,7 +76,8 @@ class TakeoverLock:
 
     def _opened(self) -> OwnDescriptor:
         if self._descriptor is None:
-            self._descriptor = OwnDescriptor(partial(open_to_change, self._path, os.O_RDWR | os.O_CREAT))
+            with storage_errors(self._path):
+                self._descriptor = OwnDescriptor(partial(open_to_change, self._path, os.O_RDWR | os.O_CREAT))
         return self._descriptor
 
     def _try_alone(self) -> bool:

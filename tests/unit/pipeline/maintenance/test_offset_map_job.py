@@ -8,7 +8,7 @@ import pytest
 
 import sparklog.pipeline.maintenance.offset_map_job as job
 from sparklog.storage_core.cleaner.cleaning_part import cut_into_parts
-from sparklog.storage_core.cleaner.cleaning_round import LogToClean, survey_round
+from sparklog.storage_core.cleaner.cleaning_round import EarlyEnd, LogToClean, survey_round
 from sparklog.storage_core.errors import WriterFencedError
 from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.storage.owned_names import UNSHARED
@@ -42,7 +42,7 @@ def test_clean_part_when_the_run_is_asked_to_stop_then_it_says_so_and_changes_no
 
     done = job._write_part(shared, told, job.PartChecks(CheckedBy(_fenced), lambda: True))
 
-    assert (done.cleaned, done.problem) == (None, "the run was asked to stop")  # type: ignore[comparison-overlap]
+    assert (done.cleaned, done.problem) == (None, EarlyEnd("the run was asked to stop"))
     assert next(told, None) is None
     assert {path.name: path.read_bytes() for path in log.directory.iterdir()} == before
 
