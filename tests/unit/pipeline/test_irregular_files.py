@@ -15,7 +15,7 @@ from sparklog.storage_core.errors import LogStorageError
 from tests.build.sink_store import EVENTS, in_process, numbers, open_store, rows
 from tests.sparklog_command import Sparklog
 
-_PATIENCE_S = 2.0
+_PATIENCE_S = 30.0
 _SEGMENT = "00000000000000000000"
 _LOG_FILES = tuple(
     f"logs/events-0/{name}"
