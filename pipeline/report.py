@@ -1,14 +1,17 @@
-"""What a verb found or did, as it is printed: lines and a verdict for people, or JSON for programs."""
+"""What a verb found or did, as it is printed: lines and a verdict for people, or JSON for programs. Its exit code."""
 
 import json
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from sparklog.pipeline.terminal import say
 from sparklog.storage_core.quantity_text import iso_time
 from sparklog.storage_core.visible_text import visible_json
 
-__all__ = ["Report", "say_waiting", "show", "to_json"]
+__all__ = ["DONE", "FAILED", "Report", "say_waiting", "show", "to_json"]
+
+DONE: Final = 0
+FAILED: Final = 1
 
 
 class Report(Protocol):

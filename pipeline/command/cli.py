@@ -17,19 +17,18 @@ import click
 from sparklog.pipeline.command.forget_verb import forget
 from sparklog.pipeline.command.maintenance_verbs import MAINTENANCE_VERBS
 from sparklog.pipeline.command.operation_verbs import OPERATION_VERBS
-from sparklog.pipeline.command.options import DONE, FAILED, JSON, PLACE, TIME, TIME_OR_END, WRONG_USE
-from sparklog.pipeline.report import to_json
+from sparklog.pipeline.command.options import JSON, PLACE, TIME, TIME_OR_END
+from sparklog.pipeline.report import DONE, FAILED
 from sparklog.pipeline.terminal import LogLines, say
 from sparklog.storage_core.errors import InvalidConfigError, LogStorageError
-from sparklog.storage_core.quantity_text import size_text
 from sparklog.storage_core.visible_text import visible
 
 if TYPE_CHECKING:
-    from sparklog.storage_core.inspect.repair.plan import RepairStep
-    from sparklog.storage_core.inspect.verify.findings import Finding
-    from sparklog.storage_core.log.convert_log import ConversionReport
+    pass
 
 __all__ = ["cli", "main"]
+
+_WRONG_USE = 2
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _CONFIG = click.option("--config", required=True, metavar="FILE", help="Settings file (YAML).")
@@ -172,32 +171,16 @@ def read(**given: Any) -> None:
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; as many as there are cores if not given.")
 @_KEEP_IN
 @JSON
-def verify(store: Path, deep: bool, jobs: int | None, keep_in: Path | None, as_json: bool) -> int:
+def verify(**given: Any) -> int:
     """Check every CRC, offset, index entry, file size, leader epoch and checkpoint; reads only.
 
     In a store also whether records of forgotten keys are there.
 
     Exit code 1: something is wrong, or there was nothing to check.
     """
-    from sparklog.pipeline.places.forgotten_findings import forgotten_findings
-    from sparklog.pipeline.places.store_view import open_logs
-    from sparklog.pipeline.verbs import verify as verify_command
+    from sparklog.pipeline.verbs.verify import run
 
-    def report(each: "Finding") -> None:
-        say(to_json(each.as_dict()) if as_json else f"{each} -> {each.remedy}")
-
-    view = open_logs(store)
-    with verify_command.progress_bar(view) as progress:
-        result = verify_command.verify(view, report, deep=deep, jobs=jobs, keep_in=keep_in, progress=progress)
-    result.add(forgotten_findings(view), report)
-    summary = result.summary()
-    if as_json:
-        say(to_json(summary))
-    else:
-        verdict = "sound" if result.is_sound else "NOT sound"
-        counts = ", ".join(f"{summary[name]:,} {name}" for name in ("logs", "segments", "batches"))
-        say(f"{verdict}: {counts}, {size_text(int(summary['bytes']))}")
-    return DONE if result.is_sound else FAILED
+    return run(**given)
 
 
 @cli.command()
@@ -207,32 +190,14 @@ def verify(store: Path, deep: bool, jobs: int | None, keep_in: Path | None, as_j
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; as many as there are cores if not given.")
 @_KEEP_IN
 @JSON
-def repair(
-    store: Path, execute: bool, index_interval_bytes: int, jobs: int | None, keep_in: Path | None, as_json: bool
-) -> int:
+def repair(**given: Any) -> int:
     """Mend what `verify` finds: rebuild indexes, leave damaged bytes out, drop leftovers, write down what is lost.
 
     What is cut off is kept beside. Exit code 1: something is left to do, or can't be repaired.
     """
-    from sparklog.pipeline.verbs import repair as repair_command
-    from sparklog.storage_core.clock import SystemClock
+    from sparklog.pipeline.verbs.repair import run
 
-    def report(step: "RepairStep") -> None:
-        line = to_json({"log": step.log, "file": step.file, "step": step.what})
-        say(line if as_json else f"{step.log}/{step.file}: {step.what}")
-
-    options = repair_command.RepairOptions(keep_in=keep_in, index_interval_bytes=index_interval_bytes, jobs=jobs)
-    if execute:
-        result = repair_command.execute_repair(store, options, SystemClock(), report)
-    else:
-        result = repair_command.plan_repairs(store, options)
-        for step in result.steps:
-            report(step)
-    if as_json:
-        say(to_json(result.as_dict()))
-    else:
-        say(*repair_command.verdict(result, is_executed=execute))
-    return DONE if result.is_sound and (execute or not result.steps) else FAILED
+    return run(**given)
 
 
 @cli.command()
@@ -245,19 +210,11 @@ def repair(
     help="Codec of the batches that are built again; each one's own if not given.",
 )
 @JSON
-def convert(store: Path, wanted: str, out: Path, compression_type: str | None, as_json: bool) -> None:
+def convert(**given: Any) -> None:
     """Write logs again in message format v0, v1 or v2, as Kafka converts them; say what that loses."""
-    from sparklog.pipeline.verbs import convert as convert_command
-    from sparklog.storage_core.record.batch_convert import ConvertOptions
+    from sparklog.pipeline.verbs.convert import run
 
-    def report(done: "ConversionReport") -> None:
-        if not as_json:
-            say(*convert_command.report_lines(done))
-
-    options = ConvertOptions(magic=convert_command.FORMATS[wanted], codec=compression_type)
-    reports = convert_command.convert(store, out, options, report)
-    if as_json:
-        say(to_json(convert_command.reports_as_dict(out, options.magic, reports)))
+    run(**given)
 
 
 @cli.command("dump-log")
@@ -312,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _report("interrupted")
         code = FAILED
     except LogStorageError as error:
-        code = WRONG_USE if isinstance(error, InvalidConfigError) else FAILED
+        code = _WRONG_USE if isinstance(error, InvalidConfigError) else FAILED
         for problem in error.problems if isinstance(error, InvalidConfigError) else (str(error),):
             _report(f"error: {problem}")
     sys.exit(code if isinstance(code, int) else DONE)

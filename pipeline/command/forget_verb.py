@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from sparklog.pipeline.command.options import DONE, FAILED, JSON, PLACE
-from sparklog.pipeline.report import to_json
+from sparklog.pipeline.command.options import JSON, PLACE
+from sparklog.pipeline.report import DONE, FAILED, to_json
 from sparklog.pipeline.terminal import say
 
 __all__ = ["forget"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from sparklog.pipeline.command.options import DONE, EXECUTE, FAILED, JSON, PLACE
-from sparklog.pipeline.report import say_waiting, to_json
+from sparklog.pipeline.command.options import EXECUTE, JSON, PLACE
+from sparklog.pipeline.report import DONE, FAILED, to_json
 from sparklog.pipeline.terminal import say
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _maintain_once(
         run as maintain_command,
     )
     from sparklog.pipeline.maintenance.metrics_file import telling_failure, write_metrics
-    from sparklog.pipeline.verbs import retain as retain_command
+    from sparklog.pipeline.verbs.retain import say_files_wait
     from sparklog.sink.store.store_folder import Store
     from sparklog.storage_core.clock import SystemClock
 
@@ -203,10 +203,7 @@ def _maintain_once(
         if not shown.as_json:
             maintenance_report.print_plan(plan, with_kept=shown.with_kept)
 
-    def waits(files: int, until_ms: int) -> None:
-        say_waiting(retain_command.waiting_files(files), until_ms)
-
-    telling = maintain_command.Telling(plan=planned, waits=waits, sleep=sleep)
+    telling = maintain_command.Telling(plan=planned, waits=say_files_wait, sleep=sleep)
     metrics = None if place.settings.metrics_file is None else Path(place.settings.metrics_file)
     with telling_failure(metrics, clock):
         run = maintain_command.execute_maintenance(place, spark, clock, telling)

@@ -1,15 +1,11 @@
-"""What the verbs of the command share: exit codes, and the options that several have."""
+"""The options that several verbs of the command have."""
 
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-__all__ = ["DONE", "EXECUTE", "FAILED", "JSON", "PLACE", "TIME", "TIME_OR_END", "WRONG_USE"]
-
-DONE: Final = 0
-FAILED: Final = 1
-WRONG_USE: Final = 2
+__all__ = ["EXECUTE", "JSON", "PLACE", "TIME", "TIME_OR_END"]
 
 PLACE: Final = click.Path(exists=True, file_okay=False, path_type=Path)
 EXECUTE: Final = click.option("--execute", is_flag=True, help="Do it; without, only say what would be done.")

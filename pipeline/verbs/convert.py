@@ -1,10 +1,11 @@
-"""What `sparklog convert` does: every log of a place into a new folder, in another format."""
+"""The verb `convert`: every log of a place into a new folder, in another format."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from sparklog.pipeline.places.store_view import LogView, open_logs
+from sparklog.pipeline.report import to_json
+from sparklog.pipeline.terminal import say
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint, render_offset_checkpoint
 from sparklog.storage_core.errors import InvalidConfigError, UnknownTopicError
 from sparklog.storage_core.log.convert_log import ConversionReport, convert_log
@@ -17,9 +18,9 @@ from sparklog.storage_core.storage.open_regular import read_file
 from sparklog.storage_core.storage.owned_names import UNSHARED, replace_file
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["FORMATS", "convert", "report_lines", "reports_as_dict"]
+__all__ = ["run"]
 
-FORMATS = {"v0": 0, "v1": 1, "v2": 2}
+_FORMATS = {"v0": 0, "v1": 1, "v2": 2}
 
 _STARTS = "log-start-offset-checkpoint"
 
@@ -34,7 +35,20 @@ _LOSSES = {
 }
 
 
-def convert(
+def run(store: Path, wanted: str, out: Path, compression_type: str | None, as_json: bool) -> None:
+    """Carry the verb out."""
+
+    def report(done: ConversionReport) -> None:
+        if not as_json:
+            say(*_lines(done))
+
+    options = ConvertOptions(magic=_FORMATS[wanted], codec=compression_type)
+    reports = _convert(store, out, options, report)
+    if as_json:
+        say(to_json({"out": str(out), "format": wanted, "logs": [each.as_dict() for each in reports]}))
+
+
+def _convert(
     root: Path, out: Path, options: ConvertOptions, report: Callable[[ConversionReport], None]
 ) -> list[ConversionReport]:
     """Write every log of a store, a folder of logs, or one log directory, in another format.
@@ -70,7 +84,7 @@ def convert(
     return reports
 
 
-def report_lines(done: ConversionReport) -> list[str]:
+def _lines(done: ConversionReport) -> list[str]:
     """Return a line on what was written, and one per kind of loss."""
     counts = done.counts
     lines = [
@@ -82,11 +96,6 @@ def report_lines(done: ConversionReport) -> list[str]:
     if done.end_offset_after < done.log_end_offset:
         losses.append(f"the log ends at offset {done.end_offset_after:,}, not {done.log_end_offset:,}")
     return lines + [f"{done.log}: lost: {loss}" for loss in losses]
-
-
-def reports_as_dict(out: Path, magic: int, reports: Sequence[ConversionReport]) -> dict[str, Any]:
-    """Return the reports for JSON."""
-    return {"out": str(out), "format": f"v{magic}", "logs": [each.as_dict() for each in reports]}
 
 
 def _log_starts(root: Path, logs: Sequence[LogView]) -> dict[TopicPartition, int]:

@@ -8,58 +8,58 @@ Source: Kafka UnifiedLog.maybeIncrementLogStartOffset, ReplicaManager.deleteReco
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import click
+
+from sparklog.pipeline.terminal import say
+from sparklog.pipeline.verbs.retain import retain
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.operations.retain_logs import LogRetention, plan_logs
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
-from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.clock import Clock, SystemClock
 from sparklog.storage_core.errors import InvalidConfigError, OffsetOutOfRangeError, UnknownTopicError
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.retention.plan_retention import plan_record_deletion
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["HIGH_WATERMARK", "RecordDeletion", "find_offset", "plan_deletion", "planner"]
+__all__ = ["planner", "run"]
 
-HIGH_WATERMARK: Final = -1
+_HIGH_WATERMARK: Final = -1
 """Stands for the log's end, as in Kafka's tool."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordDeletion:
-    """Which records are not shown any more.
-
-    Attributes:
-        start_offset: of the log, as it is.
-        before_offset: where it will start.
-        retention: segments that go, as a plan of retention.
-    """
-
-    log: TopicPartition
-    start_offset: int
-    before_offset: int
-    retention: LogRetention
-
-    def lines(self) -> list[str]:
-        """Return what it means, for people."""
-        if self.before_offset <= self.start_offset:
-            return [f"{self.log} starts at offset {self.start_offset:,} already: nothing to delete"]
-        count = self.before_offset - self.start_offset
-        gone = f"offsets {self.start_offset:,}..{self.before_offset - 1:,} ({count:,}) are not shown any more"
-        return [f"{self.log} starts at offset {self.before_offset:,} then, not {self.start_offset:,}: {gone}"]
+def run(store: Path, name: str, before: int | None, before_time: int | None, execute: bool, as_json: bool) -> int:
+    """Carry the verb out; return the exit code."""
+    if (before is None) == (before_time is None):
+        raise click.UsageError("one of --before and --before-time is needed")
+    clock = SystemClock()
+    log, offset = _find_offset(store, name, before, before_time)
+    plan = planner(log, offset, clock)
+    if not as_json:
+        (planned,) = plan(Store.find(store))
+        say(_meaning(log, planned.state.log_start_offset, offset))
+    return retain(store, plan, execute=execute, as_json=as_json)
 
 
-def find_offset(root: Path, name: str, before: int | None, before_time: int | None) -> tuple[TopicPartition, int]:
+def _meaning(log: TopicPartition, start: int, before: int) -> str:
+    """Return what it means, for people, that a log of one start offset starts at another one."""
+    if before <= start:
+        return f"{log} starts at offset {start:,} already: nothing to delete"
+    gone = f"offsets {start:,}..{before - 1:,} ({before - start:,}) are not shown any more"
+    return f"{log} starts at offset {before:,} then, not {start:,}: {gone}"
+
+
+def _find_offset(root: Path, name: str, before: int | None, before_time: int | None) -> tuple[TopicPartition, int]:
     """Return the log that is named, and the offset that it will start at.
 
     Args:
         root: of the store.
         name: `TOPIC:PARTITION`.
-        before: that offset, or `HIGH_WATERMARK`; None if a time is given.
+        before: that offset, or `_HIGH_WATERMARK`; None if a time is given.
         before_time: ms; the first record that is not earlier is the first to stay, and where all are, none is.
 
     Raises:
@@ -79,21 +79,13 @@ def find_offset(root: Path, name: str, before: int | None, before_time: int | No
         )
     if before_time is not None:
         return log, _offset_at(store, state, before_time)
-    offset = state.log_end_offset if before == HIGH_WATERMARK or before is None else before
+    offset = state.log_end_offset if before == _HIGH_WATERMARK or before is None else before
     if not 0 <= offset <= state.log_end_offset:
         raise OffsetOutOfRangeError(
             f"offset is outside the log: log={log} offset={offset} log_start_offset={state.log_start_offset}"
             f" log_end_offset={state.log_end_offset}"
         )
     return log, offset
-
-
-def plan_deletion(root: Path, log: TopicPartition, offset: int, clock: Clock) -> RecordDeletion:
-    """Return what a log's start at an offset means; changes nothing."""
-    (retention,) = planner(log, offset, clock)(Store.find(root))
-    return RecordDeletion(
-        log=log, start_offset=retention.state.log_start_offset, before_offset=offset, retention=retention
-    )
 
 
 def planner(log: TopicPartition, offset: int, clock: Clock) -> Callable[[Store], list[LogRetention]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sparklog.pipeline.control.leases import refuse_leased
+from sparklog.pipeline.report import show
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.access import writing
 from sparklog.sink.operations.move_log import MovePlan, move_log, plan_move
@@ -16,10 +18,54 @@ from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.quantity_text import size_text
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["as_dict", "execute_move", "parse_log", "plan_log_move", "verdict"]
+__all__ = ["execute_move", "run"]
 
 
-def parse_log(name: str) -> TopicPartition:
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A move in a store that was planned, or done."""
+
+    plan: MovePlan
+    root: Path
+    is_executed: bool
+
+    def lines(self) -> tuple[str, ...]:
+        """Return nothing: there is one log."""
+        return ()
+
+    def verdict(self) -> str:
+        """Return the line for people."""
+        plan, is_new = self.plan, ", a new log directory" if self.plan.is_new else ""
+        where = f"{plan.log} from {plan.source.parent} to {self.root / plan.target}{is_new}"
+        what = f"{where}: {len(plan.sizes):,} files, {size_text(plan.size_bytes)}"
+        return f"moved: {what}" if self.is_executed else f"planned: {what}; --execute does it"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "executed": self.is_executed,
+            "topic": self.plan.log.topic,
+            "partition": self.plan.log.partition,
+            "from": str(self.plan.source.parent),
+            "to": str(self.root / self.plan.target),
+            "is_new": self.plan.is_new,
+            "files": len(self.plan.sizes),
+            "size_bytes": self.plan.size_bytes,
+        }
+
+
+def run(store: Path, name: str, target: str, execute: bool, as_json: bool) -> None:
+    """Carry the verb out."""
+    log = _parse_log(name)
+    if execute:
+        plan = execute_move(store, log, target)
+    else:
+        found = Store.find(store)
+        plan = plan_move(found, Ledger.open(found.ledger_path), log, target)
+    show(_Move(plan, store, execute), as_json=as_json)
+
+
+def _parse_log(name: str) -> TopicPartition:
     """Return the log that `TOPIC:PARTITION` names.
 
     Raises:
@@ -29,12 +75,6 @@ def parse_log(name: str) -> TopicPartition:
     if not topic or not (partition.isascii() and partition.isdigit()):
         raise InvalidConfigError(f"one log is wanted, TOPIC:PARTITION: name={name}")
     return TopicPartition(topic, int(partition))
-
-
-def plan_log_move(root: Path, log: TopicPartition, target: str) -> MovePlan:
-    """Return how a log would move; changes nothing. Raises as `sparklog.sink.operations.move_log.plan_move`."""
-    store = Store.find(root)
-    return plan_move(store, Ledger.open(store.ledger_path), log, target)
 
 
 def execute_move(root: Path, log: TopicPartition, target: str) -> MovePlan:
@@ -50,25 +90,3 @@ def execute_move(root: Path, log: TopicPartition, target: str) -> MovePlan:
         directories = move_log(written, log, target)
     remove_deleted(directories, lambda _path: reach("move.deleted"))
     return planned
-
-
-def verdict(planned: MovePlan, root: Path, *, is_executed: bool) -> str:
-    """Return the line for people."""
-    target = root / planned.target
-    where = f"{planned.log} from {planned.source.parent} to {target}{', a new log directory' if planned.is_new else ''}"
-    what = f"{where}: {len(planned.sizes):,} files, {size_text(planned.size_bytes)}"
-    return f"moved: {what}" if is_executed else f"planned: {what}; --execute does it"
-
-
-def as_dict(planned: MovePlan, root: Path, *, is_executed: bool) -> dict[str, Any]:
-    """Return what was planned or done, for JSON."""
-    return {
-        "executed": is_executed,
-        "topic": planned.log.topic,
-        "partition": planned.log.partition,
-        "from": str(planned.source.parent),
-        "to": str(root / planned.target),
-        "is_new": planned.is_new,
-        "files": len(planned.sizes),
-        "size_bytes": planned.size_bytes,
-    }

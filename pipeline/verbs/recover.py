@@ -14,9 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
 from sparklog.pipeline.places.refuse_store import refuse_store
+from sparklog.pipeline.report import DONE, FAILED, show, to_json
+from sparklog.pipeline.terminal import say
 from sparklog.sink.locks.broker_lock import broker_locked_out, no_broker_runs
-from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.clock import Clock, SystemClock
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.log.files.names import parse_base_offset
 from sparklog.storage_core.log.load.load_log import LoadedLog
@@ -40,8 +44,7 @@ __all__ = [
     "execute_and_close",
     "execute_recovery",
     "plan_recovery",
-    "progress_bar",
-    "verdict",
+    "run",
 ]
 
 _Lock = Callable[[Iterable[Path]], AbstractContextManager[None]]
@@ -71,6 +74,7 @@ class RecoverResult:
     """What a recovery did, or would do, to each root."""
 
     roots: tuple[LoadedRoot, ...]
+    is_executed: bool = True
 
     @property
     def logs(self) -> list[LoadedLog]:
@@ -98,7 +102,46 @@ class RecoverResult:
             }
             for root in self.roots
         ]
-        return {"roots": roots, "steps": len(self.steps), "lost_bytes": self.lost_bytes}
+        counts = {"steps": len(self.steps), "lost_bytes": self.lost_bytes}
+        return {"roots": roots, **counts, "executed": self.is_executed}
+
+    def lines(self) -> list[str]:
+        """Return the roots of which nothing is recovered, for people."""
+        clean = (each.survey.path for each in self.roots if each.survey.is_clean)
+        return [f"shut down cleanly, nothing is recovered: {path}" for path in clean]
+
+    def verdict(self) -> str:
+        """Return the counts, for people."""
+        changed, logs = sum(bool(log.steps) for log in self.logs), f"{len(self.logs):,} logs"
+        if not changed:
+            return f"{logs}, nothing to do"
+        lost = f"{size_text(self.lost_bytes)} cut off or deleted" if self.lost_bytes else "nothing cut off or deleted"
+        words = "changed" if self.is_executed else "would change"
+        done = f"{logs}, {changed:,} {words}: {len(self.steps):,} steps, {lost}"
+        return done if self.is_executed else f"{done}; --execute does them"
+
+
+def run(
+    folders: tuple[Path, ...],
+    execute: bool,
+    clean_shutdown: bool,
+    index_interval_bytes: int,
+    jobs: int | None,
+    as_json: bool,
+) -> int:
+    """Carry the verb out; return the exit code."""
+    if clean_shutdown and not execute:
+        raise click.UsageError("--clean-shutdown needs --execute")
+    recover = execute_and_close if clean_shutdown else execute_recovery if execute else plan_recovery
+    with _progress_bar(folders) as progress:
+        options = RecoverOptions(index_interval_bytes=index_interval_bytes, jobs=jobs, progress=progress)
+        result = recover(folders, options, SystemClock())
+    for step in result.steps:
+        say(to_json(step.as_dict()) if as_json else str(step))
+    show(result, as_json=as_json)
+    if not as_json and execute and any("deleted with" in step.what for step in result.steps):
+        say("deleted segments lie beside as .deleted until the folder is loaded the next time")
+    return DONE if execute or not result.lost_bytes else FAILED
 
 
 def plan_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Clock) -> RecoverResult:
@@ -115,7 +158,9 @@ def plan_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Clock
         StoreLockedError: a broker runs.
     """
     with _opened(folders, options, clock, no_broker_runs) as (how, one_log):
-        return RecoverResult((plan_one_log(one_log, how),) if one_log else tuple(plan_roots(folders, how)))
+        return RecoverResult(
+            (plan_one_log(one_log, how),) if one_log else tuple(plan_roots(folders, how)), is_executed=False
+        )
 
 
 def execute_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Clock) -> RecoverResult:
@@ -143,28 +188,8 @@ def execute_and_close(folders: Sequence[Path], options: RecoverOptions, clock: C
         return RecoverResult(tuple(close_root(each) for each in load_roots(folders, how)))
 
 
-def verdict(result: RecoverResult, *, is_executed: bool) -> list[str]:
-    """Return the last lines for people."""
-    clean = [
-        f"shut down cleanly, nothing is recovered: {each.survey.path}" for each in result.roots if each.survey.is_clean
-    ]
-    changed = sum(bool(log.steps) for log in result.logs)
-    counts = f"{len(result.logs):,} logs"
-    if not changed:
-        return [*clean, f"{counts}, nothing to do"]
-    done = f"{changed:,} changed" if is_executed else f"{changed:,} would change"
-    lost = (
-        f", {size_text(result.lost_bytes)} cut off or deleted" if result.lost_bytes else ", nothing cut off or deleted"
-    )
-    if not is_executed:
-        return [*clean, f"{counts}, {done}: {len(result.steps):,} steps{lost}; --execute does them"]
-    beside = any("deleted with" in step.what for step in result.steps)
-    kept = ["deleted segments lie beside as .deleted until the folder is loaded the next time"] if beside else []
-    return [*clean, f"{counts}, {done}: {len(result.steps):,} steps{lost}", *kept]
-
-
 @contextlib.contextmanager
-def progress_bar(folders: Sequence[Path]) -> Iterator[Callable[[], None]]:
+def _progress_bar(folders: Sequence[Path]) -> Iterator[Callable[[], None]]:
     """Show on a terminal's standard error how many logs are read and loaded; yields what is to be told each time."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn

@@ -21,11 +21,13 @@ from sparklog.pipeline.control.leases import refuse_leased
 from sparklog.pipeline.places.lost_view import cut_folder, cut_folder_of_store, lost_store
 from sparklog.pipeline.places.refuse_store import refuse_store
 from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs
+from sparklog.pipeline.report import DONE, FAILED, show, to_json
+from sparklog.pipeline.terminal import say
 from sparklog.pipeline.verbs.verify import VerifyResult, verify
 from sparklog.sink.ledger.lost_ranges import LostRange
 from sparklog.sink.locks.broker_lock import broker_locked_out
 from sparklog.sink.operations.repair_store import MendedStore, repair_store
-from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.clock import Clock, SystemClock
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.inspect.repair.plan import LogRepair, RepairStep, plan_repair
 from sparklog.storage_core.inspect.repair.repair_log import RepairPlace, drop_leftovers, repair_log
@@ -33,7 +35,7 @@ from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS, Findin
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.owned_names import UNSHARED, Owner
 
-__all__ = ["RepairOptions", "RepairResult", "execute_repair", "plan_repairs", "verdict"]
+__all__ = ["RepairOptions", "RepairResult", "execute_repair", "plan_repairs", "run"]
 
 _WRITTEN_ROOT_RULES = ("offset-checkpoint", "meta-properties")
 _ROOT_RULES = (*_WRITTEN_ROOT_RULES, "root-entry")
@@ -66,17 +68,32 @@ class RepairResult:
         left: findings that no repair does anything about.
         is_sound: whether the place is, as it is now.
         kept_in: folder of what was cut off.
+        is_executed: whether the steps were done.
     """
 
     kept_in: Path
     steps: list[RepairStep] = field(default_factory=list)
     left: list[Finding] = field(default_factory=list)
     is_sound: bool = False
+    is_executed: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary, for JSON."""
         left = [each.as_dict() for each in self.left]
         return {"sound": self.is_sound, "steps": len(self.steps), "kept_in": str(self.kept_in), "left": left}
+
+    def lines(self) -> list[str]:
+        """Return what is not repaired, for people."""
+        return [f"not repaired: {each} -> {each.remedy}" for each in self.left]
+
+    def verdict(self) -> str:
+        """Return the last line for people."""
+        if self.is_executed:
+            kept = f", what was cut off is in {self.kept_in}" if self.steps and self.kept_in.exists() else ""
+            return f"{'sound' if self.is_sound else 'NOT sound'}: {len(self.steps)} steps done{kept}"
+        if self.steps:
+            return f"{len(self.steps)} steps planned; --execute does them"
+        return "nothing to repair" if self.is_sound else "NOT sound, and nothing that can be repaired"
 
 
 @dataclass(slots=True)
@@ -107,18 +124,24 @@ class _Round:
         yield from zip(self.view.logs, self.result.logs, self.repairs, strict=True)
 
 
-def verdict(result: RepairResult, *, is_executed: bool) -> list[str]:
-    """Return the last lines for people."""
-    lines = [f"not repaired: {each} -> {each.remedy}" for each in result.left]
-    if is_executed:
-        state = "sound" if result.is_sound else "NOT sound"
-        kept = f", what was cut off is in {result.kept_in}" if result.steps and result.kept_in.exists() else ""
-        lines.append(f"{state}: {len(result.steps)} steps done{kept}")
-    elif result.steps:
-        lines.append(f"{len(result.steps)} steps planned; --execute does them")
+def run(
+    store: Path, execute: bool, index_interval_bytes: int, jobs: int | None, keep_in: Path | None, as_json: bool
+) -> int:
+    """Carry the verb out; return the exit code."""
+
+    def report(step: RepairStep) -> None:
+        line = to_json({"log": step.log, "file": step.file, "step": step.what})
+        say(line if as_json else f"{step.log}/{step.file}: {step.what}")
+
+    options = RepairOptions(keep_in=keep_in, index_interval_bytes=index_interval_bytes, jobs=jobs)
+    if execute:
+        result = execute_repair(store, options, SystemClock(), report)
     else:
-        lines.append("nothing to repair" if result.is_sound else "NOT sound, and nothing that can be repaired")
-    return lines
+        result = plan_repairs(store, options)
+        for step in result.steps:
+            report(step)
+    show(result, as_json=as_json)
+    return DONE if result.is_sound and (execute or not result.steps) else FAILED
 
 
 def plan_repairs(root: Path, options: RepairOptions) -> RepairResult:
@@ -158,7 +181,7 @@ def execute_repair(
         return _execute_in_store(root, options, clock, report)
     refuse_store(_folders(open_logs(root)))
     with broker_locked_out(_folders(open_logs(root))):
-        result = RepairResult(cut_folder(open_logs(root), options.keep_in))
+        result = RepairResult(cut_folder(open_logs(root), options.keep_in), is_executed=True)
         for now in _rounds(root, options, result, report):
             _repair_logs(now, options, clock, UNSHARED)
         return result
@@ -168,7 +191,7 @@ def _execute_in_store(
     root: Path, options: RepairOptions, clock: Clock, report: Callable[[RepairStep], None]
 ) -> RepairResult:
     refuse_leased(root, clock)
-    result = RepairResult(cut_folder_of_store(root))
+    result = RepairResult(cut_folder_of_store(root), is_executed=True)
 
     def mend(store: MendedStore) -> bool:
         for now in _rounds(root, options, result, report):

@@ -7,50 +7,91 @@ their logs, and whoever removes them, now or in a later run, does the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sparklog.pipeline.control.leases import refuse_leased
+from sparklog.pipeline.report import DONE, FAILED, say_waiting, show
 from sparklog.pipeline.terminal import PeopleTable
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.retain_logs import LogRetention, execute_plans, plan_logs, remove_deleted, waits_until_ms
 from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.clock import Clock, SystemClock, sleep
 from sparklog.storage_core.errors import UnknownTopicError
 from sparklog.storage_core.log.files.names import LOG, segment_file_name
 from sparklog.storage_core.quantity_text import size_text
 from sparklog.storage_core.retention.plan_retention import SegmentDeletion
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = [
-    "as_dict",
-    "execute_retention",
-    "has_failures",
-    "notes",
-    "plan_retention_of",
-    "print_plan",
-    "verdict",
-    "waiting_files",
-]
+__all__ = ["execute_retention", "retain", "run", "say_files_wait"]
 
 _WIDE = 160
 
 
-def plan_retention_of(root: Path, name: str | None, clock: Clock) -> list[LogRetention]:
-    """Return what retention would do to the logs of a store; changes nothing.
+@dataclass(frozen=True, slots=True)
+class _Retention:
+    """What was planned for each log, or done."""
 
-    Args:
-        root: of the store.
-        name: `TOPIC` or `TOPIC:PARTITION`; all logs if None.
-        clock: tells how old records are.
+    logs: Sequence[LogRetention]
+    is_executed: bool
 
-    Raises:
-        InvalidConfigError: no store is there.
-        UnknownTopicError: it has no such log.
-    """
-    store = Store.find(root)
+    @property
+    def failed_count(self) -> int:
+        """How many logs could not be looked at, or not be done."""
+        return sum(each.failure is not None for each in self.logs)
+
+    def lines(self) -> list[str]:
+        """Return what a table does not say: segments that stay, files that wait, failures."""
+        return [line for each in self.logs for line in _notes(each)]
+
+    def verdict(self) -> str:
+        """Return the last line for people."""
+        due = [each.plan.deletions for each in self.logs if each.plan and each.plan.deletions and each.failure is None]
+        segments, size = sum(map(len, due)), sum(each.size_bytes for found in due for each in found)
+        problems = f"; {self.failed_count:,} logs failed" if self.failed_count else ""
+        if not any(each.is_due for each in self.logs):
+            return f"nothing to delete in {len(self.logs):,} logs{problems}"
+        what = f"{segments:,} segments of {len(due):,} logs, {size_text(size)}"
+        return f"deleted: {what}{problems}" if self.is_executed else f"planned: {what}; --execute does it{problems}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON; logs of which there is nothing to say are counted only."""
+        told = [each for each in self.logs if each.is_due or each.waiting or each.failure or _held_back(each)]
+        logs = [_log_as_dict(each) for each in told]
+        return {"executed": self.is_executed, "logs_checked": len(self.logs), "logs": logs}
+
+
+def run(store: Path, topic: str | None, execute: bool, as_json: bool) -> int:
+    """Carry the verb out; return the exit code."""
+    clock = SystemClock()
+    return retain(store, lambda found: _plan(found, topic, clock), execute=execute, as_json=as_json)
+
+
+def retain(root: Path, plan: Callable[[Store], list[LogRetention]], *, execute: bool, as_json: bool) -> int:
+    """Show what a plan lets go, or let it go; return the exit code."""
+
+    def shown(store: Store) -> list[LogRetention]:
+        planned = plan(store)
+        if not as_json:
+            _print_plan(planned)
+        return planned
+
+    clock = SystemClock()
+    logs = execute_retention(root, shown, clock, say_files_wait, sleep) if execute else shown(Store.find(root))
+    report = _Retention(logs, execute)
+    show(report, as_json=as_json)
+    return FAILED if report.failed_count else DONE
+
+
+def say_files_wait(count: int, until_ms: int) -> None:
+    """Print that files wait to be removed, and until when."""
+    say_waiting(f"{count:,} files; Ctrl-C leaves them to the next run", until_ms)
+
+
+def _plan(store: Store, name: str | None, clock: Clock) -> list[LogRetention]:
+    """Return what retention would do to the logs of `TOPIC` or `TOPIC:PARTITION`, to all if None."""
     return plan_logs(store, clock, None if name is None else _select(store, name))
 
 
@@ -59,7 +100,7 @@ def execute_retention(
     plan: Callable[[Store], list[LogRetention]],
     clock: Clock,
     waits: Callable[[int, int], None],
-    sleep: Callable[[float], None],
+    pause: Callable[[float], None],
 ) -> list[LogRetention]:
     """Make a plan and carry it out to the end; return what was done, each log with its failure if it has one.
 
@@ -68,7 +109,7 @@ def execute_retention(
         plan: makes the plan, once nobody else maintains the store.
         clock: tells how old records are, and when files may go.
         waits: told how many files wait, and until when.
-        sleep: for so many seconds.
+        pause: sleeps for so many seconds.
 
     Raises:
         KeyboardInterrupt: while it waited; the next run removes the files.
@@ -76,14 +117,14 @@ def execute_retention(
     """
     refuse_leased(root, clock)
     with maintaining(root) as maintained:
-        run = execute_plans(maintained, plan(maintained.store), clock)
-    if (until_ms := waits_until_ms(run.pending, clock)) is not None:
-        waits(sum(len(each.files) for each in run.pending), until_ms)
-    failures = remove_deleted(run, clock, sleep)
-    return [_removed(each, failures.get(each.log)) for each in run.logs]
+        retention = execute_plans(maintained, plan(maintained.store), clock)
+    if (until_ms := waits_until_ms(retention.pending, clock)) is not None:
+        waits(sum(len(each.files) for each in retention.pending), until_ms)
+    failures = remove_deleted(retention, clock, pause)
+    return [_removed(each, failures.get(each.log)) for each in retention.logs]
 
 
-def print_plan(logs: Sequence[LogRetention]) -> None:
+def _print_plan(logs: Sequence[LogRetention]) -> None:
     """Print a row per segment that may go."""
     table = PeopleTable(_WIDE)
     table.texts("log", "segment")
@@ -93,39 +134,6 @@ def print_plan(logs: Sequence[LogRetention]) -> None:
         for deletion in each.plan.deletions if each.plan else ():
             table.row(str(each.log), *_cells(deletion))
     table.print()
-
-
-def notes(logs: Sequence[LogRetention]) -> list[str]:
-    """Return what else there is to say of logs: segments that stay, files that wait, failures."""
-    return [line for each in logs for line in _notes(each)]
-
-
-def verdict(logs: Sequence[LogRetention], *, is_executed: bool) -> str:
-    """Return the last line for people."""
-    due = [each.plan.deletions for each in logs if each.plan and each.plan.deletions and each.failure is None]
-    segments, size = sum(map(len, due)), sum(each.size_bytes for found in due for each in found)
-    failed = sum(each.failure is not None for each in logs)
-    problems = f"; {failed:,} logs failed" if failed else ""
-    if not any(each.is_due for each in logs):
-        return f"nothing to delete in {len(logs):,} logs{problems}"
-    what = f"{segments:,} segments of {len(due):,} logs, {size_text(size)}"
-    return f"deleted: {what}{problems}" if is_executed else f"planned: {what}; --execute does it{problems}"
-
-
-def waiting_files(count: int) -> str:
-    """Return what is said to wait."""
-    return f"{count:,} files; Ctrl-C leaves them to the next run"
-
-
-def has_failures(logs: Sequence[LogRetention]) -> bool:
-    """Whether a log could not be looked at, or not be done."""
-    return any(each.failure is not None for each in logs)
-
-
-def as_dict(logs: Sequence[LogRetention], *, is_executed: bool) -> dict[str, Any]:
-    """Return what was planned or done, for JSON; logs of which there is nothing to say are counted only."""
-    told = [_log_as_dict(each) for each in logs if each.is_due or each.waiting or each.failure or _held_back(each)]
-    return {"executed": is_executed, "logs_checked": len(logs), "logs": told}
 
 
 def _select(store: Store, name: str) -> list[TopicPartition]:

@@ -13,9 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sparklog.pipeline.places.forgotten_findings import forgotten_findings
 from sparklog.pipeline.places.lost_view import known_lost
 from sparklog.pipeline.places.newest_logs import NewestLogs
-from sparklog.pipeline.places.store_view import LogView, StoreView
+from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs
+from sparklog.pipeline.report import DONE, FAILED, show, to_json
+from sparklog.pipeline.terminal import say
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.pending_truncations import read_truncations
 from sparklog.sink.opening.pending_work import read_pending
@@ -29,9 +32,10 @@ from sparklog.storage_core.inspect.verify.verify_root import ExpectedRoot, verif
 from sparklog.storage_core.log.files.names import LOG
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log_config import INT64_MAX
+from sparklog.storage_core.quantity_text import size_text
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["VerifyResult", "progress_bar", "verify"]
+__all__ = ["VerifyResult", "run", "verify"]
 
 _AHEAD = 2
 """Segments that each thread may be ahead of the one whose results are taken in."""
@@ -71,8 +75,8 @@ class VerifyResult:
             self.findings.append(finding)
             report(finding)
 
-    def summary(self) -> dict[str, Any]:
-        """Return the counts, for JSON and for the last line."""
+    def as_dict(self) -> dict[str, Any]:
+        """Return the counts, for JSON."""
         return {
             "sound": self.is_sound,
             "logs": len(self.logs),
@@ -81,6 +85,30 @@ class VerifyResult:
             "bytes": sum(each.bytes_checked for each in self.logs),
             "findings": len(self.findings),
         }
+
+    def lines(self) -> Sequence[str]:
+        """Return nothing: findings are reported as they come."""
+        return ()
+
+    def verdict(self) -> str:
+        """Return the counts, for people."""
+        counts = self.as_dict()
+        found = ", ".join(f"{counts[name]:,} {name}" for name in ("logs", "segments", "batches"))
+        return f"{'sound' if self.is_sound else 'NOT sound'}: {found}, {size_text(counts['bytes'])}"
+
+
+def run(store: Path, deep: bool, jobs: int | None, keep_in: Path | None, as_json: bool) -> int:
+    """Carry the verb out; return the exit code."""
+
+    def report(each: Finding) -> None:
+        say(to_json(each.as_dict()) if as_json else f"{each} -> {each.remedy}")
+
+    view = open_logs(store)
+    with _progress_bar(view) as progress:
+        result = verify(view, report, deep=deep, jobs=jobs, keep_in=keep_in, progress=progress)
+    result.add(forgotten_findings(view), report)
+    show(result, as_json=as_json)
+    return DONE if result.is_sound else FAILED
 
 
 def verify(
@@ -136,7 +164,7 @@ def verify(
 
 
 @contextlib.contextmanager
-def progress_bar(view: StoreView) -> Iterator[Callable[[int], None]]:
+def _progress_bar(view: StoreView) -> Iterator[Callable[[int], None]]:
     """Show on a terminal's standard error how many bytes are done; yields what is to be told."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn

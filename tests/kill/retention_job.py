@@ -6,7 +6,7 @@ import traceback
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-from sparklog.pipeline.verbs.retain import execute_retention, has_failures
+from sparklog.pipeline.verbs.retain import execute_retention
 from sparklog.sink.operations.retain_logs import plan_logs
 from sparklog.storage_core.clock import SystemClock
 from tests.kill.harness import exit_code
@@ -29,4 +29,4 @@ def _run(store: Path, environment: dict[str, str]) -> None:
     except BaseException:
         store.with_name(f"{store.name}-error.txt").write_text(traceback.format_exc())
         os._exit(3)
-    os._exit(1 if has_failures(logs) else 0)
+    os._exit(1 if any(each.failure for each in logs) else 0)

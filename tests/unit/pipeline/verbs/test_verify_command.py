@@ -41,12 +41,12 @@ def test_verify_when_run_side_by_side_then_findings_in_the_order_of_the_logs(fol
     assert len(places) == 6 * 2
     assert reported == result.findings
     assert sum(told) == sum(path.stat().st_size for path in folder.rglob("*.log"))
-    assert result.summary() == {
+    assert result.as_dict() == {
         "sound": False,
         "logs": 6,
         "segments": 42,
         "batches": 6 * 19,
-        "bytes": result.summary()["bytes"],
+        "bytes": result.as_dict()["bytes"],
         "findings": 12,
     }
 
