@@ -1,18 +1,24 @@
 """What the command prints for people: every line and cell with its control characters shown, never obeyed."""
 
 import logging
+import os
 
 import click
 
 from sparklog.storage_core.visible_text import visible
 
-__all__ = ["LogLines", "PeopleTable", "say"]
+__all__ = ["LogLines", "PeopleTable", "say", "say_at_once"]
 
 
 def say(*lines: str, err: bool = False) -> None:
     """Print lines."""
     for line in lines:
         click.echo(visible(line), err=err)
+
+
+def say_at_once(line: str) -> None:
+    """Write one line to stderr, past every buffer: a signal handler may call this in the middle of another one."""
+    os.write(2, f"{visible(line)}\n".encode())
 
 
 class LogLines(logging.Formatter):

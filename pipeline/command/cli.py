@@ -1,36 +1,30 @@
 """The command `sparklog`; each verb also runs under `spark-submit`.
 
 Exit code 0: done. 1: failed, or found damage. 2: wrong use, settings included. A failure is one line on stderr.
-Imports stand inside the verbs: the tools must not wait for Spark, nor `--help` for anything.
+Here are all verbs with their options and help. What a verb does is in its module in `pipeline/verbs`, imported once the
+verb is carried out: help, and a word that is no option, wait for no library.
 """
 
 import io
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from sparklog.pipeline.command.forget_verb import forget
-from sparklog.pipeline.command.maintenance_verbs import MAINTENANCE_VERBS
-from sparklog.pipeline.command.operation_verbs import OPERATION_VERBS
-from sparklog.pipeline.command.options import JSON, PLACE, TIME, TIME_OR_END
+from sparklog.pipeline.command.options import EXECUTE, JSON, PLACE, TIME, TIME_OR_END
 from sparklog.pipeline.report import DONE, FAILED
-from sparklog.pipeline.terminal import LogLines, say
+from sparklog.pipeline.terminal import LogLines, say, say_at_once
 from sparklog.storage_core.errors import InvalidConfigError, LogStorageError
-from sparklog.storage_core.visible_text import visible
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["cli", "main"]
 
 _WRONG_USE = 2
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_KEYS = click.Path(exists=True, dir_okay=False, path_type=Path)
 _CONFIG = click.option("--config", required=True, metavar="FILE", help="Settings file (YAML).")
 _SET = click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Override one setting; may be repeated.")
 _KEEP_IN = click.option(
@@ -61,31 +55,14 @@ def cli() -> None:
 @click.option("--available-now", is_flag=True, help="Take what is there, then stop, whatever the file's trigger.")
 @click.option("--take-lock-by-force", is_flag=True, help="Take the store from a writer that can't be stopped.")
 @click.option("--metrics-file", type=_FILE, metavar="FILE", help="Figures of the stream, for Prometheus.")
-def stream(
-    config: str,
-    overrides: tuple[str, ...],
-    available_now: bool,
-    take_lock_by_force: bool,
-    metrics_file: Path | None,
-) -> None:
+def stream(**given: Any) -> None:
     """Stream a source into the Kafka logs of a store, exactly once.
 
     SIGINT or SIGTERM stops after the running micro-batch; a second one stops at once.
     """
-    from sparklog.pipeline.settings.stream_settings import load_settings
+    from sparklog.pipeline.verbs.stream import run
 
-    trigger = ("trigger={available_now: true}",) if available_now else ()
-    settings = load_settings(config, (*overrides, *trigger))
-    from sparklog.pipeline.streaming.start import starting_line
-
-    _report(starting_line(settings))
-    from sparklog.pipeline.streaming.job import run_stream
-    from sparklog.pipeline.streaming.metrics import figures_of
-    from sparklog.sink.spark.errors import silence_spark_loggers
-
-    silence_spark_loggers()
-    with settings.places.locating(), figures_of(metrics_file) as figures:
-        run_stream(settings, _report, take_lock_by_force=take_lock_by_force, figures=figures)
+    run(**given)
 
 
 @cli.command()
@@ -99,12 +76,9 @@ def check(config: str, overrides: tuple[str, ...]) -> None:
     from sparklog.pipeline.settings.stream_settings import load_settings
 
     settings = load_settings(config, overrides)
-    from sparklog.pipeline.verbs.check import check_stream
-    from sparklog.sink.spark.errors import silence_spark_loggers
+    from sparklog.pipeline.verbs.check import run  # Spark, for settings that make sense
 
-    silence_spark_loggers()
-    with settings.places.locating():
-        say(*check_stream(settings))
+    run(settings)
 
 
 @cli.command()
@@ -248,8 +222,136 @@ def dump_log(files: tuple[str, ...], **options: Any) -> int:
     return DONE if dump_log(paths, DumpOptions(**given), sys.stdout, sys.stderr) else FAILED
 
 
-for _verb in (*OPERATION_VERBS, *MAINTENANCE_VERBS, forget):
-    cli.add_command(_verb)
+@cli.command()
+@click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=PLACE)
+@EXECUTE
+@click.option(
+    "--clean-shutdown", is_flag=True, help="With --execute: then shut down cleanly; the next start trusts it."
+)
+@click.option("--index-interval-bytes", type=click.IntRange(0), default=4096, show_default=True, help="As Kafka's.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; four a core if not given.")
+@JSON
+def recover(**given: Any) -> int:
+    """Load a broker's log directories as its start would: finish what was interrupted, cut what is torn or damaged.
+
+    DIR is a root, several are all roots of one broker, or it is one log. Unlike `repair` this drops every record
+    behind damage, as Kafka does. Exit code 1: records would go.
+    """
+    from sparklog.pipeline.verbs.recover import run
+
+    return run(**given)
+
+
+@cli.command()
+@click.argument("store", type=PLACE)
+@click.argument("topic", metavar="TOPIC[:PARTITION]", required=False)
+@EXECUTE
+@JSON
+def retain(**given: Any) -> int:
+    """Delete old segments by each topic's retention.bytes, retention.ms and log start, as a broker does.
+
+    Works beside a running sink, which keeps its active segments. Exit code 1: a log failed.
+    """
+    from sparklog.pipeline.verbs.retain import run
+
+    return run(**given)
+
+
+@cli.command("delete-records")
+@click.argument("store", type=PLACE)
+@click.argument("name", metavar="TOPIC:PARTITION")
+@click.option("--before", type=int, metavar="OFFSET", help="The log will start here; -1 is its end.")
+@click.option("--before-time", type=TIME, metavar="TIME", help="It will start at the first record of this time.")
+@EXECUTE
+@JSON
+def delete_records(**given: Any) -> int:
+    """Let a log start later: earlier records are not shown any more, and whole segments of them go."""
+    from sparklog.pipeline.verbs.delete_records import run
+
+    return run(**given)
+
+
+@cli.command("delete-topic")
+@click.argument("store", type=PLACE)
+@click.argument("topic")
+@EXECUTE
+@JSON
+def delete_topic(**given: Any) -> None:
+    """Delete a TOPIC of a store with all its logs; no sink may run.
+
+    A stream whose settings still name the topic makes it again, empty, when it starts.
+    """
+    from sparklog.pipeline.verbs.delete_topic import run
+
+    run(**given)
+
+
+@cli.command()
+@click.argument("store", type=PLACE)
+@click.argument("log_dirs", metavar="[LOG_DIR]...", nargs=-1)
+@EXECUTE
+@JSON
+def adopt(**given: Any) -> None:
+    """Take log directories and quarantined rows over from another copy of STORE, which is refused from then on.
+
+    LOG_DIR names further ones, in which the store has no logs yet.
+    """
+    from sparklog.pipeline.verbs.adopt import run
+
+    run(**given)
+
+
+@cli.command("move-log")
+@click.argument("store", type=PLACE)
+@click.argument("name", metavar="TOPIC:PARTITION")
+@click.option("--to", "target", required=True, metavar="LOG_DIR", help="Relative to the store, or absolute.")
+@EXECUTE
+@JSON
+def move_log(**given: Any) -> None:
+    """Move a log to another log directory of the store, or to a new one; no sink may run."""
+    from sparklog.pipeline.verbs.move_log import run
+
+    run(**given)
+
+
+@cli.command()
+@click.argument("store", type=PLACE, required=False)
+@click.option("--config", metavar="FILE", help="Settings file (YAML), in place of STORE.")
+@EXECUTE
+@click.option("--plan", "plan_file", metavar="FILE", help="With --execute: what maintain --json printed, and no more.")
+@click.option("--max-bytes", metavar="SIZE", help="What the cleanings of a run may read, such as 10GiB.")
+@click.option("--max-time", metavar="TIME", help="How long a run may be expected to take, such as 30m.")
+@click.option("--memory", metavar="SIZE", help="What the offset map of a task may take; 128MiB if not given.")
+@click.option("--every", metavar="TIME", help="With --execute: again and again, such as 15m, until SIGTERM.")
+@click.option("--metrics-file", metavar="FILE", help="With --execute: figures of the run, for Prometheus.")
+@click.option("--all", "with_kept", is_flag=True, help="Show what is not due, too.")
+@click.option("--rebuild-control", is_flag=True, help="Make the control tables anew from the logs.")
+@JSON
+def maintain(**given: Any) -> int:
+    """Plan retention and compaction of all logs of a STORE, and with --execute do it, on Spark.
+
+    Works beside a running sink, which keeps its active segments. Exit code 1: a log failed, or is another run's.
+    """
+    from sparklog.pipeline.verbs.maintain import run
+
+    return run(**given)
+
+
+@cli.command()
+@click.argument("store", type=PLACE)
+@click.argument("topic", required=False)
+@click.option("--keys", "key_file", type=_KEYS, metavar="FILE", help="The keys to forget, one a line.")
+@click.option("--base64", "is_base64", is_flag=True, help="The file's lines are base64.")
+@click.option("--verify", is_flag=True, help="Look whether any record is left of what was to be forgotten.")
+@JSON
+def forget(**given: Any) -> int:
+    """Erase all records of some keys of a compacted TOPIC, tombstones included, at the next maintenance.
+
+    Says in which segments they are. With --verify exit code 1: records are left, or nobody can tell.
+    """
+    from sparklog.pipeline.maintenance.forget import run
+
+    return run(**given)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -266,18 +368,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         say(*shown.getvalue().removesuffix("\n").split("\n"), err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        _report("interrupted")
+        say_at_once("interrupted")
         code = FAILED
     except LogStorageError as error:
         code = _WRONG_USE if isinstance(error, InvalidConfigError) else FAILED
         for problem in error.problems if isinstance(error, InvalidConfigError) else (str(error),):
-            _report(f"error: {problem}")
+            say_at_once(f"error: {problem}")
     sys.exit(code if isinstance(code, int) else DONE)
-
-
-def _report(line: str) -> None:
-    """Write one line to stderr, past every buffer: a signal handler may call this in the middle of another one."""
-    os.write(2, f"{visible(line)}\n".encode())
 
 
 if __name__ == "__main__":

@@ -9,28 +9,93 @@ import base64
 import binascii
 import codecs
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import pyarrow as pa
 
+from sparklog.pipeline.report import DONE, FAILED, show
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.operations.forget_keys import RequestState, ask_to_forget, search_requests
 from sparklog.sink.store.forgotten_keys import ForgetRequest, read_requests
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
-from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.clock import Clock, SystemClock
 from sparklog.storage_core.errors import InvalidConfigError, UnknownTopicError
 from sparklog.storage_core.quantity_text import iso_time
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["as_dict", "forget_keys", "lines", "read_key_file", "search_forgotten", "verdict"]
+__all__ = ["ForgetReport", "forget_keys", "run", "search_forgotten"]
 
 _BYTE_ORDER_MARKS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-def read_key_file(path: Path, *, is_base64: bool) -> pa.Array:
+@dataclass(frozen=True, slots=True)
+class ForgetReport:
+    """Requests to forget keys, and what is left of each."""
+
+    states: Sequence[RequestState]
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each request and one for each segment of it, for people."""
+        for each in self.states:
+            yield from _lines(each)
+
+    def verdict(self) -> str:
+        """Return the last line."""
+        count, left = len(self.states), sum(each.records_count for each in self.states)
+        unsearched = {log for each in self.states for log in each.unsearched}
+        if unsearched:
+            return f"unknown: {len(unsearched)} logs can't be searched; at least {_records(left)} left"
+        if left:
+            is_active = any(found.is_active for each in self.states for found in each.found)
+            rolls = "; active segments are rolled first, by the sink where one runs" if is_active else ""
+            return f"left: {_records(left)}; sparklog maintain --execute erases them{rolls}"
+        if not count:
+            return "nothing was ever to be forgotten"
+        return "none left of 1 request" if count == 1 else f"none left of {count:,} requests"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return requests for JSON."""
+        requests = [
+            {
+                "request_id": each.request.request_id,
+                "topic": each.request.topic,
+                "keys": each.request.count,
+                "requested_ms": each.request.requested_ms,
+                "completed_ms": each.request.completed_ms,
+                "records_found": each.request.found_count,
+                "records_left": each.records_count,
+                "erased": [
+                    {"log": str(log), "segment": base_offset, "records": count}
+                    for log, base_offset, count in _erased(each.request)
+                ],
+                "segments": [found.as_dict() for found in each.found],
+            }
+            for each in self.states
+        ]
+        return {"requests": requests, "none_left": not any(each.found for each in self.states)}
+
+
+def run(store: Path, topic: str | None, key_file: Path | None, is_base64: bool, verify: bool, as_json: bool) -> int:
+    """Carry the verb out; return the exit code."""
+    if verify == (key_file is not None):
+        raise click.UsageError("one of --keys and --verify is needed")
+    if key_file is None:
+        states = search_forgotten(store, topic)
+    elif topic is None:
+        raise click.UsageError("--keys needs a TOPIC")
+    else:
+        keys = _read_key_file(key_file, is_base64=is_base64)
+        states = [forget_keys(store, topic, keys, SystemClock())]
+    show(ForgetReport(states), as_json=as_json)
+    return FAILED if verify and any(each.found for each in states) else DONE
+
+
+def _read_key_file(path: Path, *, is_base64: bool) -> pa.Array:
     """Return the keys of a file, one a line; empty lines count for nothing, in base64 those of blanks too.
 
     Raises:
@@ -86,7 +151,7 @@ def search_forgotten(root: Path, topic: str | None) -> list[RequestState]:
     return search_requests(store, requests)
 
 
-def lines(state: RequestState) -> Iterator[str]:
+def _lines(state: RequestState) -> Iterator[str]:
     """Yield a line for the request and one for each segment, for people."""
     request = state.request
     keys = "1 key" if request.count == 1 else f"{request.count:,} keys"
@@ -104,43 +169,6 @@ def lines(state: RequestState) -> Iterator[str]:
             continue
         active = ", the active one" if each.is_active else ""
         yield f"  {each.log} segment {each.base_offset}{active}: {_records(each.records_count)}"
-
-
-def verdict(states: Sequence[RequestState]) -> str:
-    """Return the last line."""
-    count, left = len(states), sum(each.records_count for each in states)
-    unsearched = {log for each in states for log in each.unsearched}
-    if unsearched:
-        return f"unknown: {len(unsearched)} logs can't be searched; at least {_records(left)} left"
-    if left:
-        is_active = any(found.is_active for each in states for found in each.found)
-        rolls = "; active segments are rolled first, by the sink where one runs" if is_active else ""
-        return f"left: {_records(left)}; sparklog maintain --execute erases them{rolls}"
-    if not count:
-        return "nothing was ever to be forgotten"
-    return "none left of 1 request" if count == 1 else f"none left of {count:,} requests"
-
-
-def as_dict(states: Sequence[RequestState]) -> dict[str, Any]:
-    """Return requests for JSON."""
-    requests = [
-        {
-            "request_id": each.request.request_id,
-            "topic": each.request.topic,
-            "keys": each.request.count,
-            "requested_ms": each.request.requested_ms,
-            "completed_ms": each.request.completed_ms,
-            "records_found": each.request.found_count,
-            "records_left": each.records_count,
-            "erased": [
-                {"log": str(log), "segment": base_offset, "records": count}
-                for log, base_offset, count in _erased(each.request)
-            ],
-            "segments": [found.as_dict() for found in each.found],
-        }
-        for each in states
-    ]
-    return {"requests": requests, "none_left": not any(each.found for each in states)}
 
 
 def _check_topic(store: Store, topic: str) -> None:

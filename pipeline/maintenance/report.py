@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from sparklog.pipeline.maintenance import forget as forget_command
+from sparklog.pipeline.maintenance.forget import ForgetReport
 from sparklog.pipeline.maintenance.given_plan import PLAN_VERSION, work_facts
 from sparklog.pipeline.maintenance.plan import MaintenancePlan, PlannedWork
 from sparklog.pipeline.maintenance.run import MaintenanceRun
@@ -12,13 +14,97 @@ from sparklog.pipeline.maintenance.runs import WorkResult
 from sparklog.pipeline.terminal import PeopleTable, say
 from sparklog.storage_core.quantity_text import duration_text, size_text
 
-__all__ = ["plan_as_dict", "plan_verdict", "print_plan", "result_line", "run_as_dict", "run_verdict", "undone_lines"]
+__all__ = ["PlanReport", "RunReport", "print_plan", "result_line"]
 
 _WIDE = 200
 _LOG_SHARE = 4
 """Of a line: what names of logs may take, so that long ones leave room for the reasons."""
 _MOST_ROWS = 200
 """Of a table, unless all are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """A plan for the store of an id; its works are a table."""
+
+    plan: MaintenancePlan
+    store_id: str
+
+    def lines(self) -> tuple[str, ...]:
+        """Return nothing: `print_plan` prints the works."""
+        return ()
+
+    def verdict(self) -> str:
+        """Return the last line of a plan for people."""
+        plan = self.plan
+        counts = {name: sum(each.decision == name for each in plan.works) for name in ("do", "defer", "wait", "fail")}
+        rest = "".join(
+            f"; {counts[name]:,} {words}"
+            for name, words in (("defer", "put off"), ("wait", "wait"), ("fail", "can't be planned"))
+            if counts[name]
+        )
+        if not counts["do"]:
+            return f"nothing to do in {plan.logs_checked:,} logs{rest}"
+        read = sum(each.read_bytes for each in plan.due)
+        freed = sum(each.freed_bytes or 0 for each in plan.due)
+        more = " and what cleaning finds" if any(each.freed_bytes is None for each in plan.due) else ""
+        took_ms = sum(each.expected_ms for each in plan.due)
+        return (
+            f"planned: {counts['do']:,} works on {plan.logs_checked:,} logs, {size_text(read)} to read,"
+            f" {size_text(freed)} to free{more}, about {duration_text(took_ms)}{rest}; --execute does it"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON, with what is not due; `given_plan` reads it."""
+        return {
+            "plan_version": PLAN_VERSION,
+            "store_id": self.store_id,
+            "made_ms": self.plan.now_ms,
+            "executed": False,
+            "logs_checked": self.plan.logs_checked,
+            "works": [_work_as_dict(each) for each in self.plan.works],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """A run on the store of an id, and whether it carried a given plan out: then also what has changed since."""
+
+    run: MaintenanceRun
+    store_id: str
+    has_given_plan: bool = False
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each work, and for each request to forget keys."""
+        yield from map(result_line, self.run.results)
+        undone = (each for each in self.run.plan.works if each.decision not in ("do", "keep"))
+        if self.has_given_plan:
+            yield from (f"{each.log} {each.action} {each.decision}: {each.reason}" for each in undone)
+        yield from ForgetReport(self.run.erasures).lines()
+
+    def verdict(self) -> str:
+        """Return the last line of a run for people."""
+        run = self.run
+        waiting = sum(each.decision == "wait" for each in run.plan.works)
+        waits = f"; {waiting:,} wait" if waiting else ""
+        if not run.results:
+            return f"nothing was done in {run.plan.logs_checked:,} logs{waits}; run {run.run_id}"
+        before = sum(each.bytes_before or 0 for each in run.results)
+        after = sum(each.bytes_after or 0 for each in run.results)
+        done = sum(each.outcome in ("done", "stopped") for each in run.results)
+        failed = len(run.results) - done
+        rest = f"; {failed:,} not done" if failed else ""
+        return f"done: {done:,} works, {size_text(before)} -> {size_text(after)}{rest}{waits}; run {run.run_id}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON: its plan, and what came of each work."""
+        return PlanReport(self.run.plan, self.store_id).as_dict() | {
+            "executed": True,
+            "run_id": self.run.run_id,
+            "results": [_result_as_dict(each) for each in self.run.results],
+            "unremoved": {str(log): why for log, why in self.run.unremoved.items()},
+            "forgotten": ForgetReport(self.run.erasures).as_dict(),
+        }
 
 
 def print_plan(plan: MaintenancePlan, *, with_kept: bool) -> None:
@@ -42,26 +128,6 @@ def print_plan(plan: MaintenancePlan, *, with_kept: bool) -> None:
         say(f"and {len(works) - len(shown):,} more: --all and --json show them")
 
 
-def plan_verdict(plan: MaintenancePlan) -> str:
-    """Return the last line of a plan for people."""
-    counts = {name: sum(each.decision == name for each in plan.works) for name in ("do", "defer", "wait", "fail")}
-    rest = "".join(
-        f"; {counts[name]:,} {words}"
-        for name, words in (("defer", "put off"), ("wait", "wait"), ("fail", "can't be planned"))
-        if counts[name]
-    )
-    if not counts["do"]:
-        return f"nothing to do in {plan.logs_checked:,} logs{rest}"
-    read = sum(each.read_bytes for each in plan.due)
-    freed = sum(each.freed_bytes or 0 for each in plan.due)
-    more = " and what cleaning finds" if any(each.freed_bytes is None for each in plan.due) else ""
-    took_ms = sum(each.expected_ms for each in plan.due)
-    return (
-        f"planned: {counts['do']:,} works on {plan.logs_checked:,} logs, {size_text(read)} to read,"
-        f" {size_text(freed)} to free{more}, about {duration_text(took_ms)}{rest}; --execute does it"
-    )
-
-
 def result_line(each: WorkResult) -> str:
     """Return what came of one work."""
     sizes = f": {size_text(each.bytes_before)} -> {size_text(each.bytes_after or 0)}" if each.bytes_before else ""
@@ -70,55 +136,6 @@ def result_line(each: WorkResult) -> str:
     erased = f", of forgotten keys {segments}" if segments else ""
     why = "" if each.outcome == "done" else f": {each.reason}"
     return f"{each.log} {each.action} {each.outcome}{sizes}{records}{erased}{why}"
-
-
-def undone_lines(plan: MaintenancePlan) -> list[str]:
-    """Return a line for each work that is not done and not kept: where a plan was given, what has changed since."""
-    undone = (each for each in plan.works if each.decision not in ("do", "keep"))
-    return [f"{each.log} {each.action} {each.decision}: {each.reason}" for each in undone]
-
-
-def run_verdict(run: MaintenanceRun) -> str:
-    """Return the last line of a run for people."""
-    waiting = sum(each.decision == "wait" for each in run.plan.works)
-    waits = f"; {waiting:,} wait" if waiting else ""
-    if not run.results:
-        return f"nothing was done in {run.plan.logs_checked:,} logs{waits}; run {run.run_id}"
-    before = sum(each.bytes_before or 0 for each in run.results)
-    after = sum(each.bytes_after or 0 for each in run.results)
-    done = sum(each.outcome in ("done", "stopped") for each in run.results)
-    failed = len(run.results) - done
-    rest = f"; {failed:,} not done" if failed else ""
-    return f"done: {done:,} works, {size_text(before)} -> {size_text(after)}{rest}{waits}; run {run.run_id}"
-
-
-def plan_as_dict(plan: MaintenancePlan, store_id: str) -> dict[str, Any]:
-    """Return a plan for JSON, with what is not due; `given_plan` reads it.
-
-    Args:
-        plan: to print.
-        store_id: of the store that it is of.
-    """
-    return {
-        "plan_version": PLAN_VERSION,
-        "store_id": store_id,
-        "made_ms": plan.now_ms,
-        "executed": False,
-        "logs_checked": plan.logs_checked,
-        "works": [_work_as_dict(each) for each in plan.works],
-    }
-
-
-def run_as_dict(run: MaintenanceRun, store_id: str) -> dict[str, Any]:
-    """Return a run for JSON: its plan, and what came of each work."""
-    results = [_result_as_dict(each) for each in run.results]
-    return plan_as_dict(run.plan, store_id) | {
-        "executed": True,
-        "run_id": run.run_id,
-        "results": results,
-        "unremoved": {str(log): why for log, why in run.unremoved.items()},
-        "forgotten": forget_command.as_dict(run.erasures),
-    }
 
 
 def _figures(each: PlannedWork) -> tuple[str, str, str]:

@@ -19,20 +19,28 @@ from sparklog.pipeline.streaming.job import spark_session
 from sparklog.pipeline.streaming.sources import open_source
 from sparklog.pipeline.streaming.start import what_text
 from sparklog.pipeline.streaming.transforms import select_records
+from sparklog.pipeline.terminal import say
 from sparklog.sink.config import SinkConfig
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.spark.errors import explain
+from sparklog.sink.spark.errors import explain, silence_spark_loggers
 from sparklog.sink.store.log_dirs import find_unreadable
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topics import topic_problems
 from sparklog.storage_core.errors import InvalidConfigError
 
-__all__ = ["check_store", "check_stream"]
+__all__ = ["check_store", "run"]
 
 _Found = TypeVar("_Found")
 
 
-def check_stream(settings: Settings) -> list[str]:
+def run(settings: Settings) -> None:
+    """Carry the verb out."""
+    silence_spark_loggers()
+    with settings.places.locating():
+        say(*_check_stream(settings))
+
+
+def _check_stream(settings: Settings) -> list[str]:
     """Return what a stream with these settings would do, for people.
 
     Raises:

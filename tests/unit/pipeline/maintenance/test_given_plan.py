@@ -9,7 +9,7 @@ import pytest
 
 from sparklog.pipeline.maintenance.given_plan import PLAN_VERSION, GivenPlan, compare_plans, parse_plan
 from sparklog.pipeline.maintenance.plan import Bounds, MaintenancePlan, SurveyedLog, plan_maintenance
-from sparklog.pipeline.maintenance.report import plan_as_dict
+from sparklog.pipeline.maintenance.report import PlanReport
 from sparklog.storage_core.errors import InvalidConfigError
 from tests.build.maintained_logs import NOW_MS, surveyed
 
@@ -22,7 +22,7 @@ def _plan(logs: Sequence[SurveyedLog], bounds: Bounds = _NO_BOUNDS) -> Maintenan
 
 
 def _given(logs: Sequence[SurveyedLog], bounds: Bounds = _NO_BOUNDS, **values: Any) -> GivenPlan:
-    return parse_plan(json.dumps(plan_as_dict(_plan(logs, bounds), _STORE) | values).encode())
+    return parse_plan(json.dumps(PlanReport(_plan(logs, bounds), _STORE).as_dict() | values).encode())
 
 
 def _compared(given: Sequence[SurveyedLog], now: Sequence[SurveyedLog]) -> dict[str, tuple[str, str]]:

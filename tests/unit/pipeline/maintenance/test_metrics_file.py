@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from sparklog.pipeline.maintenance.metrics_file import metrics_text, telling_failure, write_metrics
-from sparklog.pipeline.maintenance.report import run_verdict
+from sparklog.pipeline.maintenance.report import RunReport
 from sparklog.pipeline.maintenance.run import MaintenanceRun
 from sparklog.pipeline.maintenance.runs import WorkResult
 from sparklog.pipeline.prometheus import make_metrics_folder
@@ -62,7 +62,10 @@ def test_metrics_text_when_a_log_waits_behind_a_failure_then_no_success(tmp_path
 
     assert run.has_failures
     assert "\nsparklog_maintenance_success 0\n" in metrics_text(run, NOW_MS, 0)
-    assert run_verdict(run) == f"nothing was done in {run.plan.logs_checked} logs; {len(waiting)} wait; run r"
+    assert (
+        RunReport(run, "a-store").verdict()
+        == f"nothing was done in {run.plan.logs_checked} logs; {len(waiting)} wait; run r"
+    )
 
 
 def test_metrics_text_when_logs_cant_be_searched_then_they_are_counted(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sparklog.pipeline.maintenance.given_plan import compare_plans, parse_plan
 from sparklog.pipeline.maintenance.plan import Bounds
-from sparklog.pipeline.maintenance.report import plan_as_dict
+from sparklog.pipeline.maintenance.report import PlanReport
 from sparklog.pipeline.maintenance.survey import survey_store
 from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.forget_keys import known_erasure, prepare_erasure
@@ -75,7 +75,7 @@ def test_maintain_when_a_plan_with_erasures_is_given_then_the_run_finds_it_uncha
     ask(store, "k3")
     found = Store.find(store)
     told = survey_store(found, Bounds(), clock, known_erasure(found, read_requests(found))).plan
-    given = parse_plan(json.dumps(plan_as_dict(told, "a-store")).encode())
+    given = parse_plan(json.dumps(PlanReport(told, "a-store").as_dict()).encode())
 
     with maintaining(store) as maintained:
         made = survey_store(found, Bounds(), clock, prepare_erasure(maintained, clock)).plan

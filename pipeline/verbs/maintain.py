@@ -1,0 +1,199 @@
+"""The verb `maintain`: retention and compaction of a store's logs, planned, or done on Spark.
+
+Spark is imported where it is needed: a plan does without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sparklog.pipeline.maintenance.given_plan import read_plan
+from sparklog.pipeline.maintenance.loop import run_every
+from sparklog.pipeline.maintenance.metrics_file import telling_failure, write_metrics
+from sparklog.pipeline.maintenance.plan import MaintenancePlan
+from sparklog.pipeline.maintenance.report import PlanReport, RunReport, print_plan
+from sparklog.pipeline.maintenance.run import (
+    MaintainedPlace,
+    Telling,
+    execute_maintenance,
+    find_place,
+    plan_maintenance_of,
+)
+from sparklog.pipeline.maintenance.stop_file import StopFile
+from sparklog.pipeline.prometheus import make_metrics_folder
+from sparklog.pipeline.report import DONE, FAILED, show
+from sparklog.pipeline.streaming.stop_request import StopRequest
+from sparklog.pipeline.terminal import say, say_at_once
+from sparklog.pipeline.verbs.retain import say_files_wait
+from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.clock import SystemClock, sleep
+from sparklog.storage_core.errors import InvalidConfigError, StorageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """How a run is shown."""
+
+    as_json: bool
+    with_kept: bool
+
+
+def run(
+    store: Path | None,
+    config: str | None,
+    plan_file: str | None,
+    execute: bool,
+    with_kept: bool,
+    rebuild_control: bool,
+    as_json: bool,
+    **given: str | None,
+) -> int:
+    """Carry the verb out; return the exit code."""
+    if (store is None) == (config is None):
+        raise click.UsageError("one of STORE and --config is needed")
+    problems = _useless({**given, "plan": plan_file, "all": with_kept, "json": as_json}, execute, rebuild_control)
+    place = _find_place(store, config, given, None if plan_file is None else Path(plan_file), problems)
+    if place is not None and execute and not rebuild_control:
+        problems += _metrics_problems(place)
+    if problems or place is None:
+        raise InvalidConfigError(*problems)
+    if rebuild_control:
+        return _rebuild_control(place, execute)
+    if execute:
+        return _maintain(place, _Shown(as_json=as_json, with_kept=with_kept))
+    plan = plan_maintenance_of(place, SystemClock())
+    if not as_json:
+        print_plan(plan, with_kept=with_kept)
+    show(PlanReport(plan, Store.find(place.root).store_id), as_json=as_json)
+    return DONE
+
+
+def _useless(given: Mapping[str, object], execute: bool, rebuild_control: bool) -> list[str]:
+    """Return the problem that options are given which do nothing in this form of the command, if there are such."""
+    names = [name for name, value in given.items() if value] if rebuild_control else []
+    if not execute and not rebuild_control:
+        names = [name for name in ("plan", "every", "metrics_file") if given[name]]
+    where = "not with --rebuild-control" if rebuild_control else "only with --execute"
+    return [f"{', '.join(f'--{name}'.replace('_', '-') for name in names)}: {where}"] if names else []
+
+
+def _find_place(
+    store: Path | None,
+    config: str | None,
+    given: Mapping[str, str | None],
+    plan_file: Path | None,
+    problems: list[str],
+) -> MaintainedPlace | None:
+    """Return what the command was told, and note each of its problems, those of the plan, too."""
+    place, plan = None, None
+    try:
+        place = find_place(store, config, given)
+    except InvalidConfigError as error:
+        problems += error.problems
+    try:
+        plan = None if plan_file is None else read_plan(plan_file)
+    except InvalidConfigError as error:
+        problems += error.problems
+    if plan is not None and place is not None:
+        problems += plan.problems(Store.find(place.root).store_id, SystemClock().now_ms())
+        if place.settings.every_ms is not None:
+            problems.append("plan: is carried out once, not every so often: leave every out")
+    return None if place is None else replace(place, given_plan=plan)
+
+
+def _metrics_problems(place: MaintainedPlace) -> list[str]:
+    """Return that the metrics file could not be written behind the run, if so."""
+    if place.settings.metrics_file is None:
+        return []
+    try:
+        make_metrics_folder(Path(place.settings.metrics_file))
+    except StorageError as error:
+        return [f"metrics_file: {error}"]
+    return []
+
+
+def _maintain(place: MaintainedPlace, shown: _Shown) -> int:
+    """Carry out one run of maintenance, or one every so often; the first signal ends it between two logs."""
+    from sparklog.pipeline.maintenance.session import lazy_session
+
+    stop_file = StopFile.of(place.root)
+
+    def asked(line: str) -> None:
+        stop_file.ask()
+        say_at_once(line)
+
+    stop_file.clear()
+    with StopRequest(asked, "logs") as stop, lazy_session(_named(place)) as start_spark:
+
+        def spark() -> SparkSession:
+            session = start_spark()
+            stop.install()  # starting Spark has replaced the handlers
+            return session
+
+        def rest(seconds: float) -> None:
+            if stop.requested:
+                raise KeyboardInterrupt
+            sleep(seconds)
+
+        def run_once() -> int:
+            return _maintain_once(place, spark, rest, shown)
+
+        try:
+            return run_every(run_once, place.settings.every_ms, lambda: stop.requested, SystemClock(), rest)
+        finally:
+            if stop.requested:
+                stop_file.clear()
+
+
+def _named(place: MaintainedPlace) -> Mapping[str, str]:
+    """Return Spark's settings with a name for the application in its pages."""
+    return {"spark.app.name": f"sparklog maintain {place.root.name}", **place.spark}
+
+
+def _maintain_once(
+    place: MaintainedPlace, spark: Callable[[], SparkSession], rest: Callable[[float], None], shown: _Shown
+) -> int:
+    """Carry a run of maintenance out; what is waited for goes to stderr."""
+    clock = SystemClock()
+    began_ms = clock.monotonic_ms()
+
+    def planned(plan: MaintenancePlan) -> None:
+        if not shown.as_json:
+            print_plan(plan, with_kept=shown.with_kept)
+
+    telling = Telling(plan=planned, waits=say_files_wait, sleep=rest)
+    metrics = None if place.settings.metrics_file is None else Path(place.settings.metrics_file)
+    with telling_failure(metrics, clock):
+        done = execute_maintenance(place, spark, clock, telling)
+    ended_ms, duration_ms = clock.now_ms(), clock.monotonic_ms() - began_ms
+    report = RunReport(done, Store.find(place.root).store_id, has_given_plan=place.given_plan is not None)
+    show(report, as_json=shown.as_json)
+    is_written = metrics is None or write_metrics(metrics, done, ended_ms, duration_ms)
+    return DONE if is_written and not done.has_failures else FAILED
+
+
+def _rebuild_control(place: MaintainedPlace, execute: bool) -> int:
+    """Make the control tables anew, or say what of them would be set aside."""
+    from sparklog.pipeline.control.rebuild import rebuild_control, tables_to_replace
+    from sparklog.pipeline.maintenance.session import lazy_session
+
+    replaced, said = tables_to_replace(place.root), "would be set aside"
+    last = "planned: checkpoints of all logs from their starts; --execute does it"
+    if execute:
+        with lazy_session(_named(place)) as spark:
+            count = rebuild_control(place.root, spark, SystemClock())
+        said, last = "set aside", f"done: checkpoints of {count:,} logs, each from its start"
+    for name, problem in replaced.items():
+        say(f"control/{name}: {said}: {problem}")
+    say(last)
+    return DONE
