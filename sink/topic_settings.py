@@ -33,12 +33,13 @@ def number_logs(config: SinkConfig, ledger: Ledger) -> tuple[tuple[StageTopic, .
 
 
 def log_limits(config: SinkConfig, ledger: Ledger) -> LogLimits:
-    """Return the limits of every log in the ledger; defaults for topics not in the settings."""
+    """Return the limits of every row of the ledger; defaults for topics not in the settings."""
     default = LogConfig()
     configs = {name: topic.log for name, topic in config.topics.items()}
-    by_topic = {name: _limits(configs.get(name, default)) for name in set(ledger.topics)}
-    roll = np.array([by_topic[name] for name in ledger.topics], ROLL_LIMITS)
-    return LogLimits(roll, flush_limits(configs, ledger.topics))
+    topics = [state.topic for state in ledger.all_states()]
+    by_topic = {name: _limits(configs.get(name, default)) for name in set(topics)}
+    roll = np.array([by_topic[name] for name in topics], ROLL_LIMITS)
+    return LogLimits(roll, flush_limits(configs, topics))
 
 
 def with_append_time(topic: StageTopic, log: LogConfig, now_ms: int) -> StageTopic:

@@ -15,6 +15,7 @@ __all__ = [
 ]
 
 DIRECTORY_FAULT_POINTS = (
+    "move.intended",
     "move.copied",
     "move.committed",
     "move.renamed",
@@ -22,10 +23,13 @@ DIRECTORY_FAULT_POINTS = (
     "delete-topic.committed",
     "delete-topic.renamed",
     "delete-topic.deleted",
+    "open.settled",
 )
-"""Every step of `sparklog move-log` and `sparklog delete-topic`, in the order in which they pass them."""
+"""Every step of `sparklog move-log` and `sparklog delete-topic`, in the order in which they pass them; the last one is
+the next opening's, which has committed what is done.
+"""
 
-TRUNCATE_FAULT_POINTS = ("truncate.noted", "truncate.committed", "truncate.finished")
+TRUNCATE_FAULT_POINTS = ("truncate.committed", "truncate.filled", "truncate.finished")
 """Steps of truncating a log, apart from those of undoing."""
 
 QUARANTINE_FAULT_POINTS = ("quarantine.merged", "quarantine.hidden", "quarantine.shown", "quarantine.removed")

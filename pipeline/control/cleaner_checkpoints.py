@@ -83,21 +83,18 @@ class LogWork:
 
 
 def checkpoints_of(
-    rows: Iterable[Mapping[str, Any]],
-    states: Mapping[TopicPartition, LogState],
-    truncated: Mapping[TopicPartition, int],
+    rows: Iterable[Mapping[str, Any]], states: Mapping[TopicPartition, LogState]
 ) -> dict[TopicPartition, CleanerCheckpoint]:
     """Return what is known of the logs that there are.
 
     Args:
         rows: of the table.
-        states: of the logs.
-        truncated: the lowest offset that a log was truncated to since its row was written: what is behind is dirty.
+        states: of the logs; above its `cleaner_limit_offset` a log is dirty, whatever its row says.
     """
     names = [each.name for each in fields(CleanerCheckpoint)]
     found = (CleanerCheckpoint(**{name: row[name] for name in names}) for row in rows)
     known = [each for each in found if each.log in states and states[each.log].topic_id == each.topic_id]
-    return {each.log: _lowered(each, truncated.get(each.log, each.first_dirty_offset)) for each in known}
+    return {each.log: _limited(each, states[each.log].cleaner_limit_offset) for each in known}
 
 
 def after_work(before: CleanerCheckpoint | None, work: LogWork, run_id: str, now_ms: int) -> CleanerCheckpoint:
@@ -125,8 +122,8 @@ def after_work(before: CleanerCheckpoint | None, work: LogWork, run_id: str, now
     return _sound(found) if work.first_dirty_offset is not None else found
 
 
-def _lowered(before: CleanerCheckpoint, offset: int) -> CleanerCheckpoint:
-    return replace(before, first_dirty_offset=min(before.first_dirty_offset, offset))
+def _limited(before: CleanerCheckpoint, limit: int) -> CleanerCheckpoint:
+    return before if limit < 0 else replace(before, first_dirty_offset=min(before.first_dirty_offset, limit))
 
 
 def _failed(before: CleanerCheckpoint, problem: str, now_ms: int, *, is_uncleanable: bool) -> CleanerCheckpoint:

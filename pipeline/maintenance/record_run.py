@@ -17,7 +17,7 @@ from sparklog.pipeline.maintenance.plan import MaintenancePlan
 from sparklog.pipeline.maintenance.runs import RunOfWork, WorkResult, failures_of, rows_of_run
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.access import MaintainedStore
-from sparklog.sink.opening.truncated_offsets import drop_truncated_offsets
+from sparklog.sink.operations.cleaner_limits import lift_cleaner_limits
 from sparklog.sink.store.cleaner_checkpoint_files import write_cleaner_checkpoints
 from sparklog.storage_core.topic_partition import TopicPartition
 
@@ -64,7 +64,7 @@ def record_run(
     known = {**before, **changed}
     cleaned = {log: each.first_dirty_offset for log, each in known.items() if each.last_cleaned_ms is not None}
     states = Ledger.open(store.ledger_path).states()
-    drop_truncated_offsets(store, changed.keys(), states, maintained.lock)
+    lift_cleaner_limits(store, changed.keys())
     write_cleaner_checkpoints(store, states, cleaned, maintained.lock)
 
 

@@ -18,7 +18,6 @@ from sparklog.pipeline.maintenance.runs import FORMER_COLUMNS, former_runs
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.access import WRITER_LOCK
-from sparklog.sink.opening.truncated_offsets import read_truncated_offsets
 from sparklog.sink.operations.clean_logs import plan_cleanings
 from sparklog.sink.operations.forget_keys import NO_ERASURE, Erasure
 from sparklog.sink.operations.retain_logs import LogRetention, plan_logs
@@ -53,11 +52,11 @@ def read_checkpoints(store: Store) -> dict[TopicPartition, CleanerCheckpoint]:
 
     Raises:
         UnsupportedFormatError: a newer release wrote the table.
-        CorruptFileError: it is damaged, or the list of truncated logs is.
+        CorruptFileError: it is damaged.
         LedgerDamagedError: the ledger can't be read.
     """
     states = Ledger.open(store.ledger_path).states()
-    return checkpoints_of(read_rows(store.root, CLEANER_CHECKPOINTS), states, read_truncated_offsets(store, states))
+    return checkpoints_of(read_rows(store.root, CLEANER_CHECKPOINTS), states)
 
 
 def survey_store(store: Store, bounds: Bounds, clock: Clock, erasure: Erasure = NO_ERASURE) -> Survey:
@@ -71,7 +70,7 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erasure: Erasure = 
 
     Raises:
         UnsupportedFormatError: a newer release wrote a control table.
-        CorruptFileError: one is damaged, or the topics' settings or the list of truncated logs are.
+        CorruptFileError: one is damaged, or the topics' settings are.
         LedgerDamagedError: the ledger can't be read.
     """
     now_ms = clock.now_ms()
@@ -80,7 +79,7 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erasure: Erasure = 
     remembered = [("started_ms", ">=", now_ms - _REMEMBERED_MS)]
     former = former_runs(read_columns(store.root, RUNS, FORMER_COLUMNS, remembered))
     states = Ledger.open(store.ledger_path).states()
-    checkpoints = checkpoints_of(rows, states, read_truncated_offsets(store, states))
+    checkpoints = checkpoints_of(rows, states)
     configs = read_topic_configs(store)
     compacted = {log for log in states if log.topic in configs and configs[log.topic].is_compacted}
     dirty = {log: each.first_dirty_offset for log, each in checkpoints.items()}

@@ -217,7 +217,7 @@ def _open_store(root: Path, as_of: AsOf | None) -> StoreView:
     store = Store.find(root)
     ledger = Ledger.open(store.ledger_path) if as_of is None else open_ledger_at(store.ledger_path, as_of)
     states = ledger.states()
-    placed = place_logs(store, states, states if as_of is None else Ledger.open(store.ledger_path).states())
+    placed = place_logs(store, states, ledger if as_of is None else Ledger.open(store.ledger_path))
     compacted, preserved = _topics_with_gaps(store)
     logs = [
         LogView(

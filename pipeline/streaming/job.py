@@ -26,7 +26,7 @@ from sparklog.pipeline.streaming.transforms import select_records
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.log_sink import LogSink
-from sparklog.sink.opening.pending_truncations import read_truncations
+from sparklog.sink.opening.finish_truncation import may_have_truncations
 from sparklog.sink.spark.errors import SPARK_ERRORS, explain
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import wait_until
@@ -122,7 +122,7 @@ def _look_at_store(settings: Settings, take_lock_by_force: bool) -> None:
     root = Path(settings.store)
     if (root / "store.properties").exists():
         store = Store.find(root)
-        if take_lock_by_force or read_truncations(store):
+        if take_lock_by_force or may_have_truncations(store):
             refuse_leased(root)  # both take the maintenance lock
     if not take_lock_by_force and (root / "writer.lock").exists():
         WriterLock.acquire(root / "writer.lock").release()

@@ -11,10 +11,8 @@ from sparklog.pipeline.report import show
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.access import writing
 from sparklog.sink.operations.move_log import MovePlan, move_log, plan_move
-from sparklog.sink.store.set_aside import remove_deleted
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import InvalidConfigError
-from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.quantity_text import size_text
 from sparklog.storage_core.topic_partition import TopicPartition
 
@@ -86,7 +84,4 @@ def execute_move(root: Path, log: TopicPartition, target: str) -> MovePlan:
     """
     refuse_leased(root)
     with writing(root) as written:
-        planned = plan_move(written.store, written.ledger, log, target)
-        directories = move_log(written, log, target)
-    remove_deleted(directories, lambda _path: reach("move.deleted"))
-    return planned
+        return move_log(written, log, target)

@@ -20,11 +20,8 @@ from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs
 from sparklog.pipeline.report import DONE, FAILED, show, to_json
 from sparklog.pipeline.terminal import say
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.opening.pending_truncations import read_truncations
-from sparklog.sink.opening.pending_work import read_pending
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import wait_until
-from sparklog.storage_core.errors import CorruptFileError
 from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS, Finding, LogReport, OffsetRange
 from sparklog.storage_core.inspect.verify.segment_pass import Event
 from sparklog.storage_core.inspect.verify.verify_log import VerifyOptions, verify_directory
@@ -306,8 +303,8 @@ def _verify_roots(view: StoreView, reports: Sequence[LogReport]) -> Iterator[Log
 def _verify_own_root(store: Store, root: Path, ends: Mapping[TopicPartition, int]) -> LogReport:
     """Check a root of a store; its files may be newer than the view, so that the ledger has to be read again.
 
-    Older ones belong to logs that are truncated, moved or deleted: their notes are read before the files, and are
-    dropped only after these are written.
+    Older ones belong to logs that are truncated, moved or deleted: the ledger is read before the files, and its
+    rows say so until these are written.
     """
     for _ in range(_TRIES):
         under_way = _under_way(store)
@@ -323,12 +320,7 @@ def _verify_own_root(store: Store, root: Path, ends: Mapping[TopicPartition, int
 
 def _under_way(store: Store) -> dict[TopicPartition, int]:
     """Return an end that bounds nothing for each log of which checkpoint files may still say what it was."""
-    work = read_pending(store)
-    deleted = [TopicPartition(each.topic, partition) for each in work.deletions for partition, _ in each.logs]
-    logs = [*deleted, *(each.log for each in work.moves)]
-    with contextlib.suppress(CorruptFileError):  # the view has said so
-        logs += [each.log for each in read_truncations(store)]
-    return dict.fromkeys(logs, INT64_MAX)
+    return {state.log: INT64_MAX for state in Ledger.open(store.ledger_path).all_states() if state.intent}
 
 
 def _log_bytes(directory: Path) -> int:

@@ -10,7 +10,7 @@ missing, empty, or not ours would let the ledger end lower, and committed record
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from sparklog.sink.ledger.crc import ROWS_CRC, TRANSACTIONS_CRC, read_committed, rows_crc, transactions_crc
 from sparklog.sink.ledger.damage import damage_refused, one_line, read_while_tidied
-from sparklog.sink.ledger.rows import LEDGER_SCHEMA, LedgerRows, LogState
-from sparklog.sink.ledger.table_commit import commit_rows, create_table, table_uri
+from sparklog.sink.ledger.rows import LEDGER_PARTITION, LEDGER_SCHEMA, ROWS_SCHEMA, LedgerRows, LogState
+from sparklog.sink.ledger.table_commit import commit_rows, create_table, data_file_names, table_uri
 from sparklog.sink.ledger.tidy import CHECKPOINT_INTERVAL, LedgerTidy
 from sparklog.sink.ledger.torn import drop_torn_checkpoint, drop_torn_entry
 from sparklog.sink.locks.signed_off_version import require_signed_off, signed_off_version
@@ -64,14 +64,14 @@ class Ledger:
         self._table = table
         self._version = int(table.version())
         self._tidy: LedgerTidy | None = None
-        self._rows = _read_rows(self._data_files())
+        self._rows = _read_rows(self._data_files(LEDGER_PARTITION))
 
     @classmethod
     def create(cls, path: Path, owner: Owner) -> "Ledger":
         """Create an empty ledger."""
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            change_names(owner, partial(create_table, path, LEDGER_SCHEMA, _CONFIGURATION))
+            change_names(owner, partial(create_table, path, LEDGER_SCHEMA, _CONFIGURATION, LEDGER_PARTITION[0]))
             try:
                 ledger = cls(path, _open_table(path))
                 ledger._make_durable()
@@ -162,16 +162,16 @@ class Ledger:
 
     @property
     def topics(self) -> list[str]:
-        """(n,) topic of each row."""
-        return self._rows.text["topic"]
+        """(logs,) topic of each log that there is."""
+        return [log.topic for log in self._rows.number_of]
 
     @property
     def rows(self) -> Mapping[TopicPartition, int]:
-        """Row number of each log."""
+        """Row number of each log that there is."""
         return self._rows.number_of
 
     def column(self, name: str) -> npt.NDArray[np.int64]:
-        """Return (n,) values of an integer column; not to be changed."""
+        """Return (n,) values of an integer column, of every row; not to be changed."""
         return self._rows.integers[name]
 
     def state(self, row: int) -> LogState:
@@ -179,8 +179,12 @@ class Ledger:
         return self._rows.state(row)
 
     def states(self) -> dict[TopicPartition, LogState]:
-        """Return every row, by log."""
+        """Return the rows of logs that there are, by log."""
         return dict(self._rows.states)
+
+    def all_states(self) -> Sequence[LogState]:
+        """Return (n,) every row, those too that wait for the directories of a deleted log to go."""
+        return self._rows.all_states
 
     def transaction_version(self, query_id: str) -> int | None:
         """Return the newest micro-batch committed for a query, None if there is none.
@@ -193,8 +197,8 @@ class Ledger:
         return None if version is None else int(version)
 
     def add(self, states: list[LogState], owner: Owner) -> None:
-        """Append rows for new logs, in one commit; deletes beside it are taken over as by `update`, which see."""
-        self._commit_beside_deletes(lambda rows: rows.with_added(states), None, owner)
+        """Append rows for new logs, in one commit; as `change`."""
+        self.change(lambda rows: rows.with_added(states), owner)
 
     def update(
         self,
@@ -206,21 +210,42 @@ class Ledger:
     ) -> None:
         """Replace values of some rows and record the micro-batch, in one commit.
 
-        Maintenance may raise log start offsets beside the writer, which then loses the race for the next version: it
-        takes those over and tries again. Anybody else who commits has taken the store.
+        Maintenance may raise log start offsets, and say how far logs are clean, beside the writer, which then loses the
+        race for the next version: it takes that over and tries again. Anybody else who commits has taken the store.
 
         Raises:
             WriterFencedError: another writer committed since this state was read.
             CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
         """
-        self._commit_beside_deletes(lambda held: held.with_risen(rows, values), (query_id, batch_id), owner)
+        self.change(lambda held: held.with_risen(rows, values), owner, (query_id, batch_id))
 
     def raise_recovery_points(self, rows: npt.NDArray[np.int64], points: npt.NDArray[np.int64], owner: Owner) -> None:
-        """Say that logs are on the disk up to these offsets, in one commit; as `update`, without a micro-batch."""
-        values = {"recovery_point": points}
-        self._commit_beside_deletes(lambda held: held.with_risen(rows, values), None, owner)
+        """Say that logs are on the disk up to these offsets, in one commit; as `change`."""
+        self.change(lambda held: held.with_risen(rows, {"recovery_point": points}), owner)
 
-    def correct(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]]) -> None:
+    def change(
+        self,
+        change: Callable[[LedgerRows], LedgerRows],
+        owner: Owner,
+        transaction: tuple[str, int] | None = None,
+    ) -> None:
+        """Commit changed rows; what maintenance commits beside it is taken over as by `update`, which see.
+
+        Args:
+            change: of the rows; called again on those that maintenance has changed.
+            owner: of the store.
+            transaction: query id and number of a micro-batch.
+        """
+        while True:
+            try:
+                self._commit(change(self._rows), transaction)
+                return
+            except WriterFencedError:
+                if not self._take_over_maintenance():
+                    raise
+                owner.check()  # behind the reading: who takes the store from now on commits, and that conflicts again
+
+    def correct(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64] | Sequence[str]]) -> None:
         """Replace values of some rows, in one commit that is no micro-batch.
 
         Raises:
@@ -228,14 +253,6 @@ class Ledger:
             CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
         """
         self._commit(self._rows.with_values(rows, values), None)
-
-    def move(self, row: int, log_dir: str) -> None:
-        """Let a log lie in another log directory, in one commit; raises as `correct`."""
-        self._commit(self._rows.with_log_dir(row, log_dir), None)
-
-    def remove(self, rows: npt.NDArray[np.int64]) -> None:
-        """Forget logs, in one commit; those that follow get other row numbers. Raises as `correct`."""
-        self._commit(self._rows.without(rows), None)
 
     def fence(self) -> None:
         """Commit the state unchanged, so that nobody who read an earlier version can commit any more.
@@ -256,21 +273,6 @@ class Ledger:
         ledger._check()
         return ledger
 
-    def _commit_beside_deletes(
-        self,
-        change: Callable[[LedgerRows], LedgerRows],
-        transaction: tuple[str, int] | None,
-        owner: Owner,
-    ) -> None:
-        while True:
-            try:
-                self._commit(change(self._rows), transaction)
-                return
-            except WriterFencedError:
-                if not self._take_over_deletes():
-                    raise
-                owner.check()  # behind the reading: who takes the store from now on commits, and that conflicts again
-
     def _reload(self) -> None:
         """Go on from the newest version, durable by then: an entry must never outlive the one before it.
 
@@ -283,11 +285,11 @@ class Ledger:
             newest._make_durable()
         self._table, self._version, self._rows = newest._table, newest._version, newest._rows
 
-    def _take_over_deletes(self) -> bool:
-        """Go on from the newest version, and say whether nothing but deletes led to it."""
+    def _take_over_maintenance(self) -> bool:
+        """Go on from the newest version, and say whether nothing but maintenance led to it."""
         before = self._rows
         self._reload()
-        return before.differs_by_deletes_only(self._rows)
+        return before.differs_by_maintenance_only(self._rows)
 
     def _check(self) -> None:
         """Compare the rows and the micro-batches with the CRCs of their commits.
@@ -316,7 +318,7 @@ class Ledger:
                 ROWS_CRC: rows_crc(rows.text, rows.integers),
                 TRANSACTIONS_CRC: transactions_crc([transaction] if transaction else []),
             }
-            commit_rows(self._path, self._table, rows.to_table(), "overwrite", metadata, transactions)
+            commit_rows(self._path, self._table, rows.to_table(), "overwrite", metadata, transactions, LEDGER_PARTITION)
             self._table.update_incremental()
             if self._table.version() != known + 1:  # another one has committed behind it since
                 self._table.load_as_version(known + 1)
@@ -363,9 +365,9 @@ class Ledger:
         query_id, batch_id = transaction or ("", -1)
         raise CommitStateUnknownError(f"the ledger did not answer: {one_line(error)}", query_id, batch_id) from error
 
-    def _data_files(self) -> list[Path]:
-        """Return the files of this version; they lie side by side, and only their names are taken from their URIs."""
-        return [self._path / uri.rpartition("/")[2] for uri in self._table.file_uris()]
+    def _data_files(self, partition: tuple[str, str] | None = None) -> list[Path]:
+        """Return the files of this version, those of all partitions or of one."""
+        return [self._path / name for name in data_file_names(self._table, partition)]
 
     def _make_durable(self) -> None:
         log, version = self._path / "_delta_log", int(self._table.version())
@@ -382,14 +384,14 @@ class Ledger:
 
 def _read_rows(files: list[Path]) -> LedgerRows:
     # Not `to_pyarrow_table`: its I/O threads may outlive a short command and abort the interpreter as it ends.
-    parts = [pq.ParquetFile(file).read(LEDGER_SCHEMA.names, use_threads=False) for file in files]
-    table = pa.concat_tables([pa.Table.from_batches([], LEDGER_SCHEMA), *map(_as_ledger, parts)])
+    parts = [pq.ParquetFile(file).read(ROWS_SCHEMA.names, use_threads=False) for file in files]
+    table = pa.concat_tables([pa.Table.from_batches([], ROWS_SCHEMA), *map(_as_ledger, parts)])
     return LedgerRows.from_table(table)
 
 
 def _as_ledger(part: pa.Table) -> pa.Table:
     # A cast, even to the same types, costs the import of pyarrow.compute.
-    return part if part.schema.equals(LEDGER_SCHEMA) else part.cast(LEDGER_SCHEMA)
+    return part if part.schema.equals(ROWS_SCHEMA) else part.cast(ROWS_SCHEMA)
 
 
 def _open_table(path: Path, version: int | None = None) -> DeltaTable:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from sparklog.sink.ledger.damage import damage_refused
-from sparklog.sink.ledger.table_commit import commit_rows, create_table, table_uri
+from sparklog.sink.ledger.table_commit import commit_rows, create_table, data_file_names, table_uri
 from sparklog.sink.ledger.table_entries import list_entries, read_actions
 from sparklog.sink.ledger.torn import drop_torn_checkpoint, drop_torn_entry
 from sparklog.storage_core.errors import LedgerDamagedError
@@ -89,7 +89,7 @@ class LostRangeTable:
             table = self._open()
             for entry in list_entries(self._path / "_delta_log", table.version()):
                 read_actions(entry)  # Delta takes an empty one for one that says nothing
-            files = [self._path / uri.rpartition("/")[2] for uri in table.file_uris()]
+            files = [self._path / name for name in data_file_names(table)]
             parts = [pq.ParquetFile(file).read(LOST_RANGES_SCHEMA.names, use_threads=False) for file in files]
         rows = [LostRange(**row) for part in parts for row in part.to_pylist()]
         return sorted(rows, key=lambda each: (each.found_ms, *each.place[:3]))
@@ -170,7 +170,7 @@ class LostRangeTable:
     def _make_durable(self) -> None:
         table = self._open()
         log = self._path / "_delta_log"
-        sync_files([self._path / uri.rpartition("/")[2] for uri in table.file_uris()])
+        sync_files([self._path / name for name in data_file_names(table)])
         sync_files([log / f"{table.version():020}.json"])
         sync_directory(log)
         sync_directory(self._path)

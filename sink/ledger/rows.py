@@ -3,17 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sparklog.sink.ledger.intents import Copy, Deletion, Intent, Move, future_name, parse_intents
 from sparklog.storage_core.record.schema import int64s
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["LEDGER_SCHEMA", "LedgerRows", "LogState"]
+__all__ = ["LEDGER_PARTITION", "LEDGER_SCHEMA", "ROWS_SCHEMA", "LedgerRows", "LogState"]
 
-LEDGER_SCHEMA = pa.schema(
+ROWS_SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition", pa.int32(), nullable=False),
@@ -27,14 +29,26 @@ LEDGER_SCHEMA = pa.schema(
         pa.field("max_timestamp_ms", pa.int64(), nullable=False),
         pa.field("leader_epoch", pa.int32(), nullable=False),
         pa.field("updated_ms", pa.int64(), nullable=False),
+        pa.field("cleaner_limit_offset", pa.int64(), nullable=False),
+        pa.field("intent", pa.string(), nullable=False),
+        pa.field("owes", pa.string(), nullable=False),
     ]
 )
+"""Columns of a data file with rows of logs."""
 
-_TEXT = tuple(field.name for field in LEDGER_SCHEMA if pa.types.is_string(field.type))
-_INTEGERS = tuple(field.name for field in LEDGER_SCHEMA if field.name not in _TEXT)
+LEDGER_PARTITION = ("kind", "log")
+"""The table's partition column, and its value for rows of logs: a commit replaces these, and no others."""
 
-_OF_DELETES = frozenset({"log_start_offset", "recovery_point", "updated_ms"})
-"""What changes when records are deleted, which may happen beside a writer; the first two only rise."""
+LEDGER_SCHEMA = pa.schema(
+    [*(field.with_nullable(True) for field in ROWS_SCHEMA), pa.field(LEDGER_PARTITION[0], pa.string(), nullable=False)]
+)
+"""Of the table: rows of another kind may have none of these columns."""
+
+_TEXT = tuple(field.name for field in ROWS_SCHEMA if pa.types.is_string(field.type))
+_INTEGERS = tuple(field.name for field in ROWS_SCHEMA if field.name not in _TEXT)
+
+_OF_MAINTENANCE = frozenset({"log_start_offset", "recovery_point", "updated_ms", "cleaner_limit_offset"})
+"""What maintenance changes, which may run beside a writer; the first two only rise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +62,11 @@ class LogState:
         active_base_offset: base offset of the active segment.
         active_size_bytes: committed bytes of its `.log`.
         max_timestamp_ms: largest timestamp of the log, -1 none.
+        cleaner_limit_offset: lowest offset that the log was truncated to since a maintenance run recorded how far it is
+            clean: cleaner checkpoints count no further. -1 none.
+        intent: what is left to do about the log (`intents.py`).
+        owes: what the log needs once its log directory is back, which was offline: a close "look" as after a crash, or
+            to "renew" its files after a taking by force.
     """
 
     topic: str
@@ -62,6 +81,37 @@ class LogState:
     max_timestamp_ms: int
     leader_epoch: int
     updated_ms: int
+    cleaner_limit_offset: int = -1
+    intent: str = ""
+    owes: str = ""
+
+    @property
+    def log(self) -> TopicPartition:
+        """Topic and partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def intents(self) -> tuple[Intent, ...]:
+        """What is left to do about the log."""
+        return parse_intents(self.intent)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the row only waits for its directories to go."""
+        return _is_deleted(self.intent)
+
+    @property
+    def leftovers(self) -> list[tuple[str, str]]:
+        """Log directory and name of each directory that has to go, or to get the log's name, if it is still there."""
+        name, intents = self.log.directory_name, self.intents
+        found = [(self.log_dir, name)] if self.is_deleted else []
+        for each in intents:
+            if isinstance(each, Copy):
+                found.append((each.target, future_name(self.log, each)))
+            elif isinstance(each, Move):
+                found += [(each.source, name)] if each.source != self.log_dir else []
+                found.append((self.log_dir, future_name(self.log, each)))
+        return found
 
 
 class LedgerRows:
@@ -70,59 +120,74 @@ class LedgerRows:
     Attributes:
         text: (n,) values of each text column, by name; not to be changed.
         integers: (n,) int64 values of each integer column, by name; not to be changed.
-        number_of: row number of each log.
+        number_of: row number of each log; rows of deleted logs, which stay until their directories are gone, have none.
+
+    Args:
+        before: rows with the same text, as those before almost every commit have.
     """
 
     def __init__(
         self,
         text: Mapping[str, list[str]],
         integers: Mapping[str, npt.NDArray[np.int64]],
-        number_of: Mapping[TopicPartition, int] | None = None,
+        before: "LedgerRows | None" = None,
     ) -> None:
         self.text = text
         self.integers = integers
-        self.number_of = _number(text["topic"], integers["partition"].tolist()) if number_of is None else number_of
+        self.number_of: Mapping[TopicPartition, int] = (
+            _number(text, integers["partition"].tolist()) if before is None else before.number_of
+        )
+        self._arrays: dict[str, pa.Array] = {} if before is None else before._arrays
 
     @classmethod
     def from_table(cls, table: pa.Table) -> "LedgerRows":
-        """Take the rows of a table of `LEDGER_SCHEMA`."""
+        """Take the rows of a table of `ROWS_SCHEMA`."""
         text = {name: table.column(name).to_pylist() for name in _TEXT}
         parts = {name: [int64s(each) for each in table.column(name).chunks] for name in _INTEGERS}
         return cls(text, {name: np.concatenate([np.empty(0, np.int64), *each]) for name, each in parts.items()})
 
     def to_table(self) -> pa.Table:
-        """Return the rows as a table of `LEDGER_SCHEMA`."""
-        columns: dict[str, object] = {**self.text, **self.integers}
-        return pa.table([pa.array(columns[field.name], field.type) for field in LEDGER_SCHEMA], schema=LEDGER_SCHEMA)
+        """Return the rows as a table of `ROWS_SCHEMA`."""
+        if not self._arrays:
+            self._arrays.update({name: pa.array(column, pa.string()) for name, column in self.text.items()})
+        columns = {**self._arrays, **self.integers}
+        return pa.table([pa.array(columns[field.name], field.type) for field in ROWS_SCHEMA], schema=ROWS_SCHEMA)
 
     def __len__(self) -> int:
-        return len(self.number_of)
+        return len(self.text["topic"])
 
     @cached_property
-    def states(self) -> Mapping[TopicPartition, LogState]:
-        """Every row, by log."""
+    def all_states(self) -> Sequence[LogState]:
+        """Every row, by its number."""
         names = [each.name for each in fields(LogState)]
         columns = {**self.text, **{name: column.tolist() for name, column in self.integers.items()}}
         rows = zip(*(columns[name] for name in names), strict=True)
-        states = (LogState(**dict(zip(names, row, strict=True))) for row in rows)
-        return dict(zip(self.number_of, states, strict=True))
+        return [LogState(**dict(zip(names, row, strict=True))) for row in rows]
+
+    @cached_property
+    def states(self) -> Mapping[TopicPartition, LogState]:
+        """The rows of logs that there are, by log."""
+        return {log: self.all_states[row] for log, row in self.number_of.items()}
 
     def state(self, row: int) -> LogState:
         """Return one row."""
-        return LogState(
-            topic=self.text["topic"][row],
-            log_dir=self.text["log_dir"][row],
-            topic_id=self.text["topic_id"][row],
-            **{name: int(column[row]) for name, column in self.integers.items()},
-        )
+        values: dict[str, Any] = {name: column[row] for name, column in self.text.items()}
+        values |= {name: int(column[row]) for name, column in self.integers.items()}
+        return LogState(**values)
 
-    def with_values(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]]) -> "LedgerRows":
-        """Replace values of some rows in integer columns."""
-        integers = dict(self.integers)
+    def with_values(
+        self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64] | Sequence[str]]
+    ) -> "LedgerRows":
+        """Replace values of some rows."""
+        text, integers = dict(self.text), dict(self.integers)
         for name, changed in values.items():
-            integers[name] = integers[name].copy()
-            integers[name][rows] = changed
-        return LedgerRows(self.text, integers, self.number_of)
+            if name in integers:
+                integers[name] = integers[name].copy()
+                integers[name][rows] = changed
+            else:
+                of_row = dict(zip(rows.tolist(), changed, strict=True))
+                text[name] = [str(of_row.get(row, value)) for row, value in enumerate(text[name])]
+        return LedgerRows(text, integers, None if values.keys() & text.keys() else self)
 
     def with_risen(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64]]) -> "LedgerRows":
         """Replace values of some rows, but let nothing fall that only rises."""
@@ -130,12 +195,6 @@ class LedgerRows:
         return self.with_values(
             rows, {**values, **{name: np.maximum(values[name], low) for name, low in floors.items()}}
         )
-
-    def with_log_dir(self, row: int, log_dir: str) -> "LedgerRows":
-        """Let a log lie in another log directory."""
-        log_dirs = [*self.text["log_dir"]]
-        log_dirs[row] = log_dir
-        return LedgerRows({**self.text, "log_dir": log_dirs}, self.integers, self.number_of)
 
     def with_added(self, states: Sequence[LogState]) -> "LedgerRows":
         """Append rows."""
@@ -152,16 +211,21 @@ class LedgerRows:
         text = {name: [column[row] for row in kept.tolist()] for name, column in self.text.items()}
         return LedgerRows(text, {name: column[kept] for name, column in self.integers.items()})
 
-    def differs_by_deletes_only(self, other: "LedgerRows") -> bool:
-        """Whether only log start offsets differ; both have the same logs in the same order."""
+    def differs_by_maintenance_only(self, other: "LedgerRows") -> bool:
+        """Whether only what maintenance changes differs; both have the same logs in the same order."""
         if self.text != other.text:
             return False
         return all(
             np.array_equal(column, other.integers[name])
             for name, column in self.integers.items()
-            if name not in _OF_DELETES
+            if name not in _OF_MAINTENANCE
         )
 
 
-def _number(topics: Sequence[str], partitions: Sequence[int]) -> dict[TopicPartition, int]:
-    return {TopicPartition(*log): row for row, log in enumerate(zip(topics, partitions, strict=True))}
+def _number(text: Mapping[str, list[str]], partitions: Sequence[int]) -> dict[TopicPartition, int]:
+    rows = enumerate(zip(text["topic"], partitions, text["intent"], strict=True))
+    return {TopicPartition(topic, number): row for row, (topic, number, intent) in rows if not _is_deleted(intent)}
+
+
+def _is_deleted(intent: str) -> bool:
+    return any(isinstance(each, Deletion) for each in parse_intents(intent))

@@ -25,7 +25,7 @@ from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.storage.local import sync_directory, write_all
 from sparklog.storage_core.storage.open_regular import open_to_change
 
-__all__ = ["commit_rows", "create_table", "table_uri", "write_entry"]
+__all__ = ["commit_rows", "create_table", "data_file_names", "table_uri", "write_data_file", "write_entry"]
 
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _NO_RETRY_COUNT = 0
@@ -36,9 +36,26 @@ def table_uri(path: Path) -> str:
     return path.absolute().as_uri()
 
 
-def create_table(path: Path, schema: pa.Schema, configuration: Mapping[str, str] | None = None) -> None:
+def create_table(
+    path: Path, schema: pa.Schema, configuration: Mapping[str, str] | None = None, partition_by: str | None = None
+) -> None:
     """Make an empty table; its first entry is not synced yet."""
-    DeltaTable.create(table_uri(path), schema, mode="error", configuration=dict(configuration or {}))
+    configuration = dict(configuration or {})
+    DeltaTable.create(table_uri(path), schema, mode="error", partition_by=partition_by, configuration=configuration)
+
+
+def data_file_names(table: DeltaTable, partition: tuple[str, str] | None = None) -> list[str]:
+    """Return the names of a table's data files, which lie side by side.
+
+    Args:
+        table: of the store.
+        partition: column and value of the partition that is asked for; None for all.
+    """
+    if partition is None:
+        return [uri.rpartition("/")[2] for uri in table.file_uris()]
+    files = table.get_add_actions(flatten=True)  # quicker than a predicate
+    values = files.column(f"partition.{partition[0]}").to_pylist()
+    return [name for name, value in zip(files.column("path").to_pylist(), values, strict=True) if value == partition[1]]
 
 
 def commit_rows(
@@ -48,33 +65,54 @@ def commit_rows(
     mode: Literal["append", "overwrite"],
     metadata: Mapping[str, str],
     transactions: Sequence[Transaction] = (),
+    partition: tuple[str, str] | None = None,
 ) -> None:
     """Add the next version to a table; its entry is not synced yet, and `table` stays at the version before.
+
+    Args:
+        path: of the table.
+        table: at its newest version.
+        rows: to add; without the partition column.
+        mode: whether they replace others, and if a partition is given its rows alone.
+        metadata: for the entry's first line.
+        transactions: that come with them.
+        partition: column and value of the partition that they belong to; None where a table has none.
 
     Raises:
         CommitFailedError: another writer has added that version.
     """
-    replaced = len(table.file_uris()) if mode == "overwrite" else 0
-    added = [_write_data_file(path, rows)] if len(rows) else []
+    replaced = len(data_file_names(table, partition)) if mode == "overwrite" else 0
+    added = [write_data_file(path, rows, partition)] if len(rows) else []
     reach("commit.data")
     properties = CommitProperties(
         max_commit_retries=_NO_RETRY_COUNT,
         app_transactions=list(transactions) or None,
         custom_metadata={**metadata, ACTION_COUNT: str(len(added) + replaced + len(transactions))},
     )
-    write_entry(table, added, mode, rows.schema, properties)
+    write_entry(table, added, mode, properties, partition)
 
 
 def write_entry(
-    table: DeltaTable, added: list[AddAction], mode: str, schema: pa.Schema, properties: CommitProperties
+    table: DeltaTable,
+    added: list[AddAction],
+    mode: Literal["append", "overwrite"],
+    properties: CommitProperties,
+    partition: tuple[str, str] | None = None,
 ) -> None:
     """Write the log entry of the next version."""
     table.create_write_transaction(
-        added, mode=mode, schema=schema, commit_properties=properties, post_commithook_properties=_NO_HOOKS
+        added,
+        mode=mode,
+        schema=table.schema(),
+        partition_by=None if partition is None else [partition[0]],
+        partition_filters=None if partition is None else [(partition[0], "=", partition[1])],
+        commit_properties=properties,
+        post_commithook_properties=_NO_HOOKS,
     )
 
 
-def _write_data_file(path: Path, rows: pa.Table) -> AddAction:
+def write_data_file(path: Path, rows: pa.Table, partition: tuple[str, str] | None) -> AddAction:
+    """Write rows to a file that no entry names yet, durably."""
     name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
     buffer = io.BytesIO()
     pq.write_table(rows, buffer)
@@ -89,7 +127,7 @@ def _write_data_file(path: Path, rows: pa.Table) -> AddAction:
     return AddAction(
         path=name,
         size=len(data),
-        partition_values={},
+        partition_values=dict([partition] if partition else []),
         modification_time=time.time_ns() // 1_000_000,
         data_change=True,
         stats=json.dumps({"numRecords": len(rows)}),

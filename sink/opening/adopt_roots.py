@@ -14,7 +14,7 @@ from typing import Literal
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.access import WRITER_LOCK, both_locks
-from sparklog.sink.opening.pending_work import read_pending
+from sparklog.sink.opening.finish_intents import named_log_dirs
 from sparklog.sink.quarantine.claims import claimed_parts, sign_part
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import InvalidConfigError, StorageError, StoreLockedError
@@ -52,8 +52,8 @@ def plan_adoption(root: Path, more: Collection[str] = ()) -> list[ClaimedRoot]:
     for name in more:
         if not store.log_dir(name).is_dir():
             raise InvalidConfigError(f"no such log directory: log_dir={store.log_dir(name)}")
-    states = Ledger.open(store.ledger_path).states().values()
-    names = {state.log_dir for state in states} | read_pending(store).log_dirs | set(more)
+    ledger = Ledger.open(store.ledger_path)
+    names = {state.log_dir for state in ledger.states().values()} | named_log_dirs(ledger) | set(more)
     others = {name: store.claimant(name) for name in sorted(names) if store.log_dir(name).is_dir()}
     logs = [ClaimedRoot("log_dir", store.log_dir(name), other) for name, other in others.items() if other is not None]
     return [*logs, *(ClaimedRoot("quarantine", *each) for each in claimed_parts(store))]

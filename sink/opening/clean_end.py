@@ -1,6 +1,6 @@
 """After a clean end no log has bytes above its committed end: what lies there then is damage, and is not cut off.
 
-A writer that ends well has cut back what it did not commit, or has noted the log directories where it could not. So the
+A writer that ends well has cut back what it did not commit, or ledger rows say which logs it could not reach. So the
 bytes come from elsewhere, or the ledger does: one restored from an older copy lets the logs end lower than they do.
 Empty files are passed over: they are of segments that were begun and not written.
 """
@@ -14,9 +14,6 @@ from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.ledger.table_entries import newest_version
 from sparklog.sink.locks.signed_off_version import is_signed_off
 from sparklog.sink.locks.writer_lock import WriterLock
-from sparklog.sink.opening.open_log_dirs import noted_offline
-from sparklog.sink.opening.pending_truncations import read_truncations
-from sparklog.sink.opening.pending_work import read_pending
 from sparklog.sink.store.log_dirs import find_unreadable
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import LedgerDamagedError
@@ -87,11 +84,9 @@ def surplus_files(store: Store, states: Mapping[TopicPartition, LogState]) -> It
 
 def _find(store: Store, states: Mapping[TopicPartition, LogState], offline: Collection[str]) -> str | None:
     """Look at two files of each log that can be judged: at its active segment, and at one that follows it."""
-    names = {*offline, *noted_offline(store)}
-    under_way = {each.log for each in read_truncations(store)} | {each.log for each in read_pending(store).moves}
     roots: dict[str, str] = {}
     for log, state in states.items():
-        if state.log_dir in names or log in under_way:
+        if state.log_dir in offline or state.owes or state.intent:
             continue
         directory = roots.setdefault(state.log_dir, os.fspath(store.log_dir(state.log_dir))) + f"/{log.directory_name}/"
         for base, committed in {state.log_end_offset: 0, state.active_base_offset: state.active_size_bytes}.items():

@@ -1,47 +1,44 @@
 """Looks at a store's log directories when it is opened for writing: which are offline, and what does not belong there.
 
-What is found offline is written down in `control/offline-log-dirs.json`. Nobody could undo there what a crash had
-left, and the store may be closed well many times before the disk is back. So the note, not the lock's signature, says
-that its logs need a close look then.
+The ledger rows of logs whose directory is offline say what they owe it. Nobody could undo there what a crash had left,
+and the store may be closed well many times before the disk is back. So the row, not the lock's signature, says that its
+log needs a close look then.
 """
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
+
+import numpy as np
 
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.ledger.rows import LedgerRows, LogState
 from sparklog.sink.locks.writer_lock import WriterLock
-from sparklog.sink.opening.finish_pending import finish_pending
-from sparklog.sink.opening.pending_work import read_pending, write_pending
-from sparklog.sink.store.control_file import ControlFile
-from sparklog.sink.store.derived_files import DerivedFiles
+from sparklog.sink.opening.finish_intents import (
+    clear_directories,
+    finish_directories,
+    named_log_dirs,
+    settled_intents,
+)
 from sparklog.sink.store.log_dirs import check_log_dirs, check_root, require_online, states_online
 from sparklog.sink.store.set_aside import find_deleted, remove_deleted
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import CorruptFileError, InvalidConfigError, LogDirOfflineError, StorageError
+from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.storage.local import storage_errors
-from sparklog.storage_core.storage.owned_names import Owner
 from sparklog.storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
 
-__all__ = ["LogDirs", "Remedy", "noted_offline", "open_log_dirs", "take_log_dirs", "take_roots"]
+__all__ = ["LogDirs", "open_log_dirs", "take_log_dirs", "take_roots"]
 
 logger = logging.getLogger(__name__)
 
-Remedy = Literal["look", "renew"]
+_Remedy = Literal["look", "renew"]
 """What the logs of a directory need that was offline: a close look, or new inodes behind a lock that was taken."""
 
 _FOLDERS: Final = ("remote-log-index-cache",)
-_FILE: Final = ControlFile(
-    name="offline-log-dirs.json",
-    what="the list of offline log directories is",
-    remedy='restore it from a copy, or write {"<log_dir>": "renew"} into it for each that was offline',
-    version=None,
-)
 
 
 @dataclass(slots=True)
@@ -50,15 +47,19 @@ class LogDirs:
 
     Attributes:
         store: theirs.
+        ledger: of the store, open for writing.
         owner: the writer lock of the store.
         offline: why, by name, of those that can't be used.
-        returned: those that were offline before, and what their logs need.
+        remedy: what logs in them owe them.
+        cleared: those in which nothing is left of deletions and moves.
     """
 
     store: Store
+    ledger: Ledger
     owner: WriterLock
     offline: dict[str, str]
-    returned: Mapping[str, Remedy]
+    remedy: _Remedy = "look"
+    cleared: Collection[str] = ()
 
     def online(self, states: Mapping[TopicPartition, LogState]) -> dict[TopicPartition, LogState]:
         """Return the logs that can be used."""
@@ -76,8 +77,10 @@ class LogDirs:
         """Look whether directories of these logs have failed since; they are offline until the store is opened anew."""
         found = check_log_dirs(self.store, [each for each in states if each.log_dir not in self.offline])
         if found:
-            _note(self.store, found, "look", self.owner)
+            _warn(self.store, found)
             self.offline.update(found)
+            self.remedy = "look"
+            self.note_offline()
 
     def prepare(self, names: Sequence[str], states: Mapping[TopicPartition, LogState]) -> list[str]:
         """Make those of the configured directories that are no log directories yet; return those that can be used.
@@ -109,17 +112,42 @@ class LogDirs:
             raise LogDirOfflineError(f"no log directory can be used: {reasons}")
         return usable
 
-    def with_remedy(self, states: Mapping[TopicPartition, LogState], *remedies: Remedy) -> list[TopicPartition]:
+    def with_remedy(self, states: Mapping[TopicPartition, LogState], *remedies: _Remedy) -> list[TopicPartition]:
         """Return the logs of directories that are back and need one of these."""
-        names = {name for name, remedy in self.returned.items() if remedy in remedies}
-        return [log for log, state in states.items() if state.log_dir in names]
+        return [log for log, state in self.online(states).items() if state.owes in remedies]
+
+    def note_offline(self) -> None:
+        """Commit what logs of offline directories owe them."""
+        owes = {
+            row: "renew" if self.remedy == "renew" else state.owes or "look"
+            for row, state in enumerate(self.ledger.all_states())
+            if state.log_dir in self.offline
+        }
+        self._commit(owes, {})
 
     def settle(self) -> None:
-        """Forget what was offline and is back: its logs have got what they needed."""
-        if self.returned:
-            notes = _read_notes(self.store)
-            kept = {name: each for name, each in notes.items() if name not in self.returned}
-            _write_notes(self.store, kept, self.owner)
+        """Commit that logs of directories that are back owe nothing any more, and which deletions and moves are done.
+
+        Rows of deleted logs go here, so that the others may get other numbers.
+        """
+        states = self.ledger.all_states()
+        owes = dict.fromkeys((row for row, each in enumerate(states) if each.log_dir not in self.offline), "")
+        self._commit(owes, settled_intents(self.store, self.ledger, self.cleared))
+        reach("open.settled")
+
+    def _commit(self, owes: Mapping[int, str], intents: Mapping[int, str | None]) -> None:
+        states = self.ledger.all_states()
+        changed = {row: owed for row, owed in owes.items() if owed != states[row].owes}
+        left = {row: intent for row, intent in intents.items() if intent is not None}
+        gone = np.array([row for row, intent in intents.items() if intent is None], np.int64)
+
+        def change(held: LedgerRows) -> LedgerRows:
+            for name, texts in {"owes": changed, "intent": left}.items():
+                held = held.with_values(np.array(list(texts), np.int64), {name: list(texts.values())})
+            return held.without(gone)
+
+        if changed or intents:
+            self.ledger.change(change, self.owner)
 
 
 def take_log_dirs(store: Store, ledger: Ledger, lock: WriterLock) -> dict[str, str]:
@@ -132,7 +160,7 @@ def take_log_dirs(store: Store, ledger: Ledger, lock: WriterLock) -> dict[str, s
     """
     states = ledger.states()
     offline = check_log_dirs(store, states.values())
-    take_roots(store, states.values(), lock, "renew" if lock.owes_renewal else "look", offline)
+    take_roots(store, ledger, lock, offline)
     if offline and not states_online(states, offline):
         require_online(store, states.values(), offline)
     return offline
@@ -150,9 +178,8 @@ def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, offline: dict[
     Raises:
         InvalidConfigError: a log has two directories, or a folder is no log's.
     """
+    finish_directories(store, ledger, lock)
     states = ledger.states()
-    remedy: Remedy = "renew" if lock.owes_renewal else "look"
-    finish_pending(store, ledger, lock)
     roots = {
         name: Path(os.path.realpath(store.log_dir(name)))  # one folder may have several names
         for name in {state.log_dir for state in states.values()} - set(offline)
@@ -161,73 +188,40 @@ def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, offline: dict[
     problems = [problem for root in sorted(set(roots.values())) for problem in _entry_problems(root, homes)]
     if problems:
         raise InvalidConfigError(*problems)
-    _tidy(store, ledger, set(roots.values()), lock)
-    _note(store, offline, remedy, lock)
-    returned = {name: each for name, each in _read_notes(store).items() if name not in offline}
-    return LogDirs(store, lock, offline, returned)
+    lock.check()
+    for root in sorted(set(roots.values())):
+        store.sign_root(root, lock)
+        try:
+            remove_deleted(find_deleted(root))
+        except StorageError as error:
+            logger.warning("A log directory was not tidied, the next opening tries again: %s", error)
+    _warn(store, offline)
+    cleared = clear_directories(store, ledger, lock)
+    return LogDirs(store, ledger, lock, offline, "renew" if lock.owes_renewal else "look", cleared)
 
 
-def take_roots(
-    store: Store, states: Collection[LogState], lock: WriterLock, remedy: Remedy, offline: dict[str, str]
-) -> None:
+def take_roots(store: Store, ledger: Ledger, lock: WriterLock, offline: dict[str, str]) -> None:
     """Take the locks of all log directories that a store has, until the writer lock is given back.
 
     Args:
         store: theirs.
-        states: of its logs.
-        lock: the writer lock.
-        remedy: as `open_log_dirs` has it; "renew" takes them from a writer that can't be stopped.
+        ledger: of the store.
+        lock: the writer lock; where it owes new inodes they are taken from a writer that can't be stopped.
         offline: directories to leave alone; gets those whose locks can't be had because of their disks.
 
     Raises:
         InvalidConfigError: another copy of the store has one; nothing was changed.
         StoreLockedError: a broker has one, or another store.
     """
-    pending = {name for name in read_pending(store).log_dirs if check_root(store, name) is None}  # disks may be away
-    names = sorted(({state.log_dir for state in states} | pending) - set(offline))
+    unfinished = {name for name in named_log_dirs(ledger) if check_root(store, name) is None}  # disks may be away
+    names = sorted(({state.log_dir for state in ledger.states().values()} | unfinished) - set(offline))
     store.refuse_claimed(names)
-    notes = _read_notes(store)
+    forced = {state.log_dir for state in ledger.all_states() if state.owes == "renew"}
     for name in names:
         try:
-            lock.roots.take(store.log_dir(name), lock, by_force="renew" in (remedy, notes.get(name)))
+            lock.roots.take(store.log_dir(name), lock, by_force=lock.owes_renewal or name in forced)
         except StorageError as error:
             offline[name] = str(error)
-
-
-def _tidy(store: Store, ledger: Ledger, roots: Set[Path], lock: WriterLock) -> None:
-    """Remove what is set aside, and finish directories that a deletion or a move has changed.
-
-    In those the ledger may have no logs any more, and nobody else would write their checkpoint files. What can't be
-    done keeps nobody from working: the next opening tries again.
-    """
-    work = read_pending(store)
-    changed = {name for name in work.roots if check_root(store, name) is None}
-    derived = DerivedFiles(store, ledger, lock)
-    lock.check()
-    for root in sorted(roots):
-        store.sign_root(root, lock)
-        _try(partial(_clear, root))
-    done = {name for name in sorted(changed) if _try(partial(_finish_root, store, derived, name))}
-    if done:
-        write_pending(store, replace(work, roots=tuple(name for name in work.roots if name not in done)), lock)
-
-
-def _finish_root(store: Store, derived: DerivedFiles, name: str) -> None:
-    _clear(store.log_dir(name))
-    derived.write_roots({name})
-
-
-def _clear(root: Path) -> None:
-    remove_deleted(find_deleted(root))
-
-
-def _try(work: Callable[[], None]) -> bool:
-    try:
-        work()
-    except StorageError as error:
-        logger.warning("A log directory was not tidied, the next opening tries again: %s", error)
-        return False
-    return True
 
 
 def _entry_problems(root: Path, homes: Mapping[TopicPartition, Path]) -> Iterator[str]:
@@ -246,27 +240,6 @@ def _entry_problems(root: Path, homes: Mapping[TopicPartition, Path]) -> Iterato
             )
 
 
-def _note(store: Store, offline: Mapping[str, str], remedy: Remedy, owner: Owner) -> None:
-    notes = _read_notes(store)
+def _warn(store: Store, offline: Mapping[str, str]) -> None:
     for name, reason in offline.items():
         logger.warning("A log directory is offline log_dir=%s reason=%s", store.log_dir(name), reason)
-        notes[name] = "renew" if remedy == "renew" else notes.get(name, remedy)
-    _write_notes(store, notes, owner)
-
-
-def noted_offline(store: Store) -> frozenset[str]:
-    """Return the log directories that were offline, and whose logs were not looked at since."""
-    return frozenset(_read_notes(store))
-
-
-def _read_notes(store: Store) -> dict[str, Remedy]:
-    return _FILE.read(store, _remedies) or {}
-
-
-def _remedies(content: dict[str, Any]) -> dict[str, Remedy]:
-    return {str(name): "look" if remedy == "look" else "renew" for name, remedy in content.items()}
-
-
-def _write_notes(store: Store, notes: Mapping[str, Remedy], owner: Owner) -> None:
-    if notes != _read_notes(store):
-        _FILE.replace(store, notes, owner)

@@ -82,7 +82,7 @@ def open_sink_store(config: SinkConfig, clock: Clock, lock: WriterLock) -> SinkS
     )
     opened = open_store(store, opening)
     ledger = opened.ledger
-    directories = [store.log_path(state) for state in ledger.states().values()]
+    directories = [store.log_path(state) for state in ledger.all_states()]
     placer = Placer(ledger, lock, clock, directories, log_limits(config, ledger), config.offsets == "preserved")
     of_sink = SinkStore(store, ledger, opened.log_dirs, placer, quarantine)
     of_sink.leave_offline()

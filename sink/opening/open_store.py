@@ -104,6 +104,8 @@ def open_store(store: Store, opening: Opening) -> OpenedStore:
     # next opening has to take for damage.
     for each in (lock, *opening.beside):
         each.begin()
+    # Before the lock forgets that it was taken by force: logs that can't be renewed now say so themselves.
+    log_dirs.note_offline()
     # Before the states are taken: logs that are added here are among those that are renewed and synced below.
     add()
     states = ledger.states()
@@ -118,6 +120,8 @@ def open_store(store: Store, opening: Opening) -> OpenedStore:
     if looks_closely:
         settle_cuts(log_dirs, states)
     # After the cuts: this forgets which directories were offline, and a crash in between would leave their logs uncut.
+    # It also commits which deletions and moves are done. No commit comes before `begin`: one that a power failure tore
+    # would look like damage after a clean end.
     renew_returned(log_dirs, states, lock)
     # Before truncations, which add to the lost ranges: a commit on a torn entry fails.
     if opening.follows_crash:

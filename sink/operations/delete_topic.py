@@ -1,12 +1,11 @@
 """Deletes a topic of a store: from one ledger commit on it does not exist, whatever is left of it on the disks.
 
-| step | done | killed behind it |
+| step | done | killed after it |
 |---|---|---|
-| 1 | the deletion is written down | nothing happened: the next opening drops the note |
-| 2 | ledger rows removed, in one commit | the next opening does 3 and 4 |
-| 3 | lost ranges and settings forgotten, directories renamed to `-delete`, roots synced | the next opening does 4 |
-| 4 | checkpoint files written without the topic, the note dropped | the next opening does 5 |
-| 5 | after `file.delete.delay.ms`: content removed | the next opening does it |
+| 1 | its ledger rows say that it is deleted, in one commit | the next opening does 2 to 4 |
+| 2 | lost ranges and settings forgotten, directories renamed to `-delete` | the next opening does 3 and 4 |
+| 3 | after `file.delete.delay.ms`: content removed | the next opening does 4 |
+| 4 | by the next opening: checkpoint files written without the topic, its rows dropped in one commit | |
 
 A topic of that name that is made later has another id, and starts at offset 0.
 
@@ -14,16 +13,17 @@ Source: Kafka LogManager.asyncDelete.
 """
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from sparklog.sink.ledger.intents import Deletion, Truncation, render_intents
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.opening.access import WrittenStore
-from sparklog.sink.opening.finish_pending import finish_pending
-from sparklog.sink.opening.pending_work import TopicDeletion, read_pending, write_pending
+from sparklog.sink.opening.finish_intents import finish_directories, named_log_dirs
+from sparklog.sink.store.derived_files import DerivedFiles
 from sparklog.sink.store.log_dirs import check_root
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import read_topic_configs
@@ -110,17 +110,12 @@ def delete_topic(written: WrittenStore, topic: str) -> list[Path]:
     store, ledger = written.store, written.ledger
     states = _states(ledger, topic)
     wait_for_tasks(store.log_path(state) for state in states if check_root(store, state.log_dir) is None)
-    deletion = TopicDeletion(
-        topic=topic,
-        topic_id=states[0].topic_id,
-        logs=tuple((state.partition, state.log_dir) for state in states),
-    )
-    work = read_pending(store)
-    write_pending(store, replace(work, deletions=(*work.deletions, deletion)), written.lock)
-    rows = np.array([ledger.rows[TopicPartition(topic, state.partition)] for state in states], np.int64)
-    ledger.remove(rows)
+    rows = np.array([ledger.rows[state.log] for state in states], np.int64)
+    ends = np.array([state.log_end_offset for state in states], np.int64)  # no record needs to be synced any more
+    ledger.correct(rows, {"intent": [_intent(state) for state in states], "recovery_point": ends})
     reach("delete-topic.committed")
-    deleted = finish_pending(store, ledger, written.lock)
+    deleted = finish_directories(store, ledger, written.lock)
+    DerivedFiles(store, ledger, written.lock).write_roots(named_log_dirs(ledger))
     logger.info("Deleted a topic topic=%s logs=%d", topic, len(states))
     return deleted
 
@@ -131,6 +126,12 @@ def _states(ledger: Ledger, topic: str) -> list[LogState]:
         known = ", ".join(sorted(set(ledger.topics))) or "none"
         raise UnknownTopicError(f"no topic of that name: name={topic} topics={known}")
     return sorted(states, key=lambda state: state.partition)
+
+
+def _intent(state: LogState) -> str:
+    """Return what is left to do of a deleted log: an offline disk may have directories of earlier moves, too."""
+    moves = tuple(each for each in state.intents if not isinstance(each, Truncation))
+    return render_intents((*moves, Deletion()))
 
 
 def _size_bytes(directory: Path) -> int | None:

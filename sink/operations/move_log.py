@@ -1,13 +1,14 @@
 """Moves a log of a store to another log directory, by a `-future` directory as a broker does.
 
-| step | done | killed behind it: the log is | the next opening |
+| step | done | killed after it: the log is | the next opening |
 |---|---|---|---|
-| 1 | the move is written down | where it was | drops the note |
+| 1 | ledger: the log is being copied, in one commit (`move.intended`) | where it was | clears that |
 | 2 | committed bytes copied to `<log>.<id>-future` on the target, all synced | where it was | removes the copy |
-| 3 | ledger: the log lies on the target, in one commit | the `-future` directory, complete | does 4 to 6 |
-| 4 | `-future` renamed to the log's name, root synced | on the target | does 5 and 6 |
-| 5 | the old directory renamed to `-delete`, root synced | on the target | does 6 |
-| 6 | checkpoint files of both roots written, the note dropped, the old directory removed | on the target | removes it |
+| 3 | ledger: the log lies on the target, in one commit | the `-future` directory, complete | does 4 to 7 |
+| 4 | `-future` renamed to the log's name, root synced | on the target | does 5 to 7 |
+| 5 | the old directory renamed to `-delete`, root synced | on the target | does 6 and 7 |
+| 6 | the old directory removed, checkpoint files of both roots written | on the target | does 7 |
+| 7 | ledger: nothing is left to do, in one commit | on the target | |
 
 Why the commit stands before the names: the other way round a directory with the log's name would lie where the ledger
 does not say, and a kill would leave two of them until the next opening. Between 3 and 4 readers find the log under its
@@ -21,15 +22,17 @@ import logging
 import os
 import shutil
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from sparklog.sink.config import log_dir_problem
+from sparklog.sink.ledger.intents import Copy, Move, future_name, render_intents
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.opening.access import WrittenStore
-from sparklog.sink.opening.finish_pending import finish_pending
-from sparklog.sink.opening.pending_work import LogMove, read_pending, write_pending
+from sparklog.sink.opening.finish_intents import clear_directories, finish_directories, settled_intents
 from sparklog.sink.store.log_dirs import check_log_dirs, check_root, require_online
 from sparklog.sink.store.set_aside import remove_deleted
 from sparklog.sink.store.store_folder import Store
@@ -114,11 +117,8 @@ def plan_move(store: Store, ledger: Ledger, log: TopicPartition, target: str) ->
     return plan
 
 
-def move_log(written: WrittenStore, log: TopicPartition, target: str) -> list[Path]:
-    """Move a log, but for the content of its old directory.
-
-    Returns:
-        `-delete` directories to be removed.
+def move_log(written: WrittenStore, log: TopicPartition, target: str) -> MovePlan:
+    """Move a log; return what that took.
 
     Raises:
         StoreLockedError: a task of a dead maintenance run is still at work on the log; nothing was changed.
@@ -130,27 +130,32 @@ def move_log(written: WrittenStore, log: TopicPartition, target: str) -> list[Pa
     plan = plan_move(store, ledger, log, target)  # until then a task may have replaced files
     store.prepare_log_dirs((plan.target,), lock)
     lock.roots.take(store.log_dir(plan.target), lock, by_force=False)
-    move = LogMove(
-        topic=log.topic,
-        partition=log.partition,
-        topic_id=plan.state.topic_id,
-        source=plan.state.log_dir,
-        target=plan.target,
-        unique_id=uuid.uuid4().hex,
-    )
-    work = read_pending(store)
-    write_pending(store, replace(work, moves=(*work.moves, move)), lock)
+    row, intents = np.array([ledger.rows[log]]), plan.state.intents
+    copy = Copy(target=plan.target, unique_id=uuid.uuid4().hex)
+    ledger.correct(row, {"intent": [render_intents((*intents, copy))]})
+    reach("move.intended")
     try:
-        copy_directory(plan.source, store.log_dir(plan.target) / move.future_name, plan.sizes, lock)
+        copy_directory(plan.source, store.log_dir(plan.target) / future_name(log, copy), plan.sizes, lock)
     except StorageError:
-        remove_deleted(finish_pending(store, ledger, lock))
+        _finish(written, log)
         raise
     reach("move.copied")
-    ledger.move(ledger.rows[log], plan.target)
+    move = Move(source=plan.state.log_dir, unique_id=copy.unique_id)
+    ledger.correct(row, {"log_dir": [plan.target], "intent": [render_intents((*intents, move))]})
     reach("move.committed")
-    deleted = finish_pending(store, ledger, lock)
-    logger.info("Moved a log log=%s from=%s to=%s bytes=%d", log, move.source, move.target, plan.size_bytes)
-    return deleted
+    _finish(written, log)
+    logger.info("Moved a log log=%s from=%s to=%s bytes=%d", log, move.source, plan.target, plan.size_bytes)
+    return plan
+
+
+def _finish(written: WrittenStore, log: TopicPartition) -> None:
+    """Name and remove directories as the log's row says, and clear that."""
+    store, ledger = written.store, written.ledger
+    remove_deleted(finish_directories(store, ledger, written.lock), lambda _path: reach("move.deleted"))
+    row = ledger.rows[log]
+    left = settled_intents(store, ledger, clear_directories(store, ledger, written.lock)).get(row)
+    if left is not None:
+        ledger.correct(np.array([row]), {"intent": [left]})
 
 
 def _known_name(store: Store, names: list[str], target: str) -> str:

@@ -19,7 +19,7 @@ from sparklog.sink.locks.signed_off_version import sign_off_version
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.access import both_locks
 from sparklog.sink.opening.clean_end import surplus_files
-from sparklog.sink.opening.finish_pending import finish_pending
+from sparklog.sink.opening.finish_intents import finish_directories
 from sparklog.sink.opening.open_log_dirs import take_roots
 from sparklog.sink.opening.open_store import OpenedStore, Opening, open_store
 from sparklog.sink.store.derived_files import DerivedFiles
@@ -147,7 +147,7 @@ def _begin(store: Store, kept_in: Path, lock: WriterLock, maintenance: WriterLoc
     states = ledger.states()
     # All directories that can be read: an opening leaves those alone whose meta.properties is damaged, a repair not.
     offline = find_unreadable(store, states.values())
-    take_roots(store, states.values(), lock, "renew" if lock.owes_renewal else "look", offline)
+    take_roots(store, ledger, lock, offline)
     online = states_online(states, offline)
     # Before any change: a task of a dead run may be stopped before a rename by path, which would hit mended files.
     for state in online.values():
@@ -165,7 +165,7 @@ def _begin(store: Store, kept_in: Path, lock: WriterLock, maintenance: WriterLoc
     # Before the first check, which reads the list.
     LostRangeTable(store.root / "control" / "lost_ranges").drop_torn(lock)
     # Before the first check: a moved log may not have its name yet, and would be mended as one that is gone.
-    finish_pending(store, ledger, lock)
+    finish_directories(store, ledger, lock)
     return MendedStore(store, ledger, lock)
 
 

@@ -1,15 +1,14 @@
 """Truncates a log of a store, as a follower whose leader lost records does: what lies behind an offset is gone.
 
 The order, and what each step leaves if it is the last one:
-- cleaner checkpoints count no further than the offset from here on (`truncated_offsets.py`);
-- a note in `control/pending-truncations.json` (`truncate.noted`): the next opening drops it, nothing has happened;
-- the ledger: the log ends with its last whole batch, or begins anew (`truncate.committed`): from here on the next
-  opening does the rest (`finish_truncation.py`);
-- losses behind the cut are forgotten, for other records will have those offsets, and those are written down that go
-  with a batch which reaches across it; what lies behind is cut (`undo.deleted`, `undo.cut`);
-- where the log's last batch ends before the offset, a batch without records that stands for those between, and once
-  more the ledger, which lets the log end there (`truncate.finished`);
-- the note goes.
+- the ledger: the log ends with its last whole batch, or begins anew; cleaner checkpoints count no further than the
+  offset; the row says what is left to do (`truncate.committed`): from here on the next opening does the rest
+  (`finish_truncation.py`);
+- losses above the cut are forgotten, for other records will have those offsets, and those are recorded that go with a
+  batch which reaches across it; what lies above is cut (`undo.deleted`, `undo.cut`);
+- where the log's last batch ends before the offset, a batch without records that stands for those between
+  (`truncate.filled`);
+- the ledger once more: the log ends at the offset, and nothing is left to do (`truncate.finished`).
 
 No verb calls it yet; every opening finishes what it left (`finish_truncation.py`).
 
@@ -17,18 +16,17 @@ Source: Kafka UnifiedLog.truncateTo, UnifiedLog.truncateFullyAndStartAt, LogSegm
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from sparklog.sink.ledger.intents import Truncation, render_intents
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.opening.access import WrittenStore, writing
 from sparklog.sink.opening.finish_cleanings import finish_cleaning
 from sparklog.sink.opening.finish_truncation import carry_out
-from sparklog.sink.opening.pending_truncations import PendingTruncation, read_truncations, write_truncations
-from sparklog.sink.opening.truncated_offsets import note_truncated_offset
-from sparklog.sink.store.cleaner_checkpoint_files import lower_cleaner_checkpoint
 from sparklog.sink.store.derived_files import DerivedFiles
 from sparklog.sink.store.log_dirs import check_log_dirs, require_online
 from sparklog.storage_core.clock import Clock
@@ -92,9 +90,9 @@ def truncate_to(root: Path, log: TopicPartition, offset: int, clock: Clock) -> b
         number = floor_segment(segments, offset)
         cut = _find_cut(segments[number], offset, state) if number is not None else None
         if number is None or cut is None or (number == 0 and cut.size_bytes == 0):
-            _truncate(written, _emptying(state, offset, clock), -1)
+            _empty(written, state, offset, clock)
         else:
-            _truncate(written, _cutting(state, offset, cut, clock), _largest_timestamp(segments[:number], cut))
+            _cut(written, state, cut, offset, _largest_timestamp(segments[:number], cut), clock)
     logger.info("Truncated log=%s offset=%d", log, offset)
     return True
 
@@ -106,7 +104,7 @@ def truncate_fully_and_start_at(root: Path, log: TopicPartition, offset: int, cl
         As `truncate_to`.
     """
     with writing(root) as written:
-        _truncate(written, _emptying(_state(written, log, offset), offset, clock), -1)
+        _empty(written, _state(written, log, offset), offset, clock)
     logger.info("Truncated fully log=%s log_start_offset=%d", log, offset)
 
 
@@ -155,59 +153,44 @@ def _largest_timestamp(segments: list[SegmentFiles], cut: _Cut) -> int:
         return max(latest, *(int(chunk.scan.max_timestamp.max(initial=-1)) for chunk in reader.chunks()), -1)
 
 
-def _emptying(state: LogState, offset: int, clock: Clock) -> PendingTruncation:
-    """Return what drops every segment: the log goes on at an offset."""
-    return PendingTruncation(
-        topic=state.topic,
-        partition=state.partition,
-        topic_id=state.topic_id,
-        offset=offset,
-        log_start_offset=offset,
-        next_offset=offset,
-        segment_base=offset,
-        size_bytes=0,
-        lost_from=offset,
-        began_ms=clock.now_ms(),
-    )
+def _empty(written: WrittenStore, state: LogState, offset: int, clock: Clock) -> None:
+    """Drop every segment: the log goes on at an offset."""
+    truncation = Truncation(offset=offset, log_start_offset=offset, lost_from=offset, began_ms=clock.now_ms())
+    _truncate(written, state, truncation, {"log_end_offset": offset, "active_base_offset": offset})
 
 
-def _cutting(state: LogState, offset: int, cut: _Cut, clock: Clock) -> PendingTruncation:
-    """Return what keeps the batches before an offset; the log's start moves only if it lay behind that."""
+def _cut(written: WrittenStore, state: LogState, cut: _Cut, offset: int, max_timestamp_ms: int, clock: Clock) -> None:
+    """Keep the batches below an offset; the log's start moves only if it lay above that."""
     start = min(state.log_start_offset, offset)
-    return PendingTruncation(
-        topic=state.topic,
-        partition=state.partition,
-        topic_id=state.topic_id,
-        offset=offset,
-        log_start_offset=start,
-        next_offset=cut.next_offset,
-        segment_base=cut.segment.base_offset,
-        size_bytes=cut.size_bytes,
-        lost_from=max(cut.first_lost, start),
-        began_ms=clock.now_ms(),
+    truncation = Truncation(
+        offset=offset, log_start_offset=start, lost_from=max(cut.first_lost, start), began_ms=clock.now_ms()
     )
-
-
-def _truncate(written: WrittenStore, truncation: PendingTruncation, max_timestamp_ms: int) -> None:
-    """Write down what is about to happen, commit it, and carry it out."""
-    store, ledger, row = written.store, written.ledger, written.ledger.rows[truncation.log]
-    written.lock.check()
-    state = ledger.state(row)
-    note_truncated_offset(store, state, truncation.offset, written.lock)
-    lower_cleaner_checkpoint(store.log_dir(state.log_dir), truncation.log, truncation.offset, written.lock)
-    write_truncations(store, [*read_truncations(store), truncation], written.lock)
-    reach("truncate.noted")
     values = {
-        "log_start_offset": truncation.first_start,
-        "log_end_offset": truncation.next_offset,
-        "recovery_point": truncation.next_offset,  # whoever opens the store for writing has flushed every log
-        "active_base_offset": truncation.segment_base,
-        "active_size_bytes": truncation.size_bytes,
+        "log_end_offset": cut.next_offset,
+        "active_base_offset": cut.segment.base_offset,
+        "active_size_bytes": cut.size_bytes,
         "max_timestamp_ms": max_timestamp_ms,
-        "updated_ms": truncation.began_ms,
     }
-    ledger.correct(np.array([row]), {name: np.array([value], np.int64) for name, value in values.items()})
+    _truncate(written, state, truncation, values)
+
+
+def _truncate(written: WrittenStore, state: LogState, truncation: Truncation, end: Mapping[str, int]) -> None:
+    """Commit the log's new end and what is left to do, and carry it out."""
+    store, ledger, row = written.store, written.ledger, written.ledger.rows[state.log]
+    limits = [each for each in (state.cleaner_limit_offset, truncation.offset) if each >= 0]
+    written.lock.check()
+    values = {
+        "active_size_bytes": 0,
+        "max_timestamp_ms": -1,
+        **end,
+        # Until its end is where it belongs, the log does not start above its last batch.
+        "log_start_offset": min(truncation.log_start_offset, end["log_end_offset"]),
+        "recovery_point": end["log_end_offset"],  # whoever opens the store for writing has flushed every log
+        "updated_ms": truncation.began_ms,
+        "cleaner_limit_offset": min(limits),
+    }
+    integers = {name: np.array([value], np.int64) for name, value in values.items()}
+    ledger.correct(np.array([row]), {**integers, "intent": [render_intents((*state.intents, truncation))]})
     reach("truncate.committed")
-    carry_out(store, ledger, written.lock, truncation)
-    DerivedFiles(store, ledger, written.lock).write()  # before the note goes: `verify` holds them against the ledger
-    write_truncations(store, [each for each in read_truncations(store) if each != truncation], written.lock)
+    carry_out(store, ledger, written.lock, row)
+    DerivedFiles(store, ledger, written.lock).write()

@@ -11,15 +11,17 @@ from typing import Any, TypeVar
 
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import CorruptFileError, InvalidConfigError
-from sparklog.storage_core.log_config import INT64_MAX
 from sparklog.storage_core.storage.local import make_directory, storage_errors
 from sparklog.storage_core.storage.open_regular import read_if_there
 from sparklog.storage_core.storage.owned_names import Owner, replace_file
 from sparklog.storage_core.topic_partition import check_topic_name
 
-__all__ = ["ControlFile", "check_count", "check_name", "check_topic"]
+__all__ = ["ControlFile", "check_name", "check_topic"]
 
 _Content = TypeVar("_Content")
+
+_VERSION = 0
+"""That a file says first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +31,11 @@ class ControlFile:
     Attributes:
         what: its content, as a message about a damaged one begins.
         remedy: what to do about it then.
-        version: that it says first and this release knows; None where it says none.
     """
 
     name: str
     what: str
     remedy: str
-    version: int | None = 0
 
     def path(self, store: Store) -> Path:
         """Return where a store has it."""
@@ -64,16 +64,15 @@ class ControlFile:
         """
         try:
             content = json.loads(data)
-            if self.version is not None and content["version"] != self.version:
-                raise ValueError(f"version {str(content['version'])[:40]}, not {self.version}")
+            if content["version"] != _VERSION:
+                raise ValueError(f"version {str(content['version'])[:40]}, not {_VERSION}")
             return build(content)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidConfigError) as error:
             raise CorruptFileError(str(error)) from error
 
     def render(self, content: Mapping[str, object]) -> bytes:
         """Return its bytes."""
-        head = {} if self.version is None else {"version": self.version}
-        return json.dumps({**head, **content}, indent=1).encode() + b"\n"
+        return json.dumps({"version": _VERSION, **content}, indent=1).encode() + b"\n"
 
     def replace(self, store: Store, content: Mapping[str, object], owner: Owner) -> None:
         """Say this from now on, durably."""
@@ -81,13 +80,6 @@ class ControlFile:
         with storage_errors(path):
             make_directory(path.parent)
             replace_file(owner, path, self.render(content))
-
-
-def check_count(name: str, value: object, limit: int = INT64_MAX) -> int:
-    """Return a number that counts something, or raise `ValueError`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= limit:
-        raise ValueError(f"{name}={str(value)[:40]}")
-    return value
 
 
 def check_name(value: object) -> str:

@@ -39,11 +39,12 @@ __all__ = ["LAYOUT_VERSION", "Store"]
 
 logger = logging.getLogger(__name__)
 
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 
 _LOCKS = ("writer.lock", "maintenance.lock", TAKEOVER_LOCK)
 _OWN_NAMES = ("store.properties", *_LOCKS, "ledger", "staging", "quarantine", "control")
 _NODE_ID = 1
+_UPGRADED_LAYOUT = "2"
 
 
 class Store:
@@ -59,12 +60,12 @@ class Store:
         self.store_id = store_id
 
     @classmethod
-    def find(cls, root: Path) -> "Store":
+    def find(cls, root: Path, layout_version: int = LAYOUT_VERSION) -> "Store":
         """Return the store in a folder, for reading.
 
         Raises:
             InvalidConfigError: there is none.
-            UnsupportedFormatError: a newer release wrote it.
+            UnsupportedFormatError: it is of another layout; the message says what to do.
         """
         path = root / "store.properties"
         with storage_errors(path):
@@ -73,10 +74,11 @@ class Store:
             raise InvalidConfigError(f"no store here: {root} has no store.properties")
         lines = data.decode(errors="replace").splitlines()
         values = dict(line.split("=", 1) for line in lines if "=" in line)
-        if values.get("layout.version") != str(LAYOUT_VERSION):
+        found = values.get("layout.version")
+        if found != str(layout_version):
+            remedy = f"sparklog upgrade {root} --execute" if found == _UPGRADED_LAYOUT else "use a newer release"
             raise UnsupportedFormatError(
-                f"store has layout.version={values.get('layout.version')}, this release knows {LAYOUT_VERSION}:"
-                f" path={path}; use a newer release"
+                f"store has layout.version={found}, wanted is {layout_version}: path={path}; {remedy}"
             )
         return cls(root, values.get("store.id", ""))
 
@@ -86,7 +88,7 @@ class Store:
 
         Raises:
             InvalidConfigError: it holds something else.
-            UnsupportedFormatError: a newer release wrote it.
+            UnsupportedFormatError: it is a store of another layout.
             LedgerDamagedError: it holds logs, but is no store any more.
         """
         with storage_errors(root):
@@ -107,10 +109,14 @@ class Store:
         forget_signed_off(store.ledger_path, owner)
         Ledger.create(store.ledger_path, owner)
         reach("open.created")
-        with storage_errors(root):
-            content = f"layout.version={LAYOUT_VERSION}\nstore.id={store.store_id}\n"
-            replace_file(owner, root / "store.properties", content.encode())
+        store.write_properties(owner)
         return store
+
+    def write_properties(self, owner: Owner) -> None:
+        """Say, durably, that this is a store of this release's layout."""
+        content = f"layout.version={LAYOUT_VERSION}\nstore.id={self.store_id}\n"
+        with storage_errors(self.root):
+            replace_file(owner, self.root / "store.properties", content.encode())
 
     @property
     def ledger_path(self) -> Path:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
 
-from sparklog.sink.opening.pending_truncations import read_truncations
-from sparklog.sink.store.store_folder import Store
+from tests.build.ledger_rows import unfinished
 from tests.faults.works import Work
 from tests.plain.store_model import LOGS, NOW_MS, RETENTION_MS, Model, Operation, RunningStore
 
@@ -62,7 +61,7 @@ class _Operation(Work):
         return after.problems(store.root)
 
     def problems_of_refused(self, done: int) -> list[str]:
-        if read_truncations(Store.find(self.folder / "store")):  # the next opening finishes it, or drops the note
+        if unfinished(self.folder / "store"):  # the next opening finishes it
             return self.problems_of_promises(done)
         return self._differences(done)
 

@@ -10,13 +10,11 @@ import yaml
 
 from sparklog.pipeline.control.read_tables import check_table, read_rows, table_path
 from sparklog.pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
-from sparklog.sink.opening.truncated_offsets import note_truncated_offset, read_truncated_offsets
-from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from sparklog.storage_core.errors import CorruptFileError
-from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.compacted_store import LOG, SETTINGS, expected_offsets, offsets, write_keyed
 from tests.build.control_tables import flip_bit, set_version
+from tests.build.ledger_rows import change_row
 from tests.build.retained_store import state_of
 from tests.delta_jars import jars_fixture
 from tests.programs.maintained_spark import SPARK
@@ -59,7 +57,7 @@ def test_maintain_when_executed_then_cleaned_told_and_not_done_again(tmp_path: P
     """
     store = write_keyed(tmp_path / "store")
     end = state_of(store, LOG).active_base_offset
-    note_truncated_offset(Store.find(store), state_of(store, LOG), 1, UNSHARED)
+    change_row(store, LOG, cleaner_limit_offset=1)
     done = _maintain(tmp_path, "--execute", "--json")
     assert (done.returncode, _undocumented(done.stderr)) == (0, [])
     (result,) = json.loads(done.stdout.splitlines()[-1])["results"]
@@ -74,7 +72,7 @@ def test_maintain_when_executed_then_cleaned_told_and_not_done_again(tmp_path: P
     assert [row["expires_ms"] for row in read_rows(store, LEASES)] == [0]
     cleaned = parse_offset_checkpoint((store / "logs" / "cleaner-offset-checkpoint").read_bytes())
     assert cleaned == {LOG: end}
-    assert read_truncated_offsets(Store.find(store), {LOG: state_of(store, LOG)}) == {}
+    assert state_of(store, LOG).cleaner_limit_offset == -1
 
     _refuses_flipped_bits(store)
     set_version(store, CLEANER_CHECKPOINTS, 9)

@@ -167,7 +167,7 @@ def test_broker_when_a_kill_left_a_log_twice_then_refuses_to_start_and_the_next_
     """It would be worse if it found none, for it would begin an empty log."""
     broker, store = made
     expected = _records(store)
-    monkeypatch.setattr("sparklog.sink.opening.finish_pending.reach", _kill_at("move.renamed"))
+    monkeypatch.setattr("sparklog.sink.opening.finish_intents.reach", _kill_at("move.renamed"))
     with pytest.raises(_KilledError):
         execute_move(store, _MOVED, _TARGET)
     monkeypatch.undo()

@@ -11,6 +11,7 @@ from sparklog.pipeline.places.store_view import open_logs
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.storage_core.operation_fault_points import DIRECTORY_FAULT_POINTS
 from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.ledger_rows import unfinished
 from tests.build.sink_store import in_process, numbers, open_store, stored_numbers
 from tests.kill.directory_job import (
     LOG_DIRS,
@@ -27,10 +28,17 @@ from tests.kill.directory_job import (
 pytestmark = pytest.mark.kill
 
 _COMMIT = ("commit.written", "commit.synced")
-_MOVE = [*(each for each in DIRECTORY_FAULT_POINTS if each.startswith("move.")), *_COMMIT, "move.renamed:2"]
+_MOVE = [
+    *(each for each in DIRECTORY_FAULT_POINTS if each.startswith("move.")),
+    *_COMMIT,
+    "commit.written:2",
+    "commit.data:3",
+    "commit.written:3",
+    "move.renamed:2",
+]
 _DELETE = [*(each for each in DIRECTORY_FAULT_POINTS if each.startswith("delete-topic.")), *_COMMIT]
 _DELETE += ["delete-topic.renamed:2", "delete-topic.deleted:2"]
-_BEFORE_THE_COMMIT = ("move.copied",)
+_BEFORE_THE_COMMIT = ("move.intended", "move.copied", *_COMMIT)
 _ALL = sorted([*range(100), *range(10)])
 
 
@@ -73,8 +81,8 @@ def _append(store: Path) -> None:
     assert stored_numbers(store) == sorted([*range(150), *range(10)])
 
 
-@pytest.mark.parametrize("step", ["move.renamed", "move.renamed:2"])
-@pytest.mark.parametrize("first", ["move.committed", "move.renamed", "move.copied"])
+@pytest.mark.parametrize("step", ["move.renamed", "move.renamed:2", "open.settled"])
+@pytest.mark.parametrize("first", ["move.intended", "move.committed", "move.renamed", "move.copied"])
 def test_move_when_the_opening_that_finishes_it_is_killed_too_then_the_third_one_finishes(
     context: ForkServerContext, store: Path, first: str, step: str
 ) -> None:
@@ -99,6 +107,7 @@ def test_deletion_when_killed_at_a_step_then_the_topic_is_gone_and_the_next_open
     assert read_values(open_logs(store)) == list(range(10))
     assert finish(context, open_and_close, store) == 0
     assert problems_of_directories(store) == []
+    assert unfinished(store) == []
     assert stored_numbers(store) == list(range(10))
 
     with closing(open_store(store, TOPICS, topic="events", log_dirs=LOG_DIRS)) as writer:
@@ -107,7 +116,7 @@ def test_deletion_when_killed_at_a_step_then_the_topic_is_gone_and_the_next_open
     assert problems_of_directories(store) == []
 
 
-@pytest.mark.parametrize("step", ["delete-topic.renamed", "delete-topic.renamed:2"])
+@pytest.mark.parametrize("step", ["delete-topic.renamed", "delete-topic.renamed:2", "commit.data", "open.settled"])
 def test_deletion_when_the_opening_that_finishes_it_is_killed_too_then_the_third_one_finishes(
     context: ForkServerContext, store: Path, step: str
 ) -> None:
@@ -118,4 +127,5 @@ def test_deletion_when_the_opening_that_finishes_it_is_killed_too_then_the_third
     assert finish(context, open_and_close, store) == 0
 
     assert problems_of_directories(store) == []
+    assert unfinished(store) == []
     assert stored_numbers(store) == list(range(10))

@@ -14,15 +14,14 @@ from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeTable
 from sparklog.sink.opening.access import keep_maintenance_out, maintaining
-from sparklog.sink.opening.pending_truncations import read_truncations
 from sparklog.sink.operations.log_starts import raise_log_starts
 from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
-from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import StoreLockedError
 from sparklog.storage_core.inspect.verify.findings import Finding
 from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.ledger_rows import unfinished
 from tests.build.sink_store import in_process, open_store, read_log, rows
 from tests.kill.directory_job import finish
 
@@ -36,7 +35,7 @@ _TOPICS: dict[str, dict[str, object]] = {
     "batches": {"segment.bytes": 600, "batch.size": 200},
 }
 _DISK = "disk"
-_BEFORE = ("truncate.noted", "checkpoint.written", "checkpoint.replaced")
+_BEFORE = ("checkpoint.replaced", "commit.data")
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ def _assert_sound(store: Path) -> None:
     verify(open_logs(store), found.append, deep=True)
     wrong = [each for each in found if each.kind not in ("known", "nothing")]
     assert [str(each) for each in wrong if (each.kind, each.log) != ("gap", str(_GAP))] == []
-    assert read_truncations(Store.find(store)) == []
+    assert unfinished(store) == []
 
 
 def _assert_goes_on(store: Path, log: TopicPartition) -> None:
@@ -158,12 +157,14 @@ def _assert_goes_on(store: Path, log: TopicPartition) -> None:
 
 
 _STEPS = [
-    ("truncate.noted", _ACROSS),
     ("checkpoint.replaced", _ACROSS),
+    ("commit.data", _ACROSS),
     ("commit.written", _ACROSS),
     *(("truncate.committed", log) for log in _CASES),
     ("undo.deleted", _ACROSS),
     ("undo.cut", _START),
+    *(("truncate.filled", log) for log in _CASES),
+    ("commit.data:2", _GAP),
     ("commit.synced:2", _GAP),
     *(("truncate.finished", log) for log in _CASES),
 ]
@@ -185,13 +186,14 @@ def test_truncation_when_killed_at_a_step_then_it_never_happened_or_the_next_ope
     _assert_goes_on(store, log)
 
 
+@pytest.mark.parametrize("step", ["truncate.filled", "truncate.finished"])
 @pytest.mark.parametrize("log", _CASES, ids=str)
 def test_truncation_when_the_opening_that_finishes_it_is_killed_too_then_the_third_one_finishes(
-    context: ForkServerContext, store: Path, log: TopicPartition
+    context: ForkServerContext, store: Path, log: TopicPartition, step: str
 ) -> None:
     """Each step can be done again: nothing is written down twice."""
     assert finish(context, _CASES[log], store, SPARKLOG_FAULT_POINT="truncate.committed") == -9
-    assert finish(context, _open_and_close, store, SPARKLOG_FAULT_POINT="truncate.finished") == -9
+    assert finish(context, _open_and_close, store, SPARKLOG_FAULT_POINT=step) == -9
 
     assert finish(context, _open_and_close, store) == 0
 
@@ -247,7 +249,7 @@ def test_truncation_when_a_maintenance_runs_then_a_sink_that_has_to_finish_it_wa
     with keep_maintenance_out(store):
         with pytest.raises(StoreLockedError, match="another maintenance run"):
             _open(store)
-        assert len(read_truncations(Store.find(store))) == 1
+        assert len(unfinished(store)) == 1
 
     _open_and_close(store)
 

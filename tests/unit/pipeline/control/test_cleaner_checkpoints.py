@@ -87,7 +87,7 @@ def test_checkpoint_when_a_topic_was_made_again_then_nothing_is_known_of_it() ->
         TopicPartition("u", 0): replace(log_state("u"), topic_id="another"),
     }
 
-    assert checkpoints_of(rows, states, {}) == {TopicPartition("t", 0): checkpoint("t")}
+    assert checkpoints_of(rows, states) == {TopicPartition("t", 0): checkpoint("t")}
 
 
 def test_checkpoint_when_the_log_was_truncated_then_what_is_behind_is_dirty() -> None:
@@ -95,6 +95,8 @@ def test_checkpoint_when_the_log_was_truncated_then_what_is_behind_is_dirty() ->
     rows = [checkpoint("t", first_dirty_offset=50).as_dict(), checkpoint("u", first_dirty_offset=5).as_dict()]
     t, u = TopicPartition("t", 0), TopicPartition("u", 0)
 
-    found = checkpoints_of(rows, {t: _STATE, u: log_state("u")}, {t: 20, u: 20})
+    found = checkpoints_of(
+        rows, {t: replace(_STATE, cleaner_limit_offset=20), u: log_state("u", cleaner_limit_offset=20)}
+    )
 
     assert {log: each.first_dirty_offset for log, each in found.items()} == {t: 20, u: 5}

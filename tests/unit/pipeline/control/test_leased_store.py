@@ -7,13 +7,12 @@ import pytest
 
 from sparklog.pipeline.control.leases import refuse_leased
 from sparklog.pipeline.control.schemas import LEASES
+from sparklog.sink.ledger.intents import Truncation, render_intents
 from sparklog.sink.opening.access import MAINTENANCE_LOCK
-from sparklog.sink.opening.pending_truncations import PendingTruncation, write_truncations
-from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import StoreLockedError
-from sparklog.storage_core.storage.owned_names import UNSHARED
-from tests.build.compacted_store import write_keyed
+from tests.build.compacted_store import LOG, write_keyed
 from tests.build.control_tables import put_rows, set_version
+from tests.build.ledger_rows import change_row
 from tests.build.maintained_logs import NOW_MS
 from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import contents
@@ -79,11 +78,8 @@ def test_stream_when_it_would_finish_a_truncation_then_refused_while_a_run_elsew
     """That takes the maintenance lock; a stream with nothing to finish goes on beside the other run."""
     _lease(store, "far", time.time_ns() // 1_000_000 + _TERM_MS)
     Path(f"{store}.yaml").write_text(_STREAM.format(store=store))
-    numbers = dict.fromkeys(
-        ("log_start_offset", "next_offset", "segment_base", "size_bytes", "lost_from", "began_ms"), 0
-    )
-    pending = PendingTruncation(topic="keyed", partition=0, topic_id="t", offset=0, **numbers)
-    write_truncations(Store.find(store), [pending], UNSHARED)
+    truncation = Truncation(offset=0, log_start_offset=0, lost_from=0, began_ms=0)
+    change_row(store, LOG, intent=render_intents((truncation,)))
     before = contents(store)
 
     assert "owner=far:1:r" in sparklog("stream", "--config", f"{store}.yaml").err

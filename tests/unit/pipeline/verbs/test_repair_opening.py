@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from sparklog.pipeline.verbs.repair import RepairOptions, RepairResult, execute_repair
+from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.locks.writer_lock import WriterLock
-from sparklog.sink.opening.open_log_dirs import noted_offline
-from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.log.files.names import LOG
 from tests.build.manual_clock import ManualClock
@@ -76,7 +75,7 @@ def test_repair_when_a_disk_is_away_then_its_logs_get_a_close_look_once_it_is_ba
     assert not _repair(store).is_sound
 
     assert not WriterLock.was_left(store / "writer.lock")
-    assert noted_offline(Store.find(store)) == {names[1]}
+    assert {state.log_dir for state in Ledger.open(store / "ledger").all_states() if state.owes} == {names[1]}
 
 
 def test_repair_when_a_log_has_two_directories_then_is_refused_as_every_opening(memory_path: Path) -> None:

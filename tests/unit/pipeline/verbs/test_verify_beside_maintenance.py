@@ -98,12 +98,12 @@ def test_verify_when_a_log_is_truncated_meanwhile_then_nothing_is_missed(
     assert _problems(view) == []
 
 
-@pytest.mark.parametrize("step", ["truncate.noted", "truncate.committed", "truncate.finished"])
+@pytest.mark.parametrize("step", ["truncate.committed", "truncate.filled", "truncate.finished"])
 @pytest.mark.parametrize("truncate", [_cut, _empty_above, _empty_below])
 def test_verify_when_a_truncation_is_under_way_then_files_of_before_are_no_fault(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, truncate: Callable[[Path], None]
 ) -> None:
-    """Segments, epochs and checkpoint files follow the ledger: a note says so until they are written."""
+    """Segments, epochs and checkpoint files follow the ledger: its rows say so until they are written."""
     store = write_aged(memory_path / "store")
     found = _verify_at(
         step,
@@ -142,7 +142,7 @@ def test_verify_when_a_topic_is_deleted_meanwhile_then_its_logs_are_not_missed(
     store = write_keyed(write_aged(memory_path / "store"))
     view = open_logs(store)
     found = _verify_at(
-        step, store, view, monkeypatch, "sparklog.sink.operations.delete_topic", "sparklog.sink.opening.finish_pending"
+        step, store, view, monkeypatch, "sparklog.sink.operations.delete_topic", "sparklog.sink.opening.finish_intents"
     )
 
     with writing(store) as written:
@@ -163,7 +163,7 @@ def test_verify_when_a_topic_of_the_same_name_is_made_meanwhile_then_the_new_one
     assert _problems(view) == []
 
 
-@pytest.mark.parametrize("step", ["move.copied", "move.committed", "move.renamed"])
+@pytest.mark.parametrize("step", ["move.intended", "move.copied", "move.committed", "move.renamed"])
 def test_verify_when_a_log_is_moved_meanwhile_then_it_is_checked_where_it_is(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -174,7 +174,7 @@ def test_verify_when_a_log_is_moved_meanwhile_then_it_is_checked_where_it_is(
     store = memory_path / "store"
     view = open_logs(store)
     found = _verify_at(
-        step, store, view, monkeypatch, "sparklog.sink.operations.move_log", "sparklog.sink.opening.finish_pending"
+        step, store, view, monkeypatch, "sparklog.sink.operations.move_log", "sparklog.sink.opening.finish_intents"
     )
 
     with writing(store) as written:

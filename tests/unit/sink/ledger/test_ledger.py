@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
 
+from sparklog.sink.ledger.crc import ROWS_CRC, TRANSACTIONS_CRC, rows_crc, transactions_crc
+from sparklog.sink.ledger.intents import Deletion, render_intents
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.ledger.rows import LogState
-from sparklog.sink.ledger.table_commit import write_entry
+from sparklog.sink.ledger.rows import LEDGER_PARTITION, LedgerRows, LogState
+from sparklog.sink.ledger.table_commit import data_file_names, write_data_file, write_entry
+from sparklog.sink.ledger.table_entries import ACTION_COUNT
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
 from sparklog.storage_core.storage.owned_names import UNSHARED, Owner
@@ -166,10 +171,74 @@ def test_update_when_another_writer_committed_records_then_is_fenced(path: Path)
         _advance(first, 0, 10, 0)
 
 
+def test_commit_when_rows_of_another_kind_come_with_it_then_they_stay_and_are_no_logs(path: Path) -> None:
+    """One version replaces the rows of logs and adds the others; later versions replace logs alone."""
+    table = DeltaTable(path.as_uri())
+    (name,) = data_file_names(table, LEDGER_PARTITION)
+    rows = LedgerRows.from_table(pq.ParquetFile(path / name).read())
+    rows = rows.with_values(np.array([1]), {"log_end_offset": np.array([42])})
+    object_rows = pa.table({"topic": ["orders"], "log_start_offset": [5]})
+    added = [write_data_file(path, rows.to_table(), LEDGER_PARTITION)]
+    added.append(write_data_file(path, object_rows, (LEDGER_PARTITION[0], "object")))
+    metadata = {
+        ROWS_CRC: rows_crc(rows.text, rows.integers),
+        TRANSACTIONS_CRC: transactions_crc([]),
+        ACTION_COUNT: "3",
+    }
+    properties = CommitProperties(max_commit_retries=0, custom_metadata=metadata)
+    write_entry(table, added, "overwrite", properties, LEDGER_PARTITION)
+
+    ledger = Ledger.open_for_writing(path, UNSHARED)
+    assert [state.log_end_offset for state in ledger.all_states()] == [0, 42]
+    _advance(ledger, 0, 7, 0)
+
+    assert [state.log_end_offset for state in Ledger.open(path).all_states()] == [7, 42]
+    (kept,) = data_file_names(DeltaTable(path.as_uri()), (LEDGER_PARTITION[0], "object"))
+    assert pq.ParquetFile(path / kept).read().to_pylist() == [{"topic": "orders", "log_start_offset": 5}]
+
+
+def test_update_when_maintenance_lifts_a_limit_beside_it_then_both_count(path: Path) -> None:
+    """The writer takes over what maintenance commits, as it takes over log starts."""
+    Ledger.open_beside_writer(path).correct(np.array([0]), {"cleaner_limit_offset": np.array([5])})
+    writer = Ledger.open_for_writing(path, UNSHARED)
+    Ledger.open_beside_writer(path).correct(np.array([0]), {"cleaner_limit_offset": np.array([-1])})
+
+    _advance(writer, 0, 9, 0)
+
+    state = Ledger.open(path).state(0)
+    assert (state.cleaner_limit_offset, state.log_end_offset) == (-1, 9)
+
+
+@pytest.mark.parametrize("changed", [{"intent": [render_intents((Deletion(),))]}, {"owes": ["renew"]}])
+def test_update_when_another_one_changed_what_is_left_to_do_then_fenced(
+    path: Path, changed: dict[str, list[str]]
+) -> None:
+    """Who does that has the store."""
+    writer = Ledger.open_for_writing(path, UNSHARED)
+    Ledger.open_beside_writer(path).correct(np.array([0]), changed)
+
+    with pytest.raises(WriterFencedError):
+        _advance(writer, 1, 9, 0)
+
+
+def test_ledger_when_a_log_is_deleted_then_its_row_only_keeps_its_number(path: Path) -> None:
+    """It exists for nobody, and a log of its name gets another row."""
+    ledger = Ledger.open_for_writing(path, UNSHARED)
+    ledger.correct(np.array([0]), {"intent": [render_intents((Deletion(),))]})
+    assert (ledger.topics, list(ledger.rows.values()), len(ledger.column("partition"))) == (["orders"], [1], 2)
+
+    ledger.add([_state(0)], UNSHARED)
+
+    found = Ledger.open(path)
+    assert found.rows == {TopicPartition("orders", 1): 1, TopicPartition("orders", 0): 2}
+    assert [state.is_deleted for state in found.all_states()] == [True, False, False]
+    assert set(found.states()) == set(found.rows)
+
+
 def test_update_when_a_log_was_removed_meanwhile_then_is_fenced(path: Path) -> None:
     """Row numbers have moved: nothing that was computed from them may be committed."""
     first = Ledger.open_for_writing(path, UNSHARED)
-    Ledger.open_for_writing(path, UNSHARED).remove(np.array([0]))
+    Ledger.open_for_writing(path, UNSHARED).change(lambda rows: rows.without(np.array([0])), UNSHARED)
 
     with pytest.raises(WriterFencedError):
         _advance(first, 1, 10, 0)
@@ -178,7 +247,7 @@ def test_update_when_a_log_was_removed_meanwhile_then_is_fenced(path: Path) -> N
 
 def test_move_when_committed_then_only_that_log_lies_elsewhere(path: Path) -> None:
     """A log's directory root is one value of its row."""
-    Ledger.open_for_writing(path, UNSHARED).move(1, "other")
+    Ledger.open_for_writing(path, UNSHARED).correct(np.array([1]), {"log_dir": ["other"]})
 
     assert [state.log_dir for state in Ledger.open(path).states().values()] == ["logs", "other"]
 

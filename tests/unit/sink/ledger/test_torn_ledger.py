@@ -21,7 +21,7 @@ def ledger(memory_path: Path) -> Path:
     writer.append("q", 0, in_process(numbers(0, 5)))
     writer.close()
     ledger = Ledger.open_for_writing(memory_path / "s" / "ledger", UNSHARED)
-    ledger.remove(np.arange(2))
+    ledger.change(lambda rows: rows.without(np.arange(2)), UNSHARED)
     return memory_path / "s" / "ledger"
 
 

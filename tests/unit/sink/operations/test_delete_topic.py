@@ -10,16 +10,15 @@ from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeTable
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.opening.access import writing
-from sparklog.sink.opening.pending_work import PendingWork, TopicDeletion, read_pending, write_pending
 from sparklog.sink.operations.delete_topic import delete_topic, plan_topic_deletion
 from sparklog.sink.store.set_aside import find_deleted, remove_deleted
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import read_topic_configs
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from sparklog.storage_core.cleaner.hold_log import held_alone
-from sparklog.storage_core.errors import CorruptFileError, StoreLockedError, UnknownTopicError
-from sparklog.storage_core.storage.owned_names import UNSHARED
+from sparklog.storage_core.errors import StoreLockedError, UnknownTopicError
 from sparklog.storage_core.topic_partition import TopicPartition, parse_set_aside_name
+from tests.build.ledger_rows import unfinished
 from tests.build.sink_store import contents, in_process, log_directories, open_store, read_store, rows
 
 _TOPICS = {"a": {"partitions": 2, "segment.bytes": 600}, "b": {}}
@@ -72,16 +71,21 @@ def test_delete_topic_then_it_does_not_exist_and_others_are_as_they_were(store: 
     for root in ("logs", "more"):
         ends = parse_offset_checkpoint((store / root / "replication-offset-checkpoint").read_bytes())
         assert {log.topic for log in ends} <= {"b"}
-    assert read_pending(Store.find(store)) == PendingWork(roots=("logs", "more"))
+    assert [str(state.log) for state in unfinished(store)] == ["a-0", "a-1"]
 
     remove_deleted(deleted)
     assert [find_deleted(store / root) for root in ("logs", "more")] == [[], []]
     _delete_again_starts_anew(store, ids)
+    assert unfinished(store) == []
+
+
+def _write_anew(store: Path, log_dirs: tuple[str, ...] = ("logs", "more")) -> None:
+    with closing(open_store(store, _TOPICS, log_dirs=log_dirs)) as writer:
+        writer.append("query", 1, in_process(rows(topic=["a"], value=["new"])))
 
 
 def _delete_again_starts_anew(store: Path, ids: set[str]) -> None:
-    with closing(open_store(store, _TOPICS, log_dirs=("logs", "more"))) as writer:
-        writer.append("query", 1, in_process(rows(topic=["a"], value=["new"])))
+    _write_anew(store)
     new = {log: state for log, state in _states(store).items() if log.topic == "a"}
     assert ids.isdisjoint({state.topic_id for state in new.values()})
     assert sum(state.log_end_offset for state in new.values()) == 1
@@ -97,7 +101,7 @@ def test_delete_topic_when_a_task_of_a_dead_run_still_holds_a_log_then_refused_a
     with held_alone(directory), pytest.raises(StoreLockedError, match=r"still at work on this log: path=.*a-1"):
         _delete(store, "a")
     assert read_store(store) == before
-    assert read_pending(Store.find(store)).deletions == ()
+    assert unfinished(store) == []
 
     _delete(store, "a")
     assert set(read_store(store)) == {"b-0"}
@@ -119,7 +123,7 @@ def test_open_when_a_task_still_holds_a_deleted_log_then_its_name_is_not_given_t
     assert directory.is_dir()
 
     open_store(store, _TOPICS, log_dirs=("logs", "more")).close()
-    assert not read_pending(Store.find(store)).deletions
+    assert unfinished(store) == []
 
 
 def test_delete_topic_then_lost_ranges_of_it_excuse_no_later_one(store: Path) -> None:
@@ -139,20 +143,15 @@ def test_open_when_a_power_cut_tore_the_list_of_lost_ranges_then_the_deletion_is
     """It came while the topic's were forgotten."""
     table = LostRangeTable(store / "control" / "lost_ranges")
     table.add([_LOST])
-    found = Store.find(store)
-    states = [state for log, state in _states(store).items() if log.topic == "a"]
-    logs = tuple((state.partition, state.log_dir) for state in states)
-    work = PendingWork(deletions=(TopicDeletion(topic="a", topic_id=states[0].topic_id, logs=logs),))
     _delete(store, "a")
     table.add([_LOST])
     newest = max((store / "control" / "lost_ranges" / "_delta_log").glob("*.json"))
     newest.with_name(f"{int(newest.stem) + 1:020}.json").write_bytes(bytes(100))
-    write_pending(found, work, UNSHARED)
 
     open_store(store, {"b": {}}).close()
 
     assert table.read() == []
-    assert read_pending(found) == PendingWork()
+    assert unfinished(store) == []
 
 
 @pytest.mark.parametrize("metadata", [b"", b"version: 0\ntopic_"])
@@ -196,42 +195,25 @@ def test_delete_topic_when_a_sink_runs_then_refused(store: Path) -> None:
         _delete(store, "a")
 
 
-def test_open_when_a_deletion_was_not_committed_then_nothing_is_deleted(store: Path) -> None:
-    """The ledger decides: a topic that it names is there."""
-    found, before = Store.find(store), read_store(store)
-    states = [state for log, state in _states(store).items() if log.topic == "a"]
-    logs = tuple((state.partition, state.log_dir) for state in states)
-    write_pending(
-        found, PendingWork(deletions=(TopicDeletion(topic="a", topic_id=states[0].topic_id, logs=logs),)), UNSHARED
-    )
-
-    open_store(store, _TOPICS).close()
-
-    assert read_store(store) == before
-    assert read_pending(found) == PendingWork()
-
-
 def test_open_when_a_later_topic_has_the_name_then_it_is_not_touched(store: Path) -> None:
-    """The old topic's directory came back with its disk: its id tells it from the new one's."""
-    found, before = Store.find(store), read_store(store)
-    work = TopicDeletion(topic="a", topic_id="old-topic-id-000000000", logs=((0, "logs"), (1, "logs"), (0, "more")))
-    write_pending(found, PendingWork(deletions=(work,)), UNSHARED)
+    """The old topic's directory comes back with its disk: its id tells it from the new one's."""
+    directory = log_directories(store)["a-1"]
+    root, offline = directory.parent, directory.parent.with_name("offline")
+    root.rename(offline)
+    _delete(store, "a")
+    other = "logs" if root.name == "more" else "more"
+    _write_anew(store, log_dirs=(other,))
+    before = {name: records for name, records in read_store(store).items() if name != "b-0"}
     LostRangeTable(store / "control" / "lost_ranges").add([_LOST])
+    assert [(str(state.log), state.log_dir) for state in unfinished(store)] == [("a-1", root.name)]
+    offline.rename(root)
 
-    open_store(store, _TOPICS).close()
+    open_store(store, _TOPICS, log_dirs=("logs", "more")).close()
 
-    assert read_store(store) == before
-    assert read_pending(found) == PendingWork()
+    assert {name: read_store(store)[name] for name in before} == before
+    assert not directory.exists()
+    assert unfinished(store) == []
     assert LostRangeTable(store / "control" / "lost_ranges").read() == [_LOST]
-
-
-@pytest.mark.parametrize("data", ["", "{}", "[]", '{"version": 1}', '{"version": 0, "deletions": [{}], "moves": []}'])
-def test_open_when_the_list_of_pending_work_is_damaged_then_refused(store: Path, data: str) -> None:
-    """Nobody can tell what was under way."""
-    (store / "control" / "pending-directories.json").write_text(data)
-
-    with pytest.raises(CorruptFileError, match=r"pending"):
-        open_store(store, _TOPICS)
 
 
 def test_remove_deleted_when_a_directory_is_no_deleted_one_then_refused(store: Path) -> None:

@@ -8,11 +8,10 @@ import pytest
 
 from sparklog.pipeline.places.store_view import open_logs
 from sparklog.pipeline.verbs.verify import verify
+from sparklog.sink.ledger.intents import Copy, future_name, render_intents
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.access import writing
-from sparklog.sink.opening.pending_work import LogMove, PendingWork, read_pending, write_pending
 from sparklog.sink.operations.move_log import move_log, plan_move
-from sparklog.sink.store.set_aside import remove_deleted
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.checkpoint.meta_properties import parse_meta_properties, render_meta_properties
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
@@ -20,6 +19,7 @@ from sparklog.storage_core.cleaner.hold_log import held_alone
 from sparklog.storage_core.errors import InvalidConfigError, StorageError, StoreLockedError, UnknownTopicError
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.ledger_rows import change_row, unfinished
 from tests.build.sink_store import (
     contents,
     in_process,
@@ -45,8 +45,7 @@ def store(memory_path: Path) -> Path:
 
 def _move(store: Path, target: str, log: TopicPartition = _LOG) -> None:
     with writing(store) as written:
-        deleted = move_log(written, log, target)
-    remove_deleted(deleted)
+        move_log(written, log, target)
 
 
 def _is_sound(store: Path) -> bool:
@@ -68,7 +67,7 @@ def test_move_log_then_every_byte_is_on_the_target_and_none_left(store: Path, me
     assert not (store / "logs" / "events-0").exists()
     assert sorted(path.name for path in (store / target).iterdir() if path.is_dir()) == ["events-0"]
     assert read_store(store) == before
-    assert read_pending(Store.find(store)) == PendingWork(roots=tuple(sorted(["logs", target])))
+    assert unfinished(store) == []
     assert _is_sound(store)
     with closing(open_events(store)) as writer:
         writer.append("query", 1, in_process(numbers(100, 200)))
@@ -85,7 +84,7 @@ def test_move_log_when_a_task_of_a_dead_run_still_holds_it_then_refused_and_noth
     with held_alone(store / "logs" / "events-0"), pytest.raises(StoreLockedError, match="still at work on this log"):
         _move(store, "more")
 
-    assert read_pending(Store.find(store)).moves == ()
+    assert unfinished(store) == []
     assert not (store / "more").exists()
     _move(store, "more")
     assert stored_numbers(store) == list(range(100))
@@ -208,18 +207,10 @@ def test_open_when_a_kill_left_part_of_a_copy_then_it_is_removed_and_the_log_is_
     """A `-future` directory counts for nothing before the commit."""
     before = read_store(store)
     found = Store.find(store)
-    state = Ledger.open(found.ledger_path).states()[_LOG]
     found.prepare_log_dirs(("more",), UNSHARED)
-    move = LogMove(
-        topic="events",
-        partition=0,
-        topic_id=state.topic_id,
-        source="logs",
-        target="more",
-        unique_id="ab" * 16,
-    )
-    write_pending(found, PendingWork(moves=(move,)), UNSHARED)
-    part = store / "more" / move.future_name
+    copy = Copy(target="more", unique_id="ab" * 16)
+    change_row(store, _LOG, intent=render_intents((copy,)))
+    part = store / "more" / future_name(_LOG, copy)
     part.mkdir()
     (part / f"{0:020}.log").write_bytes((store / "logs" / "events-0" / f"{0:020}.log").read_bytes()[:100])
     assert _is_sound(store)
@@ -228,7 +219,7 @@ def test_open_when_a_kill_left_part_of_a_copy_then_it_is_removed_and_the_log_is_
 
     assert read_store(store) == before
     assert [path for path in (store / "more").iterdir() if path.is_dir()] == []
-    assert read_pending(found) == PendingWork()
+    assert unfinished(store) == []
 
 
 def test_move_log_when_there_is_no_such_log_then_refused(store: Path) -> None:

@@ -15,16 +15,15 @@ from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeTable
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.access import maintaining, writing
-from sparklog.sink.opening.pending_truncations import read_truncations
 from sparklog.sink.operations.log_starts import raise_log_starts
 from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
-from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.cleaner.hold_log import held_alone
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import OffsetOutOfRangeError, StoreLockedError, UnknownTopicError, WriterFencedError
 from sparklog.storage_core.inspect.verify.findings import Finding
 from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.ledger_rows import unfinished
 from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import Stored, in_process, log_directories, open_store, read_store, rows
 
@@ -169,7 +168,7 @@ def test_truncate_when_a_task_still_holds_the_log_then_refused_and_nothing_chang
         truncate(path, _LOG, int(log.stem) + 10, ManualClock())
 
     assert Ledger.open(path / "ledger").version == version
-    assert read_truncations(Store.find(path)) == []
+    assert unfinished(path) == []
 
 
 def test_truncate_to_when_losses_are_known_behind_then_they_are_forgotten(path: Path) -> None:
@@ -258,7 +257,7 @@ def test_writing_when_the_store_is_taken_between_both_locks_then_fenced_and_noth
         truncate_to(path, _LOG, 50, ManualClock())
 
     assert Ledger.open(path / "ledger").version == version
-    assert read_truncations(Store.find(path)) == []
+    assert unfinished(path) == []
     takers[0].release()
 
 

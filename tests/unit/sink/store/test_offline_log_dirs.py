@@ -120,7 +120,7 @@ def test_open_when_a_log_dir_is_back_then_its_logs_go_on_as_committed(store: Pat
 
     assert stored_numbers(store) == list(range(120))
     assert not (_disk(store) / "events-1" / f"{base}.log").exists()
-    assert (store / "control" / "offline-log-dirs.json").read_text() == "{}\n"
+    assert {state.owes for state in Ledger.open(store / "ledger").all_states()} == {""}
 
 
 def _plug_in(disk: Path) -> None:
@@ -141,6 +141,50 @@ def test_open_by_force_when_a_log_dir_was_offline_then_its_files_are_new_once_it
 
     assert active.stat().st_ino != inode
     assert stored_numbers(store) == list(range(100))
+
+
+def test_open_by_force_when_it_fails_behind_the_renewal_then_offline_logs_are_renewed_once_they_are_back(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock does not say any more that it was taken by force: the rows of the offline logs do."""
+    active = max((_disk(store) / "events-1").glob("*.log"))
+    inode = active.stat().st_ino
+    _gone(_disk(store))
+    monkeypatch.setattr("sparklog.sink.opening.open_store.renew_returned", _refuse)
+    with pytest.raises(StorageError, match="no answer"):
+        _open(store, take_lock_by_force=True)
+    monkeypatch.undo()
+    assert _owes(store) == {"events-0": "", "events-1": "renew"}
+    _plug_in(_disk(store))
+
+    _open(store).close()
+
+    assert active.stat().st_ino != inode
+    assert _owes(store) == {"events-0": "", "events-1": ""}
+    assert stored_numbers(store) == list(range(100))
+
+
+def _refuse(*_arguments: object) -> None:
+    raise StorageError("no answer")
+
+
+def _owes(store: Path) -> dict[str, str]:
+    return {str(log): state.owes for log, state in Ledger.open(store / "ledger").states().items()}
+
+
+def test_sink_when_a_log_dir_fails_then_its_rows_say_what_its_logs_owe(store: Path) -> None:
+    """The sink ends well, so its lock says nothing of them."""
+    with closing(_open(store)) as writer:
+        _gone(_disk(store))
+        with pytest.raises(LogDirOfflineError):
+            writer.append("query", 2, _to(1, range(100, 120)))
+        assert _owes(store) == {"events-0": "", "events-1": "look"}
+        writer.append("query", 2, _to(0, range(100, 120)))
+
+    assert _owes(store) == {"events-0": "", "events-1": "look"}
+    _plug_in(_disk(store))
+    _open(store).close()
+    assert _owes(store) == {"events-0": "", "events-1": ""}
 
 
 def test_open_when_no_log_dir_is_left_then_refused(memory_path: Path) -> None:

@@ -4,26 +4,17 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from sparklog.pipeline.control.cleaner_checkpoints import checkpoints_of
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.opening.truncated_offsets import (
-    drop_truncated_offsets,
-    note_truncated_offset,
-    read_truncated_offsets,
-)
+from sparklog.sink.operations.cleaner_limits import lift_cleaner_limits
 from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
 from sparklog.sink.store.cleaner_checkpoint_files import CLEANER_CHECKPOINT, write_cleaner_checkpoints
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
-from sparklog.storage_core.errors import CorruptFileError
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.compacted_store import LOG, NOW_MS, SETTINGS, clean, write_keyed
-from tests.build.maintained_logs import checkpoint, log_state
+from tests.build.maintained_logs import checkpoint
 from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import state_of
 from tests.build.sink_store import in_process, open_store, read_store, rows
@@ -45,13 +36,8 @@ def _known(store: Path, dirty: int) -> dict[TopicPartition, int]:
     found = Store.find(store)
     states = Ledger.open(found.ledger_path).states()
     row = checkpoint(LOG.topic, topic_id=states[LOG].topic_id, first_dirty_offset=dirty).as_dict()
-    known = checkpoints_of([row], states, read_truncated_offsets(found, states))
+    known = checkpoints_of([row], states)
     return {log: each.first_dirty_offset for log, each in known.items()}
-
-
-def _offsets(store: Path) -> dict[TopicPartition, int]:
-    found = Store.find(store)
-    return read_truncated_offsets(found, Ledger.open(found.ledger_path).states())
 
 
 def test_clean_when_a_tombstone_came_after_a_truncation_then_the_key_stays_deleted(tmp_path: Path) -> None:
@@ -73,35 +59,31 @@ def test_clean_when_a_tombstone_came_after_a_truncation_then_the_key_stays_delet
     assert [each.value for each in read_store(store)[str(LOG)] if each.key == b"gone" and each.value is not None] == []
 
 
-def test_truncation_when_there_are_several_then_the_lowest_offset_counts_until_it_is_dropped(tmp_path: Path) -> None:
+def test_truncation_when_there_are_several_then_the_lowest_offset_counts_until_it_is_lifted(tmp_path: Path) -> None:
     """A later one further up does not say that what lies between was cleaned."""
     store = write_keyed(tmp_path / "store")
     for offset in (80, 30, 20):
         truncate_to(store, LOG, offset, ManualClock(NOW_MS))
     truncate_fully_and_start_at(store, LOG, 50, ManualClock(NOW_MS))
     truncate_to(store, LOG, 60, ManualClock(NOW_MS))
-    assert _offsets(store) == {LOG: 20}
+    assert state_of(store, LOG).cleaner_limit_offset == 20
 
     found = Store.find(store)
-    states = Ledger.open(found.ledger_path).states()
-    drop_truncated_offsets(found, [TopicPartition(LOG.topic, 1)], states, UNSHARED)
-    assert _offsets(store) == {LOG: 20}
-    drop_truncated_offsets(found, [LOG], states, UNSHARED)
-    assert _offsets(store) == {}
+    lift_cleaner_limits(found, [TopicPartition(LOG.topic, 1)])
+    assert state_of(store, LOG).cleaner_limit_offset == 20
+    lift_cleaner_limits(found, [LOG])
+    assert state_of(store, LOG).cleaner_limit_offset == -1
 
 
-def test_truncated_offsets_when_the_topic_was_made_again_then_they_are_not_its(tmp_path: Path) -> None:
-    """They go once anything is dropped, and a truncation of the later topic takes their place."""
-    store = Store.find(write_keyed(tmp_path / "store", count=20))
-    state = state_of(store.root, LOG)
-    note_truncated_offset(store, log_state(LOG.topic, topic_id="earlier"), 3, UNSHARED)
-    states = Ledger.open(store.ledger_path).states()
-    assert read_truncated_offsets(store, states) == {}
+def test_lift_when_a_sink_runs_then_it_takes_that_over_and_goes_on(tmp_path: Path) -> None:
+    """Maintenance commits beside a writer, which loses the race for the next version and tries again."""
+    store = write_keyed(tmp_path / "store", count=20)
+    truncate_to(store, LOG, 7, ManualClock(NOW_MS))
+    with closing(open_store(store, {LOG.topic: _EAGER}, topic=LOG.topic)) as writer:
+        lift_cleaner_limits(Store.find(store), [LOG])
+        writer.append("later", 0, in_process(rows(partition=[0], key=["k"], value=["v"], timestamp=[NOW_MS])))
 
-    note_truncated_offset(store, state, 7, UNSHARED)
-    assert read_truncated_offsets(store, states) == {LOG: 7}
-    drop_truncated_offsets(store, [], {}, UNSHARED)
-    assert read_truncated_offsets(store, states) == {}
+    assert (state_of(store, LOG).cleaner_limit_offset, state_of(store, LOG).log_end_offset) == (-1, 8)
 
 
 def test_truncation_when_brokers_have_a_checkpoint_then_it_is_lowered(tmp_path: Path) -> None:
@@ -116,17 +98,3 @@ def test_truncation_when_brokers_have_a_checkpoint_then_it_is_lowered(tmp_path: 
     assert parse_offset_checkpoint(path.read_bytes()) == {LOG: 90, other: 95}
     truncate_to(store, LOG, 40, ManualClock(NOW_MS))
     assert parse_offset_checkpoint(path.read_bytes()) == {LOG: 40, other: 95}
-
-
-@given(st.binary() | st.sampled_from([b"{}", b"[]", b'{"version": 1, "logs": []}', b'{"version": 0, "logs": [{}]}']))
-def test_truncated_offsets_when_the_file_is_damaged_then_it_is_named(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes
-) -> None:
-    """A list that can't be read is no empty list."""
-    root = tmp_path_factory.mktemp("store")
-    path = root / "control" / "truncated-offsets.json"
-    path.parent.mkdir()
-    path.write_bytes(data)
-
-    with pytest.raises(CorruptFileError, match=path.name):
-        read_truncated_offsets(Store(root, "id"), {})
