@@ -12,6 +12,7 @@ __all__ = [
     "RETENTION_FAULT_POINTS",
     "ROLL_FAULT_POINTS",
     "TRUNCATE_FAULT_POINTS",
+    "UPGRADE_FAULT_POINTS",
 ]
 
 DIRECTORY_FAULT_POINTS = (
@@ -31,6 +32,9 @@ the next opening's, which has committed what is done.
 
 TRUNCATE_FAULT_POINTS = ("truncate.committed", "truncate.filled", "truncate.finished")
 """Steps of truncating a log, apart from those of undoing."""
+
+UPGRADE_FAULT_POINTS = ("upgrade.written", "upgrade.committed", "upgrade.finished")
+"""Every step of `sparklog upgrade --execute`, in the order in which it passes them."""
 
 QUARANTINE_FAULT_POINTS = ("quarantine.merged", "quarantine.hidden", "quarantine.shown", "quarantine.removed")
 """Every step of merging a query's diverted rows, in the order in which it passes them; the second for each micro-batch:

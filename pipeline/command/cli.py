@@ -301,6 +301,17 @@ def adopt(**given: Any) -> None:
     run(**given)
 
 
+@cli.command()
+@click.argument("store", type=PLACE)
+@EXECUTE
+@JSON
+def upgrade(**given: Any) -> None:
+    """Upgrade a store of the layout before, which this release refuses; it must have been closed well."""
+    from sparklog.pipeline.verbs.upgrade import run
+
+    run(**given)
+
+
 @cli.command("move-log")
 @click.argument("store", type=PLACE)
 @click.argument("name", metavar="TOPIC:PARTITION")

@@ -37,6 +37,8 @@ _THIRD_PROCESS = "only by a taker beside a live writer; then it is the taker of 
 _NOT_REACHED = {
     ("sink/locks/broker_lock.py", "_replaced"): _THIRD_PROCESS,
     ("sink/operations/repair_store.py", "write_roots"): _UNDER_MAINTENANCE,
+    ("sink/operations/upgrade_store.py", "upgrade_store"): _UNDER_MAINTENANCE,
+    ("sink/operations/upgrade_store.py", "_commit"): _UNDER_MAINTENANCE,
     ("sink/store/cleaner_checkpoint_files.py", "write_cleaner_checkpoints"): _UNDER_MAINTENANCE,
     ("storage_core/log/files/deleted_files.py", "mark_replaced"): _UNDER_MAINTENANCE,
     ("storage_core/log/load/finish_leftovers.py", "carry_out_leftovers"): _UNDER_MAINTENANCE,

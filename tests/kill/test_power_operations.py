@@ -18,11 +18,13 @@ from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.operations.retain_logs import plan_logs
 from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
+from sparklog.sink.operations.upgrade_store import upgrade_store
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.damaged_store import DAMAGES, problems_of_repaired, write_store
+from tests.build.older_store import make_older
 from tests.build.retained_store import LOG, aged_rows, state_of, write_aged
 from tests.build.sink_store import in_process, open_store
 from tests.kill.loop_disk import LoopDisk
@@ -151,7 +153,9 @@ def _empty(store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("disk", "step"), cases(["undo.deleted", "truncate.committed", "undo.cut"], _COMMIT), indirect=["disk"]
+    ("disk", "step"),
+    cases(["undo.deleted", "truncate.committed", "undo.cut"], [*_COMMIT, "truncate.filled"]),
+    indirect=["disk"],
 )
 def test_truncation_when_the_power_goes_at_a_step_then_the_next_one_completes_it(
     context: ForkServerContext, disk: LoopDisk, step: str
@@ -172,7 +176,9 @@ def test_truncation_when_the_power_goes_at_a_step_then_the_next_one_completes_it
     assert _is_clean(store)
 
 
-@pytest.mark.parametrize(("disk", "step"), cases(["truncate.committed"], _COMMIT), indirect=["disk"])
+@pytest.mark.parametrize(
+    ("disk", "step"), cases(["truncate.committed"], [*_COMMIT, "truncate.filled"]), indirect=["disk"]
+)
 def test_emptying_when_the_power_goes_at_a_step_then_the_next_one_completes_it(
     context: ForkServerContext, disk: LoopDisk, step: str
 ) -> None:
@@ -196,7 +202,9 @@ def _move(store: Path, target: str) -> None:
 
 @pytest.mark.parametrize(
     ("disk", "step"),
-    cases(["move.copied", "move.committed", "move.renamed", "move.deleted"], [*_COMMIT, "move.renamed:2"]),
+    cases(
+        ["move.copied", "move.committed", "move.renamed", "move.deleted"], [*_COMMIT, "move.intended", "move.renamed:2"]
+    ),
     indirect=["disk"],
 )
 def test_move_when_the_power_goes_at_a_step_then_the_log_is_whole_in_one_place(
@@ -208,7 +216,7 @@ def test_move_when_the_power_goes_at_a_step_then_the_log_is_whole_in_one_place(
     cut_at(context, disk, step, _move, store, target)
 
     with closing(open_store(store, {LOG.topic: _SETTINGS}, topic=LOG.topic, log_dirs=("logs", target))):
-        assert (state_of(store).log_dir == target) or step in ("move.copied", *_COMMIT)
+        assert (state_of(store).log_dir == target) or step in ("move.intended", "move.copied", *_COMMIT)
     finish(context, disk.folder, _move, store, target)
     _cut_again(disk)
     _append(store, {}, _COUNT)
@@ -247,6 +255,32 @@ def test_deletion_of_a_topic_when_the_power_goes_at_a_step_then_it_is_there_or_g
 
     assert _values(store) == {offset: offset for offset in range(_MORE)}
     assert not list(disk.folder.rglob("*-delete"))
+    assert _is_clean(store)
+
+
+def _upgrade(store: Path) -> None:
+    if "layout.version=2" in (store / "store.properties").read_text():
+        upgrade_store(store)
+
+
+@pytest.mark.parametrize(
+    ("disk", "step"), cases(["upgrade.committed"], ["upgrade.written", "upgrade.finished"]), indirect=["disk"]
+)
+def test_upgrade_when_the_power_goes_at_a_step_then_a_second_one_completes_it(
+    context: ForkServerContext, disk: LoopDisk, step: str
+) -> None:
+    """The store is of one layout or of the other, with every record and micro-batch."""
+    store = write_aged(disk.folder / "s", None, _COUNT)
+    make_older(store, {"other": 3})
+    disk.settle()
+    cut_at(context, disk, step, _upgrade, store)
+
+    finish(context, disk.folder, _upgrade, store)
+    _cut_again(disk)
+
+    assert Ledger.open(Store.find(store).ledger_path).transaction_version("other") == 3
+    _append(store, {}, _COUNT)
+    assert _values(store) == {offset: offset for offset in range(_COUNT + _MORE)}
     assert _is_clean(store)
 
 

@@ -1,0 +1,191 @@
+"""Upgrades a store of layout 2, which named unfinished work in files below `control/`, to layout 3: in ledger rows.
+
+The rows get their new columns in one entry of the same Delta table: micro-batches of every query, the ledger's version
+and what is recorded of it stay. So a crash leaves the old ledger, or the new one:
+
+| step | done | killed after it |
+|---|---|---|
+| 1 | the new data file is durable (`upgrade.written`) | layout 2, as it was |
+| 2 | the entry has its name, durably (`upgrade.committed`) | a second upgrade goes on; no release opens it before |
+| 3 | `store.properties` names layout 3 (`upgrade.finished`) | layout 3 |
+
+Source: Delta protocol, "Change Metadata": the newest `metaData` of a table is its schema and partitioning.
+"""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, Schema
+
+from sparklog.sink.ledger.crc import ROWS_CRC, TRANSACTIONS_CRC, read_committed, rows_crc, transactions_crc
+from sparklog.sink.ledger.damage import damage_refused
+from sparklog.sink.ledger.rows import LEDGER_PARTITION, LEDGER_SCHEMA, ROWS_SCHEMA, LedgerRows
+from sparklog.sink.ledger.table_commit import data_file_names, table_uri, write_data_file
+from sparklog.sink.ledger.table_entries import ACTION_COUNT
+from sparklog.sink.locks.signed_off_version import require_signed_off, signed_off_version
+from sparklog.sink.locks.writer_lock import WriterLock
+from sparklog.sink.opening.access import MAINTENANCE_LOCK, WRITER_LOCK, both_locks
+from sparklog.sink.store.store_folder import LAYOUT_VERSION, Store
+from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.fault_points import reach
+from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.storage.open_regular import read_if_there
+from sparklog.storage_core.storage.owned_names import Owner, remove_file, replace_file
+
+__all__ = ["plan_upgrade", "upgrade_store"]
+
+_FROM_LAYOUT: Final = LAYOUT_VERSION - 1
+_NEW_COLUMNS: Final[dict[str, int | str]] = {"cleaner_limit_offset": -1, "intent": "", "owes": ""}
+_NOTES: Final = (
+    "pending-directories.json",
+    "pending-truncations.json",
+    "truncated-offsets.json",
+    "offline-log-dirs.json",
+)
+"""Files in `control/` of the layout before; one that names nothing is as good as none."""
+_REMEDY: Final = "open and close the store once with the release that wrote it, all its log directories in place"
+
+
+@dataclass(frozen=True, slots=True)
+class _OldLedger:
+    """A ledger that is to be upgraded, whole.
+
+    Attributes:
+        table: at its newest version.
+        rows: of it, with the new columns.
+        is_upgraded: whether it has them already.
+    """
+
+    table: DeltaTable
+    rows: LedgerRows
+    is_upgraded: bool
+
+
+def plan_upgrade(root: Path) -> int:
+    """Return how many logs the ledger of a store has that can be upgraded; changes nothing.
+
+    Raises:
+        InvalidConfigError: no store is there, it was not closed well, or something is left to do; the message says how.
+        UnsupportedFormatError: it is of another layout.
+        LedgerDamagedError: the ledger can't be trusted.
+    """
+    store = Store.find(root, _FROM_LAYOUT)
+    for name in (WRITER_LOCK, MAINTENANCE_LOCK):
+        _require_ended_well(root / name, was_left=WriterLock.was_left(root / name))
+    _require_nothing_left(store)
+    return len(_read_old(store.ledger_path).rows)
+
+
+def upgrade_store(root: Path) -> int:
+    """Upgrade a store; return how many logs it has. Raises as `plan_upgrade`.
+
+    Raises:
+        StoreLockedError: a sink or a maintenance runs.
+        StorageError: the disk refused; the next call goes on.
+    """
+    Store.find(root, _FROM_LAYOUT)
+    with both_locks(root) as locks:
+        store = Store.find(root, _FROM_LAYOUT)
+        for each in locks:
+            _require_ended_well(root / each.name, was_left=each.follows_crash)
+        _require_nothing_left(store)
+        old = _read_old(store.ledger_path)
+        if not old.is_upgraded:
+            _commit(store.ledger_path, old, locks[0])
+        reach("upgrade.committed")
+        store.write_properties(locks[0])
+        reach("upgrade.finished")
+        for name in _NOTES:
+            with storage_errors(root):
+                remove_file(locks[0], root / "control" / name)
+    return len(old.rows)
+
+
+def _require_ended_well(lock: Path, *, was_left: bool) -> None:
+    if was_left:
+        raise InvalidConfigError(f"the store was not closed well, so it can't be upgraded: lock={lock}; {_REMEDY}")
+
+
+def _require_nothing_left(store: Store) -> None:
+    for path in (store.root / "control" / name for name in _NOTES):
+        with storage_errors(path):
+            data = read_if_there(path)
+        if data is not None and _names_anything(data):
+            raise InvalidConfigError(f"something is left to do, so the store can't be upgraded: file={path}; {_REMEDY}")
+
+
+def _names_anything(data: bytes) -> bool:
+    try:
+        return any(value for key, value in json.loads(data).items() if key != "version")
+    except (ValueError, AttributeError):
+        return True
+
+
+def _read_old(path: Path) -> _OldLedger:
+    least = signed_off_version(path)
+    with damage_refused(path):
+        table = DeltaTable(table_uri(path))
+        is_upgraded = table.metadata().partition_columns == [LEDGER_PARTITION[0]]
+        old_schema = ROWS_SCHEMA if is_upgraded else _old_schema()
+        files = [pq.ParquetFile(path / name) for name in data_file_names(table)]
+        parts = [file.read(old_schema.names, use_threads=False).cast(old_schema) for file in files]
+        content = pa.concat_tables([old_schema.empty_table(), *parts])
+        for name in ROWS_SCHEMA.names[len(old_schema) :]:
+            field = ROWS_SCHEMA.field(name)
+            content = content.append_column(field, pa.array([_NEW_COLUMNS[name]] * len(content), field.type))
+        rows = LedgerRows.from_table(content)
+        found, committed = _crc(rows, set(old_schema.names)), read_committed(path / "_delta_log", table.version())
+        if found != committed.rows_crc:
+            raise ValueError(f"its rows are not what was committed: crc={found} committed={committed.rows_crc}")
+    require_signed_off(path, table.version(), least)
+    return _OldLedger(table, rows, is_upgraded)
+
+
+def _old_schema() -> pa.Schema:
+    return pa.schema([field for field in ROWS_SCHEMA if field.name not in _NEW_COLUMNS])
+
+
+def _crc(rows: LedgerRows, names: set[str]) -> str:
+    text = {name: column for name, column in rows.text.items() if name in names}
+    return rows_crc(text, {name: column for name, column in rows.integers.items() if name in names})
+
+
+def _commit(path: Path, old: _OldLedger, owner: Owner) -> None:
+    """Write the entry that changes schema and partitioning and replaces the rows, durably and at once."""
+    now_ms, metadata = time.time_ns() // 1_000_000, old.table.metadata()
+    actions: list[dict[str, Any]] = [
+        {
+            "metaData": {
+                "id": metadata.id,
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": Schema.from_arrow(LEDGER_SCHEMA).to_json(),
+                "partitionColumns": [LEDGER_PARTITION[0]],
+                "createdTime": metadata.created_time,
+                "configuration": metadata.configuration,
+            }
+        }
+    ]
+    for name in data_file_names(old.table):
+        actions.append({"remove": {"path": name, "deletionTimestamp": now_ms, "dataChange": True}})
+    with storage_errors(path):
+        if len(old.rows):
+            added = write_data_file(path, old.rows.to_table(), LEDGER_PARTITION)
+            file = {"path": added.path, "partitionValues": added.partition_values, "size": added.size}
+            times = {"modificationTime": added.modification_time, "dataChange": True, "stats": added.stats}
+            actions.append({"add": {**file, **times}})
+        reach("upgrade.written")
+        info = {
+            "timestamp": now_ms,
+            "operation": "UPGRADE",
+            ROWS_CRC: rows_crc(old.rows.text, old.rows.integers),
+            TRANSACTIONS_CRC: transactions_crc([]),
+            ACTION_COUNT: str(len(actions)),
+        }
+        lines = [json.dumps(each) for each in ({"commitInfo": info}, *actions)]
+        entry = path / "_delta_log" / f"{old.table.version() + 1:020}.json"
+        replace_file(owner, entry, "\n".join(lines).encode())
