@@ -219,6 +219,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import sparklog.storage_core.record.reading_kernels  # while it may still read their files
 from sparklog.storage_core.errors import LogDirOfflineError
 from tests.build.sink_store import in_process, open_store, rows
 
