@@ -12,13 +12,13 @@ _ROOT = Path(__file__).resolve().parents[4]
 _TIMEOUT_S = 120
 
 
-def test_worker_daemon_when_spark_lets_an_idle_worker_go_then_it_ends_without_a_word(tmp_path: Path) -> None:
+def test_worker_daemon_when_spark_lets_an_idle_worker_go_then_it_ends_without_a_word(memory_path: Path) -> None:
     """Spark closes sockets of workers that it needs no more: at the end of a run, or after a minute without a task."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(_ROOT),
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(memory_path),  # short, as the path of a socket has to be
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
         "SPARK_REUSE_WORKER": "1",
     }
