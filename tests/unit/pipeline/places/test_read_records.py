@@ -30,7 +30,8 @@ def _reading(store: Path, start_offset: int | None = None, start_time: int | Non
 
 def _grow_and_delete(store: Path, new_start: int) -> None:
     """Add 50 records, and let the log start at an offset."""
-    with closing(open_store(store, {LOG.topic: {"partitions": 2, "segment.bytes": 600}}, topic=LOG.topic)) as writer:
+    topics = {LOG.topic: {"partitions": 2, "segment.bytes": 600, "file.delete.delay.ms": 0}}
+    with closing(open_store(store, topics, topic=LOG.topic)) as writer:
         writer.append("q", 10, in_process(aged_rows(COUNT, COUNT + 50)))
     delete_records(store, new_start)
 
