@@ -94,12 +94,11 @@ def ended(folder: Path, work: Callable[[], None]) -> None:
 
 def pause_at_call(is_meant: Callable[[str, str], bool]) -> None:
     """Stop this process, once, right before a removal or rename for which `is_meant(call, path)` holds."""
-    state = {"is_due": True}
+    due = threading.Lock()
 
     def wrapped(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(path: Any, *args: Any, **options: Any) -> Any:
-            if state["is_due"] and is_meant(name, os.fspath(path)):
-                state["is_due"] = False
+            if is_meant(name, os.fspath(path)) and due.acquire(blocking=False):
                 _stop()
             return real(path, *args, **options)
 
@@ -112,11 +111,10 @@ def pause_at_call(is_meant: Callable[[str, str], bool]) -> None:
 
 def fail_once(module: Any, name: str, when: Callable[..., bool] = lambda *_: True) -> None:
     """Let the disk refuse one call, and answer from then on."""
-    real, state = getattr(module, name), {"is_due": True}
+    real, due = getattr(module, name), threading.Lock()
 
     def call(*args: Any, **options: Any) -> Any:
-        if state["is_due"] and when(*args):
-            state["is_due"] = False
+        if when(*args) and due.acquire(blocking=False):
             raise OSError(errno.EIO, "Input/output error")
         return real(*args, **options)
 
@@ -124,12 +122,14 @@ def fail_once(module: Any, name: str, when: Callable[..., bool] = lambda *_: Tru
 
 
 def pause_in(wanted: str) -> None:
-    """Stop this process, once, where it holds its owner for a removal or rename that `held_for` calls so."""
-    state = {"is_due": True}
+    """Stop this process, once, where it holds its owner for a removal or rename that `held_for` calls so.
+
+    Several threads may come there in the same moment: a second stop would come after the wake-up.
+    """
+    due = threading.Lock()
 
     def reach(name: str) -> None:
-        if name == _HELD and state["is_due"] and held_for() == wanted:
-            state["is_due"] = False
+        if name == _HELD and held_for() == wanted and due.acquire(blocking=False):
             _stop()
 
     owned_names.reach = reach  # type: ignore[attr-defined]

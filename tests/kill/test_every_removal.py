@@ -130,11 +130,12 @@ class _Case:
             first.kill()
 
     def _take(self) -> StoreWriter:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             with contextlib.suppress(StoreLockedError):
                 return self._open()
             assert time.monotonic() < deadline, "the store can't be taken"
+            time.sleep(0.01)
 
     def _open(self) -> StoreWriter:
         return open_job(self.store, by_force=True, **self.scenario.options)
