@@ -1,8 +1,8 @@
 """A plan that was printed as JSON and is given back to be carried out: exactly that, or what changed in between.
 
-The plan is made anew, and of its works those are done that the given one has as well: the same work on the same log of
+The plan is made anew, and of its tasks those are done that the given one has as well: the same task on the same log of
 the same topic, for the same reason, of the same offsets, with the same requests to forget keys. Nothing is done that
-nobody has seen: each other work, of either plan, stays undone and says why.
+nobody has seen: each other task, of either plan, stays undone and says why.
 
 | the given plan        | the one made now      | then                                            |
 |-----------------------|-----------------------|-------------------------------------------------|
@@ -21,15 +21,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from sparklog.pipeline.maintenance.plan import Action, MaintenancePlan, PlannedWork
+from sparklog.pipeline.maintenance.plan import Action, MaintenancePlan, PlannedTask
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.quantity_text import duration_text
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["PLAN_VERSION", "GivenPlan", "GivenWork", "compare_plans", "parse_plan", "read_plan", "work_facts"]
+__all__ = ["PLAN_VERSION", "GivenPlan", "GivenTask", "compare_plans", "parse_plan", "read_plan", "task_facts"]
 
-PLAN_VERSION: Final = 1
-"""Of the JSON that a plan is printed as."""
+PLAN_VERSION: Final = 2
+"""Of a plan's JSON. Version 1 called the tasks `works`."""
 
 _OLDEST_MS: Final = 24 * 3_600_000
 
@@ -37,11 +37,11 @@ _Key = tuple[TopicPartition, Action]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenWork:
-    """A work of a given plan.
+class GivenTask:
+    """A task of a given plan.
 
     Attributes:
-        facts: as `work_facts` gave them.
+        facts: as `task_facts` gave them.
     """
 
     decision: str
@@ -55,12 +55,12 @@ class GivenPlan:
     Attributes:
         store_id: of the store that it is of.
         made_ms: when.
-        works: by log and action.
+        tasks: by log and action.
     """
 
     store_id: str
     made_ms: int
-    works: Mapping[_Key, GivenWork]
+    tasks: Mapping[_Key, GivenTask]
 
     def problems(self, store_id: str, now_ms: int) -> list[str]:
         """Return why it can't be carried out.
@@ -79,23 +79,23 @@ class GivenPlan:
         return found
 
 
-def work_facts(work: PlannedWork) -> dict[str, Any]:
-    """Return what makes two works the same, for JSON."""
-    if work.retention is not None and work.retention.plan is not None:
-        plan = work.retention.plan
+def task_facts(task: PlannedTask) -> dict[str, Any]:
+    """Return what makes two tasks the same, for JSON."""
+    if task.retention is not None and task.retention.plan is not None:
+        plan = task.retention.plan
         return {
-            "topic_id": work.retention.state.topic_id,
+            "topic_id": task.retention.state.topic_id,
             "because": ", ".join(dict.fromkeys(each.rule for each in plan.deletions)),
             "log_start_offset": plan.log_start_offset,
             "deleted_segments": [[each.base_offset, each.next_offset, each.size_bytes] for each in plan.deletions],
         }
-    if work.cleaning is not None and work.cleaning.plan is not None:
+    if task.cleaning is not None and task.cleaning.plan is not None:
         return {
-            "topic_id": work.cleaning.state.topic_id,
-            "because": work.cleaning.plan.decision,
-            "first_dirty_offset": work.cleaning.plan.first_dirty_offset,
-            "first_uncleanable_offset": work.cleaning.plan.first_uncleanable_offset,
-            "forget_requests": list(work.request_ids),
+            "topic_id": task.cleaning.state.topic_id,
+            "because": task.cleaning.plan.decision,
+            "first_dirty_offset": task.cleaning.plan.first_dirty_offset,
+            "first_uncleanable_offset": task.cleaning.plan.first_uncleanable_offset,
+            "forget_requests": list(task.request_ids),
         }
     return {}
 
@@ -131,10 +131,10 @@ def parse_plan(data: bytes) -> GivenPlan:
         raise InvalidConfigError(f"plan: has plan_version={found['plan_version']}, this release knows {PLAN_VERSION}")
     if found.get("executed") is not False:
         raise InvalidConfigError("plan: was carried out already; make it anew")
-    store_id, made_ms, works = found.get("store_id"), found.get("made_ms"), found.get("works")
-    if not isinstance(store_id, str) or type(made_ms) is not int or not isinstance(works, list):
-        raise InvalidConfigError("plan: is damaged: store_id, made_ms and works are not all there")
-    return GivenPlan(store_id=store_id, made_ms=made_ms, works=dict(map(_parse_work, works)))
+    store_id, made_ms, tasks = found.get("store_id"), found.get("made_ms"), found.get("tasks")
+    if not isinstance(store_id, str) or type(made_ms) is not int or not isinstance(tasks, list):
+        raise InvalidConfigError("plan: is damaged: store_id, made_ms and tasks are not all there")
+    return GivenPlan(store_id=store_id, made_ms=made_ms, tasks=dict(map(_parse_task, tasks)))
 
 
 def compare_plans(given: GivenPlan, made: MaintenancePlan) -> MaintenancePlan:
@@ -144,31 +144,31 @@ def compare_plans(given: GivenPlan, made: MaintenancePlan) -> MaintenancePlan:
         given: what is to be done.
         made: what would be done now.
     """
-    known = {(each.log, each.action) for each in made.works}
-    works = [_compared(given.works.get((each.log, each.action)), each) for each in made.works]
-    works += [
-        PlannedWork(log=log, action=action, decision="skip", reason="is not due any more")
-        for (log, action), each in given.works.items()
+    known = {(each.log, each.action) for each in made.tasks}
+    tasks = [_compared(given.tasks.get((each.log, each.action)), each) for each in made.tasks]
+    tasks += [
+        PlannedTask(log=log, action=action, decision="skip", reason="is not due any more")
+        for (log, action), each in given.tasks.items()
         if each.decision == "do" and (log, action) not in known
     ]
-    works.sort(key=lambda each: each.decision != "do")
-    return replace(made, works=tuple(works))
+    tasks.sort(key=lambda each: each.decision != "do")
+    return replace(made, tasks=tuple(tasks))
 
 
-def _compared(given: GivenWork | None, work: PlannedWork) -> PlannedWork:
+def _compared(given: GivenTask | None, task: PlannedTask) -> PlannedTask:
     was_due = given is not None and given.decision == "do"
-    if work.decision == "keep" and was_due:
-        return replace(work, decision="skip", reason=f"is not due any more: {work.reason}")
-    if work.decision != "do":
-        return work
+    if task.decision == "keep" and was_due:
+        return replace(task, decision="skip", reason=f"is not due any more: {task.reason}")
+    if task.decision != "do":
+        return task
     if given is None or not was_due:
-        return replace(work, decision="skip", reason=f"is due only now: {work.reason}")
-    facts = work_facts(work)
+        return replace(task, decision="skip", reason=f"is due only now: {task.reason}")
+    facts = task_facts(task)
     changes = [f"{name}={_said(facts[name])}, was {_said(given.facts.get(name))}" for name in _changed(given, facts)]
-    return replace(work, decision="skip", reason=f"has changed: {'; '.join(changes)}") if changes else work
+    return replace(task, decision="skip", reason=f"has changed: {'; '.join(changes)}") if changes else task
 
 
-def _changed(given: GivenWork, facts: Mapping[str, Any]) -> list[str]:
+def _changed(given: GivenTask, facts: Mapping[str, Any]) -> list[str]:
     return [name for name, value in facts.items() if given.facts.get(name) != value]
 
 
@@ -180,10 +180,10 @@ def _said(value: Any) -> str:
         return value if isinstance(value, str) else json.dumps(value)
 
 
-def _parse_work(found: Any) -> tuple[_Key, GivenWork]:
+def _parse_task(found: Any) -> tuple[_Key, GivenTask]:
     fields = found if isinstance(found, dict) else {}
     topic, partition = fields.get("topic"), fields.get("partition")
     actions = [each for each in get_args(Action) if each == fields.get("action")]
     if not isinstance(topic, str) or type(partition) is not int or not actions:
-        raise InvalidConfigError("plan: is damaged: a work without topic, partition or action")
-    return (TopicPartition(topic, partition), actions[0]), GivenWork(decision=str(fields.get("decision")), facts=fields)
+        raise InvalidConfigError("plan: is damaged: a task without topic, partition or action")
+    return (TopicPartition(topic, partition), actions[0]), GivenTask(decision=str(fields.get("decision")), facts=fields)

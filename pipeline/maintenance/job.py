@@ -29,7 +29,7 @@ from pyspark.sql import functions as F
 
 from sparklog.pipeline.maintenance.offset_map_job import STOPPED, PartChecks, clean_in_parts
 from sparklog.pipeline.maintenance.plan import MaintenancePlan
-from sparklog.pipeline.maintenance.runs import WorkResult, result_of_cleaning, result_of_retention
+from sparklog.pipeline.maintenance.runs import TaskResult, result_of_cleaning, result_of_retention
 from sparklog.pipeline.maintenance.slots import slots_of
 from sparklog.pipeline.maintenance.stop_file import StopFile
 from sparklog.pipeline.spark.task_progress import task_progress
@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 _TASKS_PER_SLOT: Final = 4
 _ROW_DDL: Final = "row binary"
-_WORK_SCHEMA: Final = pa.schema([("slot", pa.int32()), ("work", pa.binary())])
+_LOG_SCHEMA: Final = pa.schema([("slot", pa.int32()), ("log", pa.binary())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class _LogTask:
 
 
 @dataclass(frozen=True, slots=True)
-class _SharedWork:
+class _Shared:
     """What travels to every task."""
 
     budget: CleanerBudget
@@ -90,8 +90,8 @@ def run_plan(
     budget: CleanerBudget,
     clock: Clock,
     owner: Owner,
-) -> tuple[list[WorkResult], list[PendingRemoval]]:
-    """Carry out what is due; return what came of each work, and the files that wait to be removed.
+) -> tuple[list[TaskResult], list[PendingRemoval]]:
+    """Carry out what is due; return the result of each task, and the files that wait to be removed.
 
     Args:
         spark: where the store has the path that it has here.
@@ -114,7 +114,7 @@ def run_plan(
     rolls = [each.log for each in cleanings if each.plan is not None and each.plan.rolls]
     roll_where_no_sink_is(maintained, rolls, clock)
     states = Ledger.open(maintained.store.ledger_path).states()
-    shared = _SharedWork(replace(budget, leaves_large=True), clock, owner, stop)
+    shared = _Shared(replace(budget, leaves_large=True), clock, owner, stop)
     tasks = _tasks(cleanings, states)
     rows = _clean_on_spark(spark, tasks, shared)
     for task in tasks:
@@ -148,7 +148,7 @@ def _tell(row: LogCleaningRow) -> None:
 
 def _delete(
     maintained: MaintainedStore, plan: MaintenancePlan, clock: Clock
-) -> tuple[list[WorkResult], list[PendingRemoval]]:
+) -> tuple[list[TaskResult], list[PendingRemoval]]:
     due = [each for each in plan.due if each.retention is not None]
     if not due:
         return [], []
@@ -177,7 +177,7 @@ def _bytes_of(each: LogCleaning) -> int:
 
 
 def _clean_on_spark(
-    spark: SparkSession, tasks: Sequence[_LogTask], shared: _SharedWork
+    spark: SparkSession, tasks: Sequence[_LogTask], shared: _Shared
 ) -> dict[TopicPartition, LogCleaningRow]:
     """Return a row for each log.
 
@@ -194,7 +194,7 @@ def _clean_on_spark(
     count = min(len(tasks), _TASKS_PER_SLOT * spark.sparkContext.defaultParallelism)
     columns = [pa.array(slots_of(sizes, count), pa.int32()), pa.array([pickle.dumps(each) for each in tasks])]
     try:
-        frame: Any = spark.createDataFrame(pa.Table.from_arrays(columns, schema=_WORK_SCHEMA))
+        frame: Any = spark.createDataFrame(pa.Table.from_arrays(columns, schema=_LOG_SCHEMA))
         with task_progress(spark, "cleaning", count):
             found = frame.repartitionById(count, F.col("slot")).mapInArrow(run, _ROW_DDL).collect()
     except SPARK_ERRORS as error:
@@ -211,7 +211,7 @@ def _clean_on_spark(
     return {row.log: row for row in rows if isinstance(row, LogCleaningRow)}
 
 
-def _clean_large(spark: SparkSession, task: _LogTask, shared: _SharedWork) -> LogCleaningRow:
+def _clean_large(spark: SparkSession, task: _LogTask, shared: _Shared) -> LogCleaningRow:
     """Clean a log by several tasks."""
 
     def clean(log: LogToClean) -> CleanedLog:
@@ -233,9 +233,9 @@ def _stopped(task: _LogTask) -> LogCleaningRow:
     return replace(failed_cleaning(task.cleaning, STOPPED), outcome="skipped")
 
 
-def _run_task(batches: Iterator[pa.RecordBatch], shared: _SharedWork) -> Iterator[pa.RecordBatch]:
+def _run_task(batches: Iterator[pa.RecordBatch], shared: _Shared) -> Iterator[pa.RecordBatch]:
     """Clean the logs of one task, the largest first; the input is drained before anything is done."""
-    tasks: list[_LogTask] = [pickle.loads(work) for batch in batches for work in batch.column("work").to_pylist()]
+    tasks: list[_LogTask] = [pickle.loads(log) for batch in batches for log in batch.column("log").to_pylist()]
     for task in sorted(tasks, key=lambda each: each.rank):
         row: LogCleaningRow | WriterFencedError
         try:

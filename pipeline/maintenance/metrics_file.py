@@ -28,7 +28,7 @@ def write_metrics(path: Path, run: MaintenanceRun, ended_ms: int, duration_ms: i
 
 @contextmanager
 def telling_failure(path: Path | None, clock: Clock) -> Iterator[None]:
-    """Replace the file by the failure of a run that ends by an exception; one that finds another at work leaves it.
+    """Replace the file by the failure of a run that ends by an exception; one that finds another run keeps it.
 
     Args:
         path: of the file; None for none.
@@ -52,17 +52,17 @@ def metrics_text(run: MaintenanceRun, ended_ms: int, duration_ms: int) -> str:
 
 def _lines(run: MaintenanceRun, ended_ms: int, duration_ms: int) -> Iterator[str]:
     results = run.results
-    decisions = Counter[tuple[str, str]]((each.action, each.decision) for each in run.plan.works)
+    decisions = Counter[tuple[str, str]]((each.action, each.decision) for each in run.plan.tasks)
     outcomes = Counter[tuple[str, str]]((each.action, each.outcome) for each in results)
     before, after = (sum(getattr(each, f"bytes_{when}") or 0 for each in results) for when in ("before", "after"))
     read, kept = (sum(getattr(each, f"records_{when}") or 0 for each in results) for when in ("before", "after"))
-    dirtiest = max((_dirty_ratio(each.cleaning) for each in run.plan.works if each.cleaning), default=0.0)
+    dirtiest = max((_dirty_ratio(each.cleaning) for each in run.plan.tasks if each.cleaning), default=0.0)
     left = sum(each.records_count for each in run.erasures)
     unsearched = {log for each in run.erasures for log in each.unsearched}
     yield from _outcome(float(not run.has_failures), ended_ms, duration_ms)
     yield from _gauge("logs_checked", "logs that it looked at", [({}, run.plan.logs_checked)])
-    yield from _gauge("works", "works by decision", _pairs(decisions, "decision"))
-    yield from _gauge("results", "works done by outcome", _pairs(outcomes, "outcome"))
+    yield from _gauge("tasks", "tasks by decision", _pairs(decisions, "decision"))
+    yield from _gauge("results", "tasks done by outcome", _pairs(outcomes, "outcome"))
     yield from _gauge("read_bytes", "bytes of what it worked on", [({}, before)])
     yield from _gauge("freed_bytes", "bytes that are gone", [({}, before - after)])
     yield from _gauge("read_records", "records that cleanings read", [({}, read)])

@@ -27,7 +27,7 @@ from sparklog.sink.operations.retain_logs import LogRetention
 from sparklog.storage_core.quantity_text import duration_text, iso_time, size_text
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["Action", "Bounds", "FormerRuns", "MaintenancePlan", "PlannedWork", "SurveyedLog", "plan_maintenance"]
+__all__ = ["Action", "Bounds", "FormerRuns", "MaintenancePlan", "PlannedTask", "SurveyedLog", "plan_maintenance"]
 
 Action = Literal["delete", "compact", "erase"]
 Decision = Literal["do", "defer", "wait", "keep", "fail", "skip"]
@@ -90,8 +90,8 @@ class FormerRuns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedWork:
-    """One work on one log.
+class PlannedTask:
+    """One task on one log.
 
     Attributes:
         reason: in words and numbers.
@@ -121,19 +121,19 @@ class MaintenancePlan:
     Attributes:
         now_ms: the time that it was made for.
         logs_checked: how many logs were looked at.
-        works: in the order in which they are done, then those that are not.
+        tasks: in the order in which they are done, then those that are not.
         bounds: that it keeps to.
     """
 
     now_ms: int
     logs_checked: int
-    works: tuple[PlannedWork, ...]
+    tasks: tuple[PlannedTask, ...]
     bounds: Bounds = Bounds()
 
     @property
-    def due(self) -> list[PlannedWork]:
+    def due(self) -> list[PlannedTask]:
         """What is done, in order."""
-        return [each for each in self.works if each.decision == "do"]
+        return [each for each in self.tasks if each.decision == "do"]
 
     def with_leases(self, leased_by: Mapping[TopicPartition, str]) -> MaintenancePlan:
         """Return the plan without what other runs have leased.
@@ -141,8 +141,8 @@ class MaintenancePlan:
         Args:
             leased_by: who has a log, and until when.
         """
-        works = (_not_leased(each, leased_by.get(each.log)) for each in self.works)
-        return replace(self, works=tuple(works))
+        tasks = (_not_leased(each, leased_by.get(each.log)) for each in self.tasks)
+        return replace(self, tasks=tuple(tasks))
 
 
 def plan_maintenance(
@@ -161,24 +161,24 @@ def plan_maintenance(
         former: what is known of speed and yield.
         erased_logs: with records of keys that are to be erased, whatever the dirty ratio.
     """
-    deletions = [work for each in logs if (work := _deletion(each))]
-    cleanings = [work for each in logs if (work := _cleaning(each, now_ms, former, erased_logs))]
+    deletions = [task for each in logs if (task := _deletion(each))]
+    cleanings = [task for each in logs if (task := _cleaning(each, now_ms, former, erased_logs))]
     cleanings.sort(key=_urgency)
-    works = [*deletions, *_within(bounds, cleanings, sum(_cost_ms(each) for each in deletions))]
-    works.sort(key=lambda each: each.decision != "do")
-    return MaintenancePlan(now_ms=now_ms, logs_checked=len(logs), works=tuple(works), bounds=bounds)
+    tasks = [*deletions, *_within(bounds, cleanings, sum(_cost_ms(each) for each in deletions))]
+    tasks.sort(key=lambda each: each.decision != "do")
+    return MaintenancePlan(now_ms=now_ms, logs_checked=len(logs), tasks=tuple(tasks), bounds=bounds)
 
 
-def _deletion(each: SurveyedLog) -> PlannedWork | None:
+def _deletion(each: SurveyedLog) -> PlannedTask | None:
     """Return what retention does to a log; None where it keeps all."""
     found = each.retention
-    work = PlannedWork(log=each.log, action="delete", decision="do", reason="", retention=found)
+    task = PlannedTask(log=each.log, action="delete", decision="do", reason="", retention=found)
     if found.failure is not None:
-        return replace(work, decision="fail", reason=found.failure)
+        return replace(task, decision="fail", reason=found.failure)
     plan = found.plan
     if plan is None or not (found.is_due or found.waiting):
         if plan is not None and plan.held_back is not None:
-            return replace(work, decision="keep", reason=f"only a sink may roll: {plan.held_back.reason}")
+            return replace(task, decision="keep", reason=f"only a sink may roll: {plan.held_back.reason}")
         return None
     waiting_bytes = sum(file.size_bytes for file in found.waiting)
     freed = sum(one.size_bytes for one in plan.deletions) + waiting_bytes
@@ -192,42 +192,42 @@ def _deletion(each: SurveyedLog) -> PlannedWork | None:
     if found.waiting:
         parts.append(f"{len(found.waiting)} files of a former run wait to be removed")
     what = "; ".join(parts) or "the log start rises, or a former run left files before it"
-    work = replace(work, reason=what, freed_bytes=freed, expected_ms=_DELETION_MS * len(plan.deletions))
-    return _not_leased(work, each.leased_by)
+    task = replace(task, reason=what, freed_bytes=freed, expected_ms=_DELETION_MS * len(plan.deletions))
+    return _not_leased(task, each.leased_by)
 
 
 def _cleaning(
     each: SurveyedLog, now_ms: int, former: FormerRuns, erased_logs: Collection[TopicPartition]
-) -> PlannedWork | None:
+) -> PlannedTask | None:
     """Return what a cleaner does to a log; None where its topic is not compacted."""
     found, known = each.cleaning, each.checkpoint
     if found is None:
         return None
-    work = PlannedWork(
+    task = PlannedTask(
         log=each.log, action="compact", decision="keep", reason="", cleaning=found, request_ids=each.request_ids
     )
     if found.plan is None:
-        return replace(work, decision="fail", reason=found.failure or "there is no plan")
+        return replace(task, decision="fail", reason=found.failure or "there is no plan")
     plan = found.plan
     if plan.decision == "not-compacted":
         return None
     read = plan.clean_bytes + plan.cleanable_bytes
     speed = former.bytes_per_s or _DEFAULT_BYTES_PER_S
     share = former.kept_shares.get(each.log)
-    work = replace(
-        work,
+    task = replace(
+        task,
         reason=plan.reason,
         read_bytes=read,
         freed_bytes=None if share is None else round(plan.cleanable_bytes * (1 - share)),
         expected_ms=_CLEANING_MS + round(1000 * read / speed),
     )
     if not plan.is_due and each.log not in erased_logs:
-        return replace(work, freed_bytes=0)
+        return replace(task, freed_bytes=0)
     if not plan.is_due:
-        work = replace(work, action="erase", reason=f"has keys to erase; {plan.reason}")
+        task = replace(task, action="erase", reason=f"has keys to erase; {plan.reason}")
     if known is not None and _is_put_off(known, now_ms):
-        return replace(work, decision="wait", reason=_waits(known))
-    return _not_leased(replace(work, decision="do"), each.leased_by)
+        return replace(task, decision="wait", reason=_waits(known))
+    return _not_leased(replace(task, decision="do"), each.leased_by)
 
 
 def _is_put_off(known: CleanerCheckpoint, now_ms: int) -> bool:
@@ -240,35 +240,35 @@ def _waits(known: CleanerCheckpoint) -> str:
     return f"failed {known.failure_count} times, tried again at {iso_time(known.retry_at_ms or 0)}: {what}"
 
 
-def _not_leased(work: PlannedWork, leased_by: str | None) -> PlannedWork:
-    if leased_by is None or work.decision != "do":
-        return work
-    return replace(work, decision="wait", reason=f"another run has its lease: {leased_by}")
+def _not_leased(task: PlannedTask, leased_by: str | None) -> PlannedTask:
+    if leased_by is None or task.decision != "do":
+        return task
+    return replace(task, decision="wait", reason=f"another run has its lease: {leased_by}")
 
 
-def _urgency(work: PlannedWork) -> tuple[int, int, float, TopicPartition]:
-    plan = work.cleaning.plan if work.cleaning else None
+def _urgency(task: PlannedTask) -> tuple[int, int, float, TopicPartition]:
+    plan = task.cleaning.plan if task.cleaning else None
     if plan is None:
-        return 3, 0, 0.0, work.log
-    rank = 0 if plan.decision == "overdue" else 2 if work.action == "erase" else 1 if plan.is_due else 3
-    return rank, -plan.compaction_delay_ms, -plan.dirty_ratio, work.log
+        return 3, 0, 0.0, task.log
+    rank = 0 if plan.decision == "overdue" else 2 if task.action == "erase" else 1 if plan.is_due else 3
+    return rank, -plan.compaction_delay_ms, -plan.dirty_ratio, task.log
 
 
-def _cost_ms(work: PlannedWork) -> int:
-    return work.expected_ms if work.decision == "do" else 0
+def _cost_ms(task: PlannedTask) -> int:
+    return task.expected_ms if task.decision == "do" else 0
 
 
-def _within(bounds: Bounds, works: Sequence[PlannedWork], spent_ms: int) -> list[PlannedWork]:
+def _within(bounds: Bounds, tasks: Sequence[PlannedTask], spent_ms: int) -> list[PlannedTask]:
     """Put off what does not fit into the bounds."""
     found, read, is_first = [], 0, True
-    for work in works:
-        if work.decision == "do":
-            over = None if is_first else _over(bounds, read + work.read_bytes, spent_ms + work.expected_ms)
+    for task in tasks:
+        if task.decision == "do":
+            over = None if is_first else _over(bounds, read + task.read_bytes, spent_ms + task.expected_ms)
             if over is None:
-                is_first, read, spent_ms = False, read + work.read_bytes, spent_ms + work.expected_ms
+                is_first, read, spent_ms = False, read + task.read_bytes, spent_ms + task.expected_ms
             else:
-                work = replace(work, decision="defer", reason=f"{over}; {work.reason}")  # noqa: PLW2901
-        found.append(work)
+                task = replace(task, decision="defer", reason=f"{over}; {task.reason}")  # noqa: PLW2901
+        found.append(task)
     return found
 
 

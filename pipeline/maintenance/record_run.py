@@ -1,6 +1,6 @@
 """A run is told: one MERGE into `runs`, one into `cleaner_checkpoints`, and the files that brokers read.
 
-Checkpoints come behind the works they speak of, never before: one that is missing costs a cleaning that finds little to
+Checkpoints come behind the tasks they speak of, never before: one that is missing costs a cleaning that finds little to
 do, one that runs ahead would leave records uncleaned for ever. So what caps them, truncations, is forgotten last.
 """
 
@@ -14,7 +14,7 @@ from sparklog.pipeline.control.cleaner_checkpoints import CleanerCheckpoint, aft
 from sparklog.pipeline.control.schemas import CLEANER_CHECKPOINTS, RUNS
 from sparklog.pipeline.control.tables import ControlTables, TableBounds
 from sparklog.pipeline.maintenance.plan import MaintenancePlan
-from sparklog.pipeline.maintenance.runs import RunOfWork, WorkResult, failures_of, rows_of_run
+from sparklog.pipeline.maintenance.runs import RunFacts, TaskResult, failures_of, rows_of_run
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.access import MaintainedStore
 from sparklog.sink.operations.cleaner_limits import lift_cleaner_limits
@@ -37,7 +37,7 @@ def record_run(
     maintained: MaintainedStore,
     before: Mapping[TopicPartition, CleanerCheckpoint],
     gone: Sequence[TopicPartition],
-    told: tuple[RunOfWork, MaintenancePlan, Sequence[WorkResult]],
+    told: tuple[RunFacts, MaintenancePlan, Sequence[TaskResult]],
 ) -> None:
     """Write down what a run did, durably.
 
@@ -69,16 +69,16 @@ def record_run(
 
 
 def changed_checkpoints(
-    before: Mapping[TopicPartition, CleanerCheckpoint], results: Sequence[WorkResult], run_id: str, now_ms: int
+    before: Mapping[TopicPartition, CleanerCheckpoint], results: Sequence[TaskResult], run_id: str, now_ms: int
 ) -> dict[TopicPartition, CleanerCheckpoint]:
-    """Return what is known of the logs that were worked on, each with all of its works."""
-    by_log: dict[TopicPartition, list[WorkResult]] = defaultdict(list)
+    """Return what is known of the logs that were worked on, each with all of its tasks."""
+    by_log: dict[TopicPartition, list[TaskResult]] = defaultdict(list)
     for each in results:
         by_log[each.log].append(each)
     found = {}
-    for log, works in by_log.items():
+    for log, tasks in by_log.items():
         known = before.get(log)
-        for each in works:
+        for each in tasks:
             known = after_work(known, each.as_log_work(), run_id, now_ms)
         if known is not None:
             found[log] = known

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparklog.pipeline.maintenance.forget import ForgetReport
-from sparklog.pipeline.maintenance.given_plan import PLAN_VERSION, work_facts
-from sparklog.pipeline.maintenance.plan import MaintenancePlan, PlannedWork
+from sparklog.pipeline.maintenance.given_plan import PLAN_VERSION, task_facts
+from sparklog.pipeline.maintenance.plan import MaintenancePlan, PlannedTask
 from sparklog.pipeline.maintenance.run import MaintenanceRun
-from sparklog.pipeline.maintenance.runs import WorkResult
+from sparklog.pipeline.maintenance.runs import TaskResult
 from sparklog.pipeline.terminal import PeopleTable, say
 from sparklog.storage_core.quantity_text import duration_text, size_text
 
@@ -25,19 +25,19 @@ _MOST_ROWS = 200
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """A plan for the store of an id; its works are a table."""
+    """A plan for the store of an id; its tasks are a table."""
 
     plan: MaintenancePlan
     store_id: str
 
     def lines(self) -> tuple[str, ...]:
-        """Return nothing: `print_plan` prints the works."""
+        """Return nothing: `print_plan` prints the tasks."""
         return ()
 
     def verdict(self) -> str:
         """Return the last line of a plan for people."""
         plan = self.plan
-        counts = {name: sum(each.decision == name for each in plan.works) for name in ("do", "defer", "wait", "fail")}
+        counts = {name: sum(each.decision == name for each in plan.tasks) for name in ("do", "defer", "wait", "fail")}
         rest = "".join(
             f"; {counts[name]:,} {words}"
             for name, words in (("defer", "put off"), ("wait", "wait"), ("fail", "can't be planned"))
@@ -50,7 +50,7 @@ class PlanReport:
         more = " and what cleaning finds" if any(each.freed_bytes is None for each in plan.due) else ""
         took_ms = sum(each.expected_ms for each in plan.due)
         return (
-            f"planned: {counts['do']:,} works on {plan.logs_checked:,} logs, {size_text(read)} to read,"
+            f"planned: {counts['do']:,} tasks on {plan.logs_checked:,} logs, {size_text(read)} to read,"
             f" {size_text(freed)} to free{more}, about {duration_text(took_ms)}{rest}; --execute does it"
         )
 
@@ -62,7 +62,7 @@ class PlanReport:
             "made_ms": self.plan.now_ms,
             "executed": False,
             "logs_checked": self.plan.logs_checked,
-            "works": [_work_as_dict(each) for each in self.plan.works],
+            "tasks": [_task_as_dict(each) for each in self.plan.tasks],
         }
 
 
@@ -75,9 +75,9 @@ class RunReport:
     has_given_plan: bool = False
 
     def lines(self) -> Iterator[str]:
-        """Yield a line for each work, and for each request to forget keys."""
+        """Yield a line for each task, and for each request to forget keys."""
         yield from map(result_line, self.run.results)
-        undone = (each for each in self.run.plan.works if each.decision not in ("do", "keep"))
+        undone = (each for each in self.run.plan.tasks if each.decision not in ("do", "keep"))
         if self.has_given_plan:
             yield from (f"{each.log} {each.action} {each.decision}: {each.reason}" for each in undone)
         yield from ForgetReport(self.run.erasures).lines()
@@ -85,7 +85,7 @@ class RunReport:
     def verdict(self) -> str:
         """Return the last line of a run for people."""
         run = self.run
-        waiting = sum(each.decision == "wait" for each in run.plan.works)
+        waiting = sum(each.decision == "wait" for each in run.plan.tasks)
         waits = f"; {waiting:,} wait" if waiting else ""
         if not run.results:
             return f"nothing was done in {run.plan.logs_checked:,} logs{waits}; run {run.run_id}"
@@ -94,10 +94,10 @@ class RunReport:
         done = sum(each.outcome in ("done", "stopped") for each in run.results)
         failed = len(run.results) - done
         rest = f"; {failed:,} not done" if failed else ""
-        return f"done: {done:,} works, {size_text(before)} -> {size_text(after)}{rest}{waits}; run {run.run_id}"
+        return f"done: {done:,} tasks, {size_text(before)} -> {size_text(after)}{rest}{waits}; run {run.run_id}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON: its plan, and what came of each work."""
+        """Return it for JSON: its plan, and what came of each task."""
         return PlanReport(self.run.plan, self.store_id).as_dict() | {
             "executed": True,
             "run_id": self.run.run_id,
@@ -108,28 +108,28 @@ class RunReport:
 
 
 def print_plan(plan: MaintenancePlan, *, with_kept: bool) -> None:
-    """Print a row per work.
+    """Print a row per task.
 
     Args:
         plan: to print.
         with_kept: also what is not due.
     """
-    works = [each for each in plan.works if with_kept or each.decision != "keep"]
+    tasks = [each for each in plan.tasks if with_kept or each.decision != "keep"]
     table = PeopleTable(_WIDE)
     table.folded("log", table.width // _LOG_SHARE)
-    table.texts("work", "decision")
+    table.texts("task", "decision")
     table.numbers("reads", "frees", "takes")
     table.folded("why")
-    shown = works if with_kept else works[:_MOST_ROWS]
+    shown = tasks if with_kept else tasks[:_MOST_ROWS]
     for each in shown:
         table.row(str(each.log), each.action, each.decision, *_figures(each), each.reason)
     table.print()
-    if len(shown) < len(works):
-        say(f"and {len(works) - len(shown):,} more: --all and --json show them")
+    if len(shown) < len(tasks):
+        say(f"and {len(tasks) - len(shown):,} more: --all and --json show them")
 
 
-def result_line(each: WorkResult) -> str:
-    """Return what came of one work."""
+def result_line(each: TaskResult) -> str:
+    """Return what came of one task."""
     sizes = f": {size_text(each.bytes_before)} -> {size_text(each.bytes_after or 0)}" if each.bytes_before else ""
     records = f", {each.records_before:,} -> {each.records_after or 0:,} records" if each.records_before else ""
     segments = ", ".join(f"{count:,} in segment {base_offset}" for base_offset, count in sorted(each.erased.items()))
@@ -138,14 +138,14 @@ def result_line(each: WorkResult) -> str:
     return f"{each.log} {each.action} {each.outcome}{sizes}{records}{erased}{why}"
 
 
-def _figures(each: PlannedWork) -> tuple[str, str, str]:
+def _figures(each: PlannedTask) -> tuple[str, str, str]:
     if each.decision in ("wait", "fail", "skip"):
         return "-", "-", "-"
     freed = "?" if each.freed_bytes is None else size_text(each.freed_bytes)
     return size_text(each.read_bytes), freed, duration_text(each.expected_ms)
 
 
-def _work_as_dict(each: PlannedWork) -> dict[str, Any]:
+def _task_as_dict(each: PlannedTask) -> dict[str, Any]:
     found: dict[str, Any] = {
         "topic": each.log.topic,
         "partition": each.log.partition,
@@ -156,7 +156,7 @@ def _work_as_dict(each: PlannedWork) -> dict[str, Any]:
         "freed_bytes": each.freed_bytes,
         "expected_ms": each.expected_ms,
     }
-    found |= work_facts(each)
+    found |= task_facts(each)
     plan = each.cleaning.plan if each.cleaning else None
     if plan is None:
         return found
@@ -168,7 +168,7 @@ def _work_as_dict(each: PlannedWork) -> dict[str, Any]:
     }
 
 
-def _result_as_dict(each: WorkResult) -> dict[str, Any]:
+def _result_as_dict(each: TaskResult) -> dict[str, Any]:
     return {
         "topic": each.log.topic,
         "partition": each.log.partition,

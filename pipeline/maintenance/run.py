@@ -1,8 +1,8 @@
 """The verb `maintain`: a plan of all of a store's logs, and with `--execute` the run that carries it out.
 
-    lock -> plan -> Spark -> leases -> works -> control tables -> lock given back -> files removed that waited
+    lock -> plan -> Spark -> leases -> tasks -> control tables -> lock given back -> files removed that waited
 
-A plan starts no Spark. A run is told in the control tables once its works are done: one that is killed before has
+A plan starts no Spark. A run is told in the control tables once its tasks are done: one that is killed before has
 cleaned what it has cleaned, and the next one finds out by looking.
 """
 
@@ -22,7 +22,7 @@ from sparklog.pipeline.control.owner_check import OwnerCheck
 from sparklog.pipeline.control.read_tables import check_tables
 from sparklog.pipeline.maintenance.given_plan import GivenPlan, compare_plans
 from sparklog.pipeline.maintenance.plan import Bounds, MaintenancePlan
-from sparklog.pipeline.maintenance.runs import RunOfWork, WorkResult
+from sparklog.pipeline.maintenance.runs import RunFacts, TaskResult
 from sparklog.pipeline.maintenance.survey import Survey, survey_store
 from sparklog.pipeline.settings.maintenance_settings import MaintenanceSettings, maintenance_options
 from sparklog.pipeline.settings.stream_settings import load_settings
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintainedPlace:
-    """Which store a run is of, and how it works.
+    """The store of a run, and the run's settings.
 
     Attributes:
         spark: Spark's settings.
@@ -65,22 +65,22 @@ class MaintenanceRun:
 
     Attributes:
         plan: that it carried out, without what others have leased.
-        results: in the order in which works were done.
+        results: in the order in which tasks were done.
         unremoved: files that should have gone, and why they did not, by log.
         erasures: requests to forget keys, and which of their records are left.
     """
 
     run_id: str
     plan: MaintenancePlan
-    results: Sequence[WorkResult] = ()
+    results: Sequence[TaskResult] = ()
     unremoved: Mapping[TopicPartition, str] = field(default_factory=dict)
     erasures: Sequence[RequestState] = ()
 
     @property
     def has_failures(self) -> bool:
-        """Whether a work failed, now or not long ago, could not be planned, or is another run's."""
+        """Whether a task failed, now or not long ago, could not be planned, or is another run's."""
         failed = any(each.is_failure for each in self.results) or bool(self.unremoved)
-        return failed or any(each.decision in ("fail", "wait") for each in self.plan.works)
+        return failed or any(each.decision in ("fail", "wait") for each in self.plan.tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ def execute_maintenance(
     """Plan, and carry the plan out; return what was done.
 
     Args:
-        place: the store, and how to work.
+        place: the store, and the run's settings.
         spark: gives the session, once it is needed.
         clock: tells the time.
         telling: who hears of it.
@@ -208,7 +208,7 @@ def _carry_out(
     spark: SparkSession,
     clock: Clock,
 ) -> tuple[MaintenanceRun, list[PendingRemoval]]:
-    """Lease, work, and tell it in the control tables."""
+    """Take leases, do the tasks, and record them in the control tables."""
     from sparklog.pipeline.control.leases import acquire_leases, holding_leases
     from sparklog.pipeline.control.tables import ControlTables
     from sparklog.pipeline.maintenance.job import run_plan
@@ -230,9 +230,9 @@ def _carry_out(
         map_bytes=settings.memory_bytes, hash_key=secrets.token_bytes(16), erased_keys=erased_keys(requests)
     )
 
-    def tell(results: Sequence[WorkResult], failure: str | None = None) -> None:
+    def tell(results: Sequence[TaskResult], failure: str | None = None) -> None:
         spent_ms = clock.monotonic_ms() - began_ms
-        run = RunOfWork(
+        run = RunFacts(
             run_id=run_id, started_ms=started_ms, duration_ms=spent_ms, epochs=leases.epochs, failure=failure
         )
         record_run(tables, maintained, survey.checkpoints, survey.gone, (run, plan, results))

@@ -1,6 +1,6 @@
-"""What a run did: a result per work, and the rows of `runs` that tell of it; what former runs tell of the next one.
+"""What a run did: a result per task, and the rows of `runs` that tell of it; what former runs tell of the next one.
 
-A run has a row of its own, without topic, and a row for each work that it did, put off, or could not do. Logs of which
+A run has a row of its own, without topic, and a row for each task that it did, put off, or could not do. Logs of which
 nothing was due are counted in the run's row alone.
 """
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from sparklog.pipeline.control.cleaner_checkpoints import LogWork
 from sparklog.pipeline.control.schemas import RUNS
-from sparklog.pipeline.maintenance.plan import Action, FormerRuns, MaintenancePlan, PlannedWork
+from sparklog.pipeline.maintenance.plan import Action, FormerRuns, MaintenancePlan, PlannedTask
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.operations.clean_logs import LogCleaningRow
 from sparklog.sink.operations.retain_logs import LogRetention
@@ -24,8 +24,8 @@ from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = [
     "FORMER_COLUMNS",
-    "RunOfWork",
-    "WorkResult",
+    "RunFacts",
+    "TaskResult",
     "failures_of",
     "former_runs",
     "result_of_cleaning",
@@ -46,8 +46,8 @@ FORMER_COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkResult:
-    """What came of one work.
+class TaskResult:
+    """What came of one task.
 
     Attributes:
         state: of the log, as the plan has it.
@@ -91,7 +91,7 @@ class WorkResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOfWork:
+class RunFacts:
     """What all rows of a run share.
 
     Attributes:
@@ -107,21 +107,21 @@ class RunOfWork:
     failure: str | None = None
 
 
-def result_of_cleaning(work: PlannedWork, row: LogCleaningRow, log_start_offset: int) -> WorkResult:
+def result_of_cleaning(task: PlannedTask, row: LogCleaningRow, log_start_offset: int) -> TaskResult:
     """Return what came of a cleaning.
 
     Args:
-        work: that was planned.
+        task: that was planned.
         row: what the cleaner says.
         log_start_offset: of the log now.
     """
-    if work.cleaning is None:
-        raise ValueError(f"no plan of a cleaning: log={work.log}")
+    if task.cleaning is None:
+        raise ValueError(f"no plan of a cleaning: log={task.log}")
     cleaned = row.cleaned
-    return WorkResult(
-        log=work.log,
-        state=work.cleaning.state,
-        action=work.action,
+    return TaskResult(
+        log=task.log,
+        state=task.cleaning.state,
+        action=task.action,
         outcome="done" if row.outcome == "cleaned" else row.outcome,
         reason=row.reason,
         log_start_offset=log_start_offset,
@@ -135,28 +135,28 @@ def result_of_cleaning(work: PlannedWork, row: LogCleaningRow, log_start_offset:
     )
 
 
-def result_of_retention(work: PlannedWork, done: LogRetention, duration_ms: int) -> WorkResult:
+def result_of_retention(task: PlannedTask, done: LogRetention, duration_ms: int) -> TaskResult:
     """Return what came of a deletion.
 
     Args:
-        work: that was planned.
+        task: that was planned.
         done: what retention says of the log.
         duration_ms: of all deletions together, which are one commit.
     """
-    planned = work.retention
+    planned = task.retention
     if planned is None or planned.listed is None:
-        raise ValueError(f"no plan of a deletion: log={work.log}")
+        raise ValueError(f"no plan of a deletion: log={task.log}")
     before = sum(each.size_bytes for each in planned.listed.segments)
     freed = 0 if done.plan is None or done.failure else sum(each.size_bytes for each in done.plan.deletions)
     is_rolled = planned.plan is not None and planned.plan.rolls
     is_held = done.plan is not None and done.plan.held_back is not None
     start = planned.state.log_start_offset if done.plan is None or done.failure else done.plan.log_start_offset
-    reason = f"{work.reason}; a sink holds the active segment, which stays" if is_rolled and is_held else work.reason
+    reason = f"{task.reason}; a sink holds the active segment, which stays" if is_rolled and is_held else task.reason
     outcome: Outcome = "done"
     if done.failure is not None:
         outcome, reason = ("skipped" if "no longer fits" in done.failure else "failed"), done.failure
-    return WorkResult(
-        log=work.log,
+    return TaskResult(
+        log=task.log,
         state=planned.state,
         action="delete",
         outcome=outcome,
@@ -168,10 +168,10 @@ def result_of_retention(work: PlannedWork, done: LogRetention, duration_ms: int)
     )
 
 
-def failures_of(plan: MaintenancePlan) -> list[WorkResult]:
+def failures_of(plan: MaintenancePlan) -> list[TaskResult]:
     """Return the cleanings that could not even be planned: their logs can't be read."""
     return [
-        WorkResult(
+        TaskResult(
             log=each.log,
             state=each.cleaning.state,
             action=each.action,
@@ -179,18 +179,18 @@ def failures_of(plan: MaintenancePlan) -> list[WorkResult]:
             reason=each.reason,
             log_start_offset=each.cleaning.state.log_start_offset,
         )
-        for each in plan.works
+        for each in plan.tasks
         if each.decision == "fail" and each.cleaning is not None
     ]
 
 
-def rows_of_run(run: RunOfWork, plan: MaintenancePlan, results: Sequence[WorkResult]) -> list[dict[str, Any]]:
-    """Return the rows of `runs`: of the run, and of each work that was due or could not be judged."""
-    by_work = {(each.log, each.action): each for each in results}
-    told = [each for each in plan.works if each.decision != "keep"]
+def rows_of_run(run: RunFacts, plan: MaintenancePlan, results: Sequence[TaskResult]) -> list[dict[str, Any]]:
+    """Return the rows of `runs`: of the run, and of each task that was due or could not be judged."""
+    by_task = {(each.log, each.action): each for each in results}
+    told = [each for each in plan.tasks if each.decision != "keep"]
     return [
         _run_row(run, plan, results),
-        *(_work_row(run, each, by_work.get((each.log, each.action))) for each in told),
+        *(_task_row(run, each, by_task.get((each.log, each.action))) for each in told),
     ]
 
 
@@ -212,9 +212,9 @@ def former_runs(rows: pa.Table) -> FormerRuns:
     return FormerRuns(bytes_per_s=1000 * read / spent_ms if spent_ms else None, kept_shares=shares)
 
 
-def _run_row(run: RunOfWork, plan: MaintenancePlan, results: Sequence[WorkResult]) -> dict[str, Any]:
+def _run_row(run: RunFacts, plan: MaintenancePlan, results: Sequence[TaskResult]) -> dict[str, Any]:
     counts = {
-        name: sum(each.decision == name for each in plan.works) for name in ("do", "defer", "wait", "fail", "skip")
+        name: sum(each.decision == name for each in plan.tasks) for name in ("do", "defer", "wait", "fail", "skip")
     }
     facts = {
         "logs_checked": plan.logs_checked,
@@ -228,9 +228,9 @@ def _run_row(run: RunOfWork, plan: MaintenancePlan, results: Sequence[WorkResult
         **_row(run),
         "plan": json.dumps(facts),
         "decision": "do" if counts["do"] else "keep",
-        "reason": f"{counts['do']} works on {plan.logs_checked} logs",
+        "reason": f"{counts['do']} tasks on {plan.logs_checked} logs",
         "outcome": "done" if is_whole else "failed",
-        "error": run.failure or (f"{failed} works failed" if failed else None),
+        "error": run.failure or (f"{failed} tasks failed" if failed else None),
         "bytes_before": _sum(results, "bytes_before"),
         "bytes_after": _sum(results, "bytes_after"),
         "records_before": _sum(results, "records_before"),
@@ -239,18 +239,18 @@ def _run_row(run: RunOfWork, plan: MaintenancePlan, results: Sequence[WorkResult
     }
 
 
-def _work_row(run: RunOfWork, work: PlannedWork, result: WorkResult | None) -> dict[str, Any]:
-    failure = {"fail": work.reason, "do": run.failure}.get(work.decision)  # nobody can tell what a lost run did
-    planned = {"read_bytes": work.read_bytes, "freed_bytes": work.freed_bytes, "expected_ms": work.expected_ms}
+def _task_row(run: RunFacts, task: PlannedTask, result: TaskResult | None) -> dict[str, Any]:
+    failure = {"fail": task.reason, "do": run.failure}.get(task.decision)  # nobody can tell what a lost run did
+    planned = {"read_bytes": task.read_bytes, "freed_bytes": task.freed_bytes, "expected_ms": task.expected_ms}
     found: dict[str, Any] = {
         **_row(run),
-        "topic": work.log.topic,
-        "partition": work.log.partition,
-        "action": work.action,
-        "lease_epoch": run.epochs.get(work.log),
+        "topic": task.log.topic,
+        "partition": task.log.partition,
+        "action": task.action,
+        "lease_epoch": run.epochs.get(task.log),
         "plan": json.dumps(planned),
-        "decision": work.decision,
-        "reason": work.reason,
+        "decision": task.decision,
+        "reason": task.reason,
         "outcome": "skipped" if failure is None else "failed",
         "error": failure,
         "duration_ms": 0,
@@ -268,10 +268,10 @@ def _work_row(run: RunOfWork, work: PlannedWork, result: WorkResult | None) -> d
     }
 
 
-def _row(run: RunOfWork) -> dict[str, Any]:
+def _row(run: RunFacts) -> dict[str, Any]:
     empty: dict[str, Any] = dict.fromkeys(RUNS.schema.names)
     return {**empty, "run_id": run.run_id, "started_ms": run.started_ms}
 
 
-def _sum(results: Sequence[WorkResult], name: str) -> int:
+def _sum(results: Sequence[TaskResult], name: str) -> int:
     return sum(getattr(each, name) or 0 for each in results)

@@ -1,4 +1,4 @@
-"""Which task does which works, so that all end at about the same time."""
+"""Distributes the logs of a run over Spark tasks, so that all end at about the same time."""
 
 import heapq
 from collections.abc import Sequence
@@ -7,10 +7,10 @@ __all__ = ["slots_of"]
 
 
 def slots_of(sizes: Sequence[int], count: int) -> list[int]:
-    """Return a slot for each work: each goes to the slot that has the least so far; slot 0 gets the first.
+    """Return a slot for each log: each goes to the slot with the smallest sum so far; slot 0 gets the first.
 
     Args:
-        sizes: of the works, falling; one of no size counts as a little all the same.
+        sizes: of the logs, falling; an empty log counts a little, too.
         count: of the slots.
     """
     heap = [(0, slot) for slot in range(count)]

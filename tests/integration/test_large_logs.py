@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sparklog.pipeline.control.owner_check import OwnerCheck
 from sparklog.pipeline.maintenance.job import run_plan
 from sparklog.pipeline.maintenance.offset_map_job import PartChecks, clean_in_parts
-from sparklog.pipeline.maintenance.runs import WorkResult
+from sparklog.pipeline.maintenance.runs import TaskResult
 from sparklog.pipeline.maintenance.stop_file import StopFile
 from sparklog.sink.opening.access import maintaining
 from sparklog.storage_core.cleaner.clean_log import LogToClean, clean_log
@@ -45,7 +45,7 @@ def _to_clean(log: CompactedLog, now_ms: int) -> LogToClean:
     )
 
 
-def _run(spark: SparkSession, store: Path) -> list[WorkResult]:
+def _run(spark: SparkSession, store: Path) -> list[TaskResult]:
     clock = ManualClock(NOW_MS)
     with maintaining(store) as maintained:
         return run_plan(spark, maintained, plan_of(store, clock), _SMALL, clock, OwnerCheck.of(store))[0]

@@ -54,7 +54,7 @@ def test_maintain_when_a_plan_is_given_then_that_and_nothing_else(tmp_path: Path
     """A log that the plan does not have is left as it is, and told in the run's table."""
     store, file = write_keys(tmp_path / "store"), tmp_path / "plan.json"
     planned = json.loads(_sparklog("maintain", store, "--json")[1])
-    planned["works"] = [each for each in planned["works"] if each["partition"] != 1]
+    planned["tasks"] = [each for each in planned["tasks"] if each["partition"] != 1]
     file.write_text(json.dumps(planned))
 
     code, said, errors = _sparklog("maintain", store, "--execute", "--plan", file)

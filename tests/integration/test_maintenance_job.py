@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from sparklog.pipeline.control.owner_check import OwnerCheck
 from sparklog.pipeline.maintenance.job import run_plan
-from sparklog.pipeline.maintenance.runs import WorkResult
+from sparklog.pipeline.maintenance.runs import TaskResult
 from sparklog.pipeline.maintenance.stop_file import StopFile
 from sparklog.sink.opening.access import MAINTENANCE_LOCK, maintaining
 from sparklog.sink.operations.clean_logs import CleanerBudget
@@ -29,7 +29,7 @@ from tests.build.sink_store import in_process, open_store, read_store, rows
 pytestmark = pytest.mark.spark
 
 
-def _run(spark: SparkSession, store: Path, budget: CleanerBudget = BUDGET) -> list[WorkResult]:
+def _run(spark: SparkSession, store: Path, budget: CleanerBudget = BUDGET) -> list[TaskResult]:
     clock = ManualClock(NOW_MS)
     with maintaining(store) as maintained:
         plan = plan_of(store, clock)

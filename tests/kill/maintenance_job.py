@@ -75,9 +75,9 @@ def _run(folder: Path, session: Callable[[], SparkSession]) -> int:
 
 def _failures(run: MaintenanceRun) -> list[str]:
     found = [f"{each.log} {each.action} {each.outcome}: {each.reason}" for each in run.results if each.is_failure]
-    leased = (each for each in run.plan.works if each.decision == "wait" and "another run has its lease" in each.reason)
+    leased = (each for each in run.plan.tasks if each.decision == "wait" and "another run has its lease" in each.reason)
     found += [f"{each.log} {each.action} {each.decision}: {each.reason}" for each in leased]
-    found += [f"{each.log} fail: {each.reason}" for each in run.plan.works if each.decision == "fail"]
+    found += [f"{each.log} fail: {each.reason}" for each in run.plan.tasks if each.decision == "fail"]
     return found + [f"{log} unremoved: {reason}" for log, reason in run.unremoved.items()]
 
 

@@ -17,12 +17,12 @@ _ANY = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=6,
 )
-_WORK = st.fixed_dictionaries(
+_TASK = st.fixed_dictionaries(
     {"topic": st.just("a") | _ANY, "partition": st.just(0) | _ANY, "action": st.sampled_from(["delete", "compact"])},
     optional=dict.fromkeys(("decision", "topic_id", "because", "first_dirty_offset", "deleted_segments"), _ANY),
 )
 _PLAN = st.fixed_dictionaries(
-    {"works": st.lists(_WORK | _ANY, max_size=3)},
+    {"tasks": st.lists(_TASK | _ANY, max_size=3)},
     optional=dict.fromkeys(("plan_version", "executed", "store_id", "made_ms"), _ANY),
 )
 

@@ -45,7 +45,7 @@ def test_maintain_when_asked_for_json_then_ranges_and_ratio(sparklog: Sparklog, 
     """One object, with each compacted log whether it is due or not."""
     (planned,) = sparklog("maintain", store, "--json").objects
 
-    first, second = planned["works"]
+    first, second = planned["tasks"]
     end = state_of(store, LOG).active_base_offset
     assert (planned["executed"], planned["logs_checked"]) == (False, 2)
     assert (first["decision"], first["dirty_ratio"], first["first_dirty_offset"]) == ("do", 1.0, 0)
@@ -58,10 +58,10 @@ def test_maintain_when_segments_are_due_then_they_are_planned_first(sparklog: Sp
     store = write_aged(memory_path / "store", {"retention.bytes": 1200})
     (planned,) = sparklog("maintain", store, "--json").objects
 
-    (work,) = planned["works"]
-    assert (work["action"], work["decision"]) == ("delete", "do")
-    assert work["freed_bytes"] > 0
-    assert "retention.bytes is 1.2 kB" in work["reason"]
+    (task,) = planned["tasks"]
+    assert (task["action"], task["decision"]) == ("delete", "do")
+    assert task["freed_bytes"] > 0
+    assert "retention.bytes is 1.2 kB" in task["reason"]
 
 
 def test_maintain_when_a_former_run_cleaned_then_the_plan_begins_behind_it(sparklog: Sparklog, store: Path) -> None:
@@ -69,7 +69,7 @@ def test_maintain_when_a_former_run_cleaned_then_the_plan_begins_behind_it(spark
     state = state_of(store, LOG)
     known = checkpoint(LOG.topic, topic_id=state.topic_id, first_dirty_offset=state.active_base_offset)
     put_rows(store, CLEANER_CHECKPOINTS, [known.as_dict()])
-    assert sparklog("maintain", store, "--json").objects[0]["works"][0]["decision"] == "keep"
+    assert sparklog("maintain", store, "--json").objects[0]["tasks"][0]["decision"] == "keep"
 
     put_rows(store, CLEANER_CHECKPOINTS, [])
     later = {"acquired_ms": NOW_MS, "expires_ms": time.time_ns() // 1_000_000 + 10**6}

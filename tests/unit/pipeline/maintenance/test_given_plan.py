@@ -26,9 +26,9 @@ def _given(logs: Sequence[SurveyedLog], bounds: Bounds = _NO_BOUNDS, **values: A
 
 
 def _compared(given: Sequence[SurveyedLog], now: Sequence[SurveyedLog]) -> dict[str, tuple[str, str]]:
-    """Return decision and reason of each work, by topic and action."""
-    works = compare_plans(_given(given), _plan(now)).works
-    return {f"{each.log.topic} {each.action}": (each.decision, each.reason) for each in works}
+    """Return decision and reason of each task, by topic and action."""
+    tasks = compare_plans(_given(given), _plan(now)).tasks
+    return {f"{each.log.topic} {each.action}": (each.decision, each.reason) for each in tasks}
 
 
 def test_plans_when_nothing_changed_then_all_is_done() -> None:
@@ -54,13 +54,13 @@ def test_plans_when_a_work_is_new_or_gone_then_neither_is_done() -> None:
 def test_plans_when_a_bound_put_a_work_off_then_it_is_not_done_without_the_bound() -> None:
     """Only what the given plan does is done."""
     logs = [surveyed("a", "dirty", cleanable_bytes=100), surveyed("b", "dirty", cleanable_bytes=90)]
-    works = compare_plans(_given(logs, Bounds(max_bytes=100)), _plan(logs)).works
+    tasks = compare_plans(_given(logs, Bounds(max_bytes=100)), _plan(logs)).tasks
 
-    assert [(each.log.topic, each.decision) for each in works] == [("a", "do"), ("b", "skip")]
+    assert [(each.log.topic, each.decision) for each in tasks] == [("a", "do"), ("b", "skip")]
 
 
 def test_plans_when_a_work_is_another_then_what_was_and_what_is() -> None:
-    """Range, reason, topic and segments make a work."""
+    """Range, reason, topic and segments make a task."""
     dirty = surveyed("a", "dirty", cleanable_bytes=100)
     cleaning = dirty.cleaning
     assert cleaning is not None
@@ -107,7 +107,7 @@ def test_plan_when_of_another_store_or_too_old_then_both_are_said() -> None:
         (b"[]", "is not what maintain --json prints"),
         (json.dumps({"plan_version": PLAN_VERSION + 1}).encode(), f"plan_version={PLAN_VERSION + 1}"),
         (json.dumps({"plan_version": PLAN_VERSION, "executed": True}).encode(), "was carried out already"),
-        (json.dumps({"plan_version": PLAN_VERSION, "executed": False, "works": []}).encode(), "is damaged"),
+        (json.dumps({"plan_version": PLAN_VERSION, "executed": False, "tasks": []}).encode(), "is damaged"),
     ],
 )
 def test_plan_when_it_is_none_then_refused(text: bytes, problem: str) -> None:
@@ -118,6 +118,6 @@ def test_plan_when_it_is_none_then_refused(text: bytes, problem: str) -> None:
 
 def test_plan_when_a_work_has_no_log_then_refused() -> None:
     """Half a plan is none."""
-    for work in (1, {}, {"topic": "a", "partition": "0", "action": "delete"}, {"topic": "a", "partition": 0}):
-        with pytest.raises(InvalidConfigError, match="a work without"):
-            _given([], works=[work])
+    for task in (1, {}, {"topic": "a", "partition": "0", "action": "delete"}, {"topic": "a", "partition": 0}):
+        with pytest.raises(InvalidConfigError, match="a task without"):
+            _given([], tasks=[task])

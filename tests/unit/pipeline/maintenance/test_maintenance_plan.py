@@ -27,14 +27,14 @@ def test_plan_when_several_are_due_then_deletions_overdue_dirty_and_erased_in_th
     wanted = [("d", "delete"), ("e", "compact"), ("c", "compact"), ("d", "compact"), ("b", "compact"), ("a", "erase")]
     assert _done(plan) == wanted
     assert plan.logs_checked == 6
-    assert all(each.reason for each in plan.works)
+    assert all(each.reason for each in plan.tasks)
 
 
 def test_plan_when_nothing_is_due_then_compacted_logs_say_why() -> None:
     """A log that keeps everything is a row with its reason if it is compacted, and counted alone if not."""
     plan = plan_maintenance([surveyed("a"), surveyed("b", "not-dirty", cleanable_bytes=1)], NOW_MS)
 
-    assert [(each.log.topic, each.decision, each.reason) for each in plan.works] == [("b", "keep", "it is not-dirty")]
+    assert [(each.log.topic, each.decision, each.reason) for each in plan.tasks] == [("b", "keep", "it is not-dirty")]
 
 
 def test_plan_when_bytes_are_bounded_then_smaller_logs_fill_what_is_left() -> None:
@@ -47,7 +47,7 @@ def test_plan_when_bytes_are_bounded_then_smaller_logs_fill_what_is_left() -> No
     plan = plan_maintenance(logs, NOW_MS, Bounds(max_bytes=700))
 
     assert _done(plan) == [("large", "compact"), ("small", "compact")]
-    (deferred,) = (each for each in plan.works if each.decision == "defer")
+    (deferred,) = (each for each in plan.tasks if each.decision == "defer")
     assert deferred.reason == "the run would read 1.5 kB with it, the bound is 700 bytes; it is dirty"
     assert _done(plan_maintenance(logs, NOW_MS, Bounds(max_bytes=1))) == [("large", "compact")]
 
@@ -76,7 +76,7 @@ def test_plan_when_a_log_failed_not_long_ago_then_it_waits() -> None:
     plan = plan_maintenance(logs, NOW_MS)
 
     assert _done(plan) == [("b", "compact")]
-    (waiting,) = (each for each in plan.works if each.decision == "wait")
+    (waiting,) = (each for each in plan.tasks if each.decision == "wait")
     assert waiting.reason == "failed 2 times, tried again at 2023-11-14T22:13:20.001Z: damaged: position=7"
     assert _done(plan_maintenance(logs, NOW_MS + 1)) == [("a", "compact"), ("b", "compact")]
 
@@ -95,7 +95,7 @@ def test_plan_when_a_log_is_leased_then_its_holder_is_named() -> None:
     plan = plan_maintenance(logs, NOW_MS)
 
     assert _done(plan) == [("b", "compact")]
-    assert [each.reason for each in plan.works if each.decision == "wait"] == ["another run has its lease: owner=x"] * 2
+    assert [each.reason for each in plan.tasks if each.decision == "wait"] == ["another run has its lease: owner=x"] * 2
     assert plan.with_leases({TopicPartition("b", 0): "owner=y"}).due == []
 
 
@@ -103,7 +103,7 @@ def test_plan_when_a_log_can_not_be_judged_then_it_fails_and_the_rest_goes_on() 
     """A log that can't be read, or whose settings nobody knows, loses nothing."""
     plan = plan_maintenance([surveyed("a", failure="gone"), surveyed("b", deleted_bytes=1)], NOW_MS)
 
-    assert [(each.log.topic, each.decision, each.reason) for each in plan.works][1] == ("a", "fail", "gone")
+    assert [(each.log.topic, each.decision, each.reason) for each in plan.tasks][1] == ("a", "fail", "gone")
     assert _done(plan) == [("b", "delete")]
 
 
@@ -146,6 +146,6 @@ def test_plan_when_bounded_then_only_the_first_passes_the_bound(logs: list[Surve
     read = sum(each.read_bytes for each in cleanings)
     assert max_bytes is None or read <= max_bytes or len([each for each in cleanings if each.read_bytes]) == 1
     due = {each.log for each in numbered if each.cleaning and each.cleaning.plan and each.cleaning.plan.is_due}
-    assert {each.log for each in plan.works if each.decision in ("do", "defer", "wait")} == due
+    assert {each.log for each in plan.tasks if each.decision in ("do", "defer", "wait")} == due
     if max_bytes is None:
-        assert not [each for each in plan.works if each.decision == "defer"]
+        assert not [each for each in plan.tasks if each.decision == "defer"]

@@ -22,7 +22,7 @@ def test_plan_when_names_are_long_then_all_columns_are_there(
     print_plan(plan_maintenance(logs, NOW_MS), with_kept=False)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 100
-    assert "log work decision reads frees takes why" in " ".join(lines[0].split())
+    assert "log task decision reads frees takes why" in " ".join(lines[0].split())
     (dirty,) = (each for each in lines if "100 MB" in each)
     assert "compact" in dirty
     assert "it is dirty" in dirty

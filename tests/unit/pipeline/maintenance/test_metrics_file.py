@@ -9,7 +9,7 @@ import pytest
 from sparklog.pipeline.maintenance.metrics_file import metrics_text, telling_failure, write_metrics
 from sparklog.pipeline.maintenance.report import RunReport
 from sparklog.pipeline.maintenance.run import MaintenanceRun
-from sparklog.pipeline.maintenance.runs import WorkResult
+from sparklog.pipeline.maintenance.runs import TaskResult
 from sparklog.pipeline.prometheus import make_metrics_folder
 from sparklog.sink.operations.forget_keys import RequestState
 from sparklog.sink.operations.search_keys import FoundRecords
@@ -24,11 +24,11 @@ from tests.build.manual_clock import ManualClock
 
 def _run(store: Path) -> MaintenanceRun:
     plan = plan_of(write_keys(store), ManualClock(NOW_MS))
-    work = plan.due[0]
-    assert work.cleaning is not None
-    result = WorkResult(
+    task = plan.due[0]
+    assert task.cleaning is not None
+    result = TaskResult(
         log=TopicPartition(TOPIC, 0),
-        state=work.cleaning.state,
+        state=task.cleaning.state,
         action="compact",
         outcome="done",
         reason="",
@@ -47,7 +47,7 @@ def test_metrics_text_when_a_run_ended_then_each_figure_is_a_sample(tmp_path: Pa
 
     assert "# TYPE sparklog_maintenance_success gauge\nsparklog_maintenance_success 1\n" in text
     assert "sparklog_maintenance_run_duration_seconds 2.5\n" in text
-    assert 'sparklog_maintenance_works{action="compact",decision="do"} 4\n' in text
+    assert 'sparklog_maintenance_tasks{action="compact",decision="do"} 4\n' in text
     assert 'sparklog_maintenance_results{action="compact",outcome="done"} 1\n' in text
     assert "sparklog_maintenance_freed_bytes 900\n" in text
     assert "sparklog_maintenance_removed_records 43\n" in text
@@ -57,8 +57,8 @@ def test_metrics_text_when_a_run_ended_then_each_figure_is_a_sample(tmp_path: Pa
 def test_metrics_text_when_a_log_waits_behind_a_failure_then_no_success(tmp_path: Path) -> None:
     """A log that is broken for ever is tried once a day; the runs between are no more sound than that one."""
     run = _run(tmp_path / "store")
-    waiting = [replace(each, decision="wait") for each in run.plan.works]
-    run = replace(run, plan=replace(run.plan, works=tuple(waiting)), results=[])
+    waiting = [replace(each, decision="wait") for each in run.plan.tasks]
+    run = replace(run, plan=replace(run.plan, tasks=tuple(waiting)), results=[])
 
     assert run.has_failures
     assert "\nsparklog_maintenance_success 0\n" in metrics_text(run, NOW_MS, 0)

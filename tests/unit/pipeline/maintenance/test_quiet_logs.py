@@ -35,7 +35,7 @@ def test_maintain_when_a_quiet_log_is_overdue_then_the_plan_says_that_it_is_roll
     assert "rolls the active segment first: its first record is " in ran.out
     assert "max.compaction.lag.ms is 1 hour; dirty since" in ran.out
     (planned,) = sparklog("maintain", store, "--json").objects
-    assert planned["works"][0]["first_uncleanable_offset"] == 200
+    assert planned["tasks"][0]["first_uncleanable_offset"] == 200
     assert contents(store) == before
 
 
@@ -47,9 +47,9 @@ def test_maintain_when_a_sink_holds_the_store_then_the_plan_rolls_nothing(
     with closing(open_store(store, {LOG.topic: _QUIET}, topic=LOG.topic)):
         (planned,) = sparklog("maintain", store, "--json").objects
 
-    work = planned["works"][0]
-    assert work["first_uncleanable_offset"] == state_of(store, LOG).active_base_offset
-    assert "rolls" not in work["reason"]
+    task = planned["tasks"][0]
+    assert task["first_uncleanable_offset"] == state_of(store, LOG).active_base_offset
+    assert "rolls" not in task["reason"]
 
 
 def test_maintain_when_keys_to_erase_lie_in_an_active_segment_then_the_plan_rolls_it(
@@ -62,15 +62,15 @@ def test_maintain_when_keys_to_erase_lie_in_an_active_segment_then_the_plan_roll
 
     (planned,) = sparklog("maintain", store, "--json").objects
 
-    work = planned["works"][0]
-    assert (work["action"], work["decision"]) == ("erase", "do")
-    assert "rolls the active segment first: it has keys to erase" in work["reason"]
-    assert work["first_uncleanable_offset"] == 200
+    task = planned["tasks"][0]
+    assert (task["action"], task["decision"]) == ("erase", "do")
+    assert "rolls the active segment first: it has keys to erase" in task["reason"]
+    assert task["first_uncleanable_offset"] == 200
     assert contents(store) == before
 
 
 def test_maintain_when_a_plan_with_erasures_is_given_then_the_run_finds_it_unchanged(memory_path: Path) -> None:
-    """What earlier searches tell and what the run's own one finds come to the same works."""
+    """What earlier searches tell and what the run's own one finds come to the same tasks."""
     store, clock = write_keyed(memory_path / "store", {"min.cleanable.dirty.ratio": 1.0}), ManualClock(NOW_MS)
     ask(store, "k3")
     found = Store.find(store)
@@ -94,7 +94,7 @@ def test_maintain_when_retention_takes_segments_then_the_compaction_does_not_cou
 
     (planned,) = sparklog("maintain", store, "--json").objects
 
-    deletion, compaction = (work for work in planned["works"] if work["decision"] == "do")
+    deletion, compaction = (task for task in planned["tasks"] if task["decision"] == "do")
     active = state_of(store, LOG).active_base_offset
     start = deletion["log_start_offset"]
     left = sum(size for base, size in segments.items() if start <= base < active)
@@ -112,7 +112,7 @@ def test_maintain_when_retention_takes_the_whole_log_then_nothing_is_left_to_com
 
     (planned,) = sparklog("maintain", store, "--json").objects
 
-    found = {(each["partition"], each["action"]): each for each in planned["works"]}
+    found = {(each["partition"], each["action"]): each for each in planned["tasks"]}
     assert found[0, "delete"]["log_start_offset"] == 200
     assert found[0, "compact"]["decision"] == "keep"
     assert (found[0, "compact"]["read_bytes"], found[0, "compact"]["clean_bytes"]) == (0, 0)

@@ -18,8 +18,8 @@ from sparklog.pipeline.maintenance.record_run import changed_checkpoints
 from sparklog.pipeline.maintenance.report import result_line
 from sparklog.pipeline.maintenance.runs import (
     FORMER_COLUMNS,
-    RunOfWork,
-    WorkResult,
+    RunFacts,
+    TaskResult,
     failures_of,
     former_runs,
     result_of_cleaning,
@@ -32,7 +32,7 @@ from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.maintained_logs import NOW_MS, checkpoint, log_state, surveyed
 
 _A, _B = TopicPartition("a", 0), TopicPartition("b", 0)
-_RUN = RunOfWork(run_id="r", started_ms=NOW_MS, duration_ms=77, epochs={_A: 3})
+_RUN = RunFacts(run_id="r", started_ms=NOW_MS, duration_ms=77, epochs={_A: 3})
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -40,7 +40,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def _row(number: int, partition: int, action: int, outcome: int, before: int, spent_ms: int) -> dict[str, Any]:
-    """Return a row of a run's work; a run's own has no log."""
+    """Return a row of a run's task; a run's own has no log."""
     row: dict[str, Any] = dict.fromkeys(RUNS.schema.names) | {"run_id": "r", "plan": "", "decision": "do", "reason": ""}
     row |= {"topic": "t", "partition": partition, "action": ("compact", "delete", None, "erase")[action]}
     row |= {"outcome": ("done", "stopped", "failed", "skipped")[outcome]}
@@ -48,10 +48,10 @@ def _row(number: int, partition: int, action: int, outcome: int, before: int, sp
     return row | {"started_ms": number, "duration_ms": spent_ms}
 
 
-def _cleaned(log: TopicPartition, **values: object) -> WorkResult:
+def _cleaned(log: TopicPartition, **values: object) -> TaskResult:
     usual: dict[str, object] = {"outcome": "done", "reason": "dirty", "first_dirty_offset": 50}
     usual |= {"bytes_before": 1000, "bytes_after": 250, "duration_ms": 100}
-    return WorkResult(
+    return TaskResult(
         log=log,
         state=log_state(log.topic),
         action="compact",
@@ -61,15 +61,15 @@ def _cleaned(log: TopicPartition, **values: object) -> WorkResult:
 
 
 def test_rows_when_a_run_is_told_then_one_of_its_own_and_one_per_work() -> None:
-    """Every column has its name; a work that was not done says why, a log that keeps all has no row."""
+    """Every column has its name; a task that was not done says why, a log that keeps all has no row."""
     logs = [surveyed("a", "dirty", cleanable_bytes=1000), surveyed("b", "not-dirty"), surveyed("c", failure="gone")]
-    run, work, failed = rows_of_run(_RUN, plan_maintenance(logs, NOW_MS), [_cleaned(_A)])
+    run, task, failed = rows_of_run(_RUN, plan_maintenance(logs, NOW_MS), [_cleaned(_A)])
 
-    assert [set(row) for row in (run, work, failed)] == [set(RUNS.schema.names)] * 3
+    assert [set(row) for row in (run, task, failed)] == [set(RUNS.schema.names)] * 3
     assert (run["topic"], run["bytes_before"], run["bytes_after"], run["outcome"]) == (None, 1000, 250, "failed")
     assert json.loads(run["plan"])["logs_checked"] == 3
-    assert (work["topic"], work["lease_epoch"], work["outcome"], work["error"]) == ("a", 3, "done", None)
-    assert json.loads(work["plan"])["read_bytes"] == 1000
+    assert (task["topic"], task["lease_epoch"], task["outcome"], task["error"]) == ("a", 3, "done", None)
+    assert json.loads(task["plan"])["read_bytes"] == 1000
     assert (failed["topic"], failed["outcome"], failed["error"]) == ("c", "failed", "gone")
 
 
@@ -87,7 +87,7 @@ def test_rows_when_a_run_ended_by_an_exception_then_it_and_its_works_failed() ->
 def test_former_runs_when_there_are_rows_then_speed_and_the_last_yield() -> None:
     """Bytes read per second over all cleanings; of each log what its last one kept."""
     plan = plan_maintenance([surveyed("a", "dirty", cleanable_bytes=1000)], NOW_MS)
-    later = RunOfWork(run_id="s", started_ms=NOW_MS + 1, duration_ms=1, epochs={})
+    later = RunFacts(run_id="s", started_ms=NOW_MS + 1, duration_ms=1, epochs={})
     rows = [
         *rows_of_run(later, plan, [_cleaned(_A, bytes_after=500, duration_ms=300)]),
         *rows_of_run(_RUN, plan, [_cleaned(_A)]),
@@ -116,10 +116,10 @@ def test_former_runs_when_made_row_by_row_then_the_same(drawn: list[tuple[int, .
 
 def test_result_when_a_log_is_uncleanable_then_its_dirty_part_stays() -> None:
     """Only a round moves the first dirty offset."""
-    (work,) = plan_maintenance([surveyed("a", "dirty", cleanable_bytes=1)], NOW_MS).due
+    (task,) = plan_maintenance([surveyed("a", "dirty", cleanable_bytes=1)], NOW_MS).due
     reason = "wrong CRC file=/x.log position=9"
     row = LogCleaningRow(log=_A, outcome="uncleanable", reason=reason, first_dirty_offset=0, duration_ms=5)
-    result = result_of_cleaning(work, row, log_start_offset=0)
+    result = result_of_cleaning(task, row, log_start_offset=0)
 
     known = changed_checkpoints({_A: checkpoint("a", first_dirty_offset=20)}, [result], "r", NOW_MS)
     assert (known[_A].first_dirty_offset, known[_A].uncleanable_position) == (20, 9)
@@ -128,20 +128,20 @@ def test_result_when_a_log_is_uncleanable_then_its_dirty_part_stays() -> None:
 
 def test_result_when_keys_were_erased_then_it_says_from_which_segments() -> None:
     """The line of the log, and JSON, count what the cleaner took."""
-    (work,) = plan_maintenance([surveyed("a", "dirty", cleanable_bytes=1)], NOW_MS).due
+    (task,) = plan_maintenance([surveyed("a", "dirty", cleanable_bytes=1)], NOW_MS).due
     cleaned = CleanedLog(first_dirty_offset=30, bytes_before=100, bytes_after=40, erased={40: 2, 0: 1})
     row = LogCleaningRow(
         log=_A, outcome="cleaned", reason="dirty", first_dirty_offset=30, duration_ms=5, cleaned=cleaned
     )
 
-    line = result_line(result_of_cleaning(work, row, log_start_offset=0))
+    line = result_line(result_of_cleaning(task, row, log_start_offset=0))
 
     assert line.endswith(", of forgotten keys 1 in segment 0, 2 in segment 40")
 
 
 def test_result_when_a_map_was_full_then_the_next_round_begins_there() -> None:
     """A part of a round counts, but the log is not yet clean."""
-    (work,) = plan_maintenance([surveyed("a", "dirty", cleanable_bytes=1)], NOW_MS).due
+    (task,) = plan_maintenance([surveyed("a", "dirty", cleanable_bytes=1)], NOW_MS).due
     row = LogCleaningRow(
         log=_A,
         outcome="stopped",
@@ -150,7 +150,7 @@ def test_result_when_a_map_was_full_then_the_next_round_begins_there() -> None:
         duration_ms=5,
         cleaned=CleanedLog(first_dirty_offset=30, bytes_before=100, bytes_after=40),
     )
-    result = result_of_cleaning(work, row, log_start_offset=0)
+    result = result_of_cleaning(task, row, log_start_offset=0)
 
     known = changed_checkpoints({}, [result, _cleaned(_B)], "r", NOW_MS)
     assert (known[_A].first_dirty_offset, known[_A].last_cleaned_ms) == (30, None)
@@ -160,13 +160,13 @@ def test_result_when_a_map_was_full_then_the_next_round_begins_there() -> None:
 
 def test_result_when_the_disk_lacked_room_then_it_failed_and_waits() -> None:
     """Only somebody who makes room helps: the log is tried again after a while, and its dirty part stays."""
-    (work,) = plan_maintenance([surveyed("a", "dirty", cleanable_bytes=1)], NOW_MS).due
+    (task,) = plan_maintenance([surveyed("a", "dirty", cleanable_bytes=1)], NOW_MS).due
     full_disk = EarlyEnd("not enough disk for offsets 0..9", is_short_of_disk=True)
     cleaned = CleanedLog(first_dirty_offset=0, bytes_before=100, bytes_after=40, stopped=full_disk)
     row = LogCleaningRow(
         log=_A, outcome="failed", reason=full_disk.reason, first_dirty_offset=0, duration_ms=5, cleaned=cleaned
     )
-    result = result_of_cleaning(work, row, log_start_offset=0)
+    result = result_of_cleaning(task, row, log_start_offset=0)
 
     known = changed_checkpoints({_A: checkpoint("a", first_dirty_offset=20)}, [result], "r", NOW_MS)[_A]
     assert result.is_failure
