@@ -1,22 +1,21 @@
 """Removes a half-written newest ledger entry or checkpoint after a power cut.
 
 An entry counts only once it is durable, and its data file is durable before it: so a power cut leaves an entry whose
-own bytes are torn, and nothing else: whole lines, then a line that ends too early, or zeros, or nothing. The release
-before said in no entry how many lines it has, and made the data file durable after it. A torn checkpoint says nothing
-that the entries before it don't say. Damage of any other kind is left for the opening to refuse.
+own bytes are torn, and nothing else: whole lines, then a line that ends too early, or zeros, or nothing. A torn
+checkpoint sums up entries that are still there. The opening refuses damage of any other kind.
 """
 
 import errno
 import json
 import logging
 import os
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparklog.sink.ledger.crc import ROWS_CRC, rows_crc
 from sparklog.sink.ledger.table_entries import ACTION_COUNT, newest_version
 from sparklog.storage_core.errors import LedgerDamagedError
 from sparklog.storage_core.storage.local import storage_errors, sync_directory
@@ -29,10 +28,8 @@ logger = logging.getLogger(__name__)
 
 _MAKING = {"commitInfo", "protocol", "metaData"}
 """Lines of the entry that makes a table."""
-_TRANSACTION_COUNT = "sparklog.transactions"
-"""Key of the release before in an entry's first line: how many micro-batches its last lines name."""
-_NO_ROWS_CRC = rows_crc({}, {})
-_LITERALS = ("true", "false", "null")
+_CUT: Final = re.compile(r'.?|[{\[:,]"(?:[^"\\]|\\.)*\\?|[\[:,](?:-|tr?u?|fa?l?s?|nu?l?)|\\u[0-9a-f]{0,4}')
+"""The end of a line that a power cut left: nothing after a token, a string or a literal without its end, an escape."""
 
 
 def drop_torn_entry(path: Path, owner: Owner, signed_off: int = -1) -> None:
@@ -89,30 +86,18 @@ def _is_torn(entry: Path, version: int) -> bool:
     if ACTION_COUNT in info:
         count = str(info[ACTION_COUNT])
         return count.isdigit() and len(actions) <= int(count)
-    return ROWS_CRC in info and (is_cut or not _is_whole_without_count(entry.parent.parent, info, actions))
+    return False
 
 
 def _is_cut(line: bytes) -> bool:
     """Whether a last line is the beginning of a JSON object, and not the whole."""
     text = line.decode(errors="replace")
     try:
-        json.loads(text)
+        json.JSONDecoder().raw_decode(text)
     except json.JSONDecodeError as error:
-        rest = text[error.pos :]
-        is_early = rest in ("", ",") or any(each.startswith(rest) for each in _LITERALS)
-        return bool(text) and text.startswith("{") and (is_early or error.msg.startswith("Unterminated string"))
+        last = text[: error.pos].rstrip()[-1:]  # before the place from which it is no JSON any more
+        return text.startswith("{") and _CUT.fullmatch(last + text[error.pos :]) is not None
     return False
-
-
-def _is_whole_without_count(table: Path, info: dict[str, Any], actions: list[dict[str, Any]]) -> bool:
-    """Whether an entry of the release before has all of its lines, and its data file."""
-    kinds = [kind for action in actions for kind in action]
-    if kinds.count("txn") < int(info.get(_TRANSACTION_COUNT, 0)):
-        return False
-    if info[ROWS_CRC] == _NO_ROWS_CRC:
-        return kinds.count("remove") >= int(info.get("operationMetrics", {}).get("num_removed_files", 0))
-    added = [action["add"] for action in actions if "add" in action]
-    return bool(added) and all(_is_readable(table / str(each.get("path"))) for each in added)
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

@@ -1,13 +1,11 @@
 """What counts as a torn newest entry of the ledger."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.ledger.table_entries import ACTION_COUNT
 from sparklog.sink.ledger.torn import drop_torn_entry
 from sparklog.storage_core.errors import LedgerDamagedError
 from sparklog.storage_core.storage.owned_names import UNSHARED
@@ -103,26 +101,24 @@ def test_entry_when_a_byte_of_any_line_changed_then_it_is_refused_and_stays(writ
         assert entry.read_bytes() == changed
 
 
+@pytest.mark.parametrize("changed", ["u", "-", "t", '"', '"x', '}"x', "\\u00"])
+def test_entry_when_its_last_byte_changed_then_it_is_not_torn(written: Path, changed: str) -> None:
+    """A string, a literal or an escape can only begin where JSON allows one."""
+    assert not _drop(written, _newest(written).read_bytes().rstrip()[:-1] + changed.encode())
+
+
 def test_entry_when_the_last_line_is_cut_and_then_ended_then_it_is_not_torn(written: Path) -> None:
     """A line's end comes last."""
     assert not _drop(written, _newest(written).read_bytes()[:-2] + b"\n")
 
 
-def test_entry_of_the_release_before_when_it_is_torn_then_it_is_dropped(written: Path) -> None:
-    """It does not say how many lines it has; its kinds of lines tell."""
-    entry = _newest(written)
-    first, *others = [json.loads(line) for line in entry.read_bytes().splitlines()]
-    del first["commitInfo"][ACTION_COUNT]
-    first["commitInfo"]["sparklog.transactions"] = "1"
-    lines = [json.dumps(each).encode() for each in (first, *others)]
-    whole = b"\n".join(lines)
+def test_entry_when_it_ends_inside_an_escaped_character_then_it_is_torn(memory_path: Path) -> None:
+    """A query's name may have characters that JSON writes as a backslash and a letter, or a number."""
+    ledger = Ledger.create(memory_path / "ledger", UNSHARED)
+    ledger.update(np.zeros(0, np.int64), {}, 'q\x01"\\\n\u00fc\x1f', 0, UNSHARED)
+    whole = _newest(memory_path / "ledger").read_bytes()
+    assert b"\\u0001" in whole
 
-    kept = [end for end in range(len(whole)) if not _drop(written, whole[:end])]
+    kept = [end for end in range(len(whole)) if not _drop(memory_path / "ledger", whole[:end])]
 
-    assert (kept, _drop(written, whole)) == ([], False)
-    changed = [*lines[:1], b"{x" + lines[1][2:], *lines[2:]]
-    assert not _drop(written, b"\n".join(changed))
-    entry.write_bytes(whole)
-    (written / next(each["add"]["path"] for each in others if "add" in each)).write_bytes(b"PAR1")
-    drop_torn_entry(written, UNSHARED)
-    assert not entry.exists()
+    assert (kept, _drop(memory_path / "ledger", whole)) == ([], False)
