@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from sparklog.sink.ledger.damage import damage_refused
 from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LEDGER_PARTITION
 from sparklog.storage_core.errors import InvalidConfigError, LedgerDamagedError
 
 __all__ = ["AsOf", "open_ledger_at"]
@@ -36,7 +37,8 @@ def open_ledger_at(path: Path, as_of: AsOf) -> Ledger:
     """Open the ledger as it was, read-only.
 
     Raises:
-        InvalidConfigError: there is no such version, or it is no longer kept; the message names what there is.
+        InvalidConfigError: there is no such version, it is no longer kept, or an upgrade of the store has replaced its
+            layout; the message names the newest version.
         LedgerDamagedError: the ledger, or that version of it, is kept but can't be read.
     """
     newest = Ledger.open(path).version
@@ -47,9 +49,14 @@ def open_ledger_at(path: Path, as_of: AsOf) -> Ledger:
     try:
         return Ledger.open_at(path, version)
     except LedgerDamagedError as error:
-        if not isinstance(error.__cause__, FileNotFoundError) and _is_kept(path / "_delta_log", version):
-            raise
-        raise InvalidConfigError(absent) from error
+        if isinstance(error.__cause__, FileNotFoundError) or not _is_kept(path / "_delta_log", version):
+            raise InvalidConfigError(absent) from error
+        if _has_older_layout(path, version):
+            raise InvalidConfigError(
+                f"this version of the ledger is older than the store's layout, and can't be read any more: {version=}"
+                f" newest_version={newest} path={path}; name a version since the upgrade"
+            ) from error
+        raise
 
 
 def _is_kept(log: Path, version: int) -> bool:
@@ -58,6 +65,13 @@ def _is_kept(log: Path, version: int) -> bool:
     checkpoints = (int(name[:20]) for name in names if name.endswith(".checkpoint.parquet") and name[:20].isdigit())
     checkpoint = max((each for each in checkpoints if each <= version), default=-1)
     return names.issuperset(f"{number:020}.json" for number in range(checkpoint + 1, version + 1))
+
+
+def _has_older_layout(path: Path, version: int) -> bool:
+    """Whether the table had other columns then: `sparklog upgrade` changed them in a later version."""
+    with damage_refused(path):
+        table = DeltaTable(path.absolute().as_uri(), version=version)
+        return bool(table.metadata().partition_columns != [LEDGER_PARTITION[0]])
 
 
 def _version_at(path: Path, timestamp_ms: int) -> int:

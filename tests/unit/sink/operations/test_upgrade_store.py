@@ -9,6 +9,7 @@ import pytest
 
 from sparklog.pipeline.places.store_view import open_logs
 from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.versions import AsOf
 from sparklog.sink.operations.upgrade_store import plan_upgrade, upgrade_store
 from sparklog.storage_core.errors import InvalidConfigError, LedgerDamagedError, UnsupportedFormatError
 from sparklog.storage_core.storage.owned_names import UNSHARED
@@ -83,6 +84,17 @@ def test_upgrade_when_the_store_has_no_logs_then_it_is_an_empty_store(memory_pat
     assert upgrade_store(store) == 0
 
     assert Ledger.open(store / "ledger").states() == {}
+
+
+def test_open_logs_when_as_of_a_version_before_the_upgrade_then_it_is_a_wrong_setting(store: Path) -> None:
+    """Such a version is whole, but has rows of another layout."""
+    before = json.loads((store / "control" / "ledger-version.writer.json").read_text())["ledger_version"]
+    upgrade_store(store)
+
+    for version in (before - 1, before):
+        with pytest.raises(InvalidConfigError, match=rf"is older than the store's layout.*: version={version} "):
+            open_logs(store, AsOf(version=version))
+    assert open_logs(store, AsOf(version=before + 1)).ledger_version == before + 1
 
 
 @pytest.mark.parametrize(
