@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from sparklog.pipeline.reader.columns import ROWS_PER_BATCH, RowMaker
 from sparklog.pipeline.reader.plan import LogSplit, ReadTask
-from sparklog.pipeline.reader.skip_damage import SoundBatch, check_place, is_outage, skip_batch, skip_to_index
+from sparklog.pipeline.reader.skip_damage import check_place, is_outage, skip_batch, skip_to_index
 from sparklog.storage_core.errors import CorruptBatchError, InvalidRecordError, LogStorageError
 from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.log.scan.segment_reader import BatchChunk
 from sparklog.storage_core.record.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from sparklog.storage_core.record.batch_decode import iter_decoded
 
@@ -109,16 +110,17 @@ def _records(split: LogSplit, task: ReadTask, loss: _Loss) -> Iterator[pa.Record
 
 
 def _skipped(
-    split: LogSplit, offsets: tuple[int, int], batch: SoundBatch | None, loss: _Loss, error: LogStorageError
+    split: LogSplit, offsets: tuple[int, int], batch: BatchChunk | None, loss: _Loss, error: LogStorageError
 ) -> Iterator[pa.RecordBatch]:
     """Note what is lost of the offsets that are skipped, and yield what a sound batch among them holds."""
     start, end = offsets
     if batch is None or _may_be_aborted(batch, split):
         loss.note(split, start, end, error)
         return
-    if batch.base_offset > start:
-        loss.note(split, start, batch.base_offset, error)
-        start = batch.base_offset
+    first_offset = int(batch.scan.base_offset[0])
+    if first_offset > start:
+        loss.note(split, start, first_offset, error)
+        start = first_offset
     if int(batch.scan.attributes[0]) & CONTROL_BIT:
         return
     try:
@@ -131,7 +133,7 @@ def _skipped(
         loss.note(split, start, end, damage)
 
 
-def _may_be_aborted(batch: SoundBatch, split: LogSplit) -> bool:
+def _may_be_aborted(batch: BatchChunk, split: LogSplit) -> bool:
     """Whether it takes other batches, too, to know whether these records were committed."""
     return split.isolation == "read_committed" and bool(int(batch.scan.attributes[0]) & TRANSACTIONAL_BIT)
 

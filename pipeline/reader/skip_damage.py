@@ -17,32 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from sparklog.storage_core.errors import CorruptBatchError, LogStorageError, StorageError
-from sparklog.storage_core.index.offset_index import OffsetIndex
 from sparklog.storage_core.log.files.segments import floor_segment, list_readable_segments
 from sparklog.storage_core.log.scan.log_walk import is_gone
-from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader, scan_up_to_damage
+from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
 from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_V2, UP_TO_MAGIC_BYTES, first_fields
-from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs
-from sparklog.storage_core.storage.local import storage_errors
-from sparklog.storage_core.storage.open_regular import read_if_there
 
-__all__ = ["Resumption", "SoundBatch", "check_place", "is_outage", "skip_batch", "skip_to_index"]
-
-
-@dataclass(frozen=True, slots=True)
-class SoundBatch:
-    """One batch that is what was written.
-
-    Attributes:
-        base_offset, last_offset: of it.
-        data: its bytes.
-        scan: its header.
-    """
-
-    base_offset: int
-    last_offset: int
-    data: bytes
-    scan: BatchScan
+__all__ = ["Resumption", "check_place", "is_outage", "skip_batch", "skip_to_index"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +31,11 @@ class Resumption:
 
     Attributes:
         next_offset: what lies in front of it is skipped.
-        batch: but for this one, if there is one.
+        batch: but for this sound one, if there is one.
     """
 
     next_offset: int
-    batch: SoundBatch | None = None
+    batch: BatchChunk | None = None
 
 
 _Finder = Callable[[SegmentReader, int, int], Resumption | None]
@@ -129,7 +109,7 @@ def _check_follower(reader: SegmentReader, offsets: tuple[int, int], next_segmen
     following = next_segment if behind is None else behind
     if following is None or following > last_offset:
         return
-    index = _index(reader)
+    index = reader.offset_index()
     if not ((index.offsets == last_offset) & (index.positions == position)).any():
         what = f"batch does not end in front of the next one: last_offset={last_offset} next={following}"
         raise reader.corrupt_batch(what, position)
@@ -184,36 +164,17 @@ def _base_offset_behind(reader: SegmentReader, chunk: BatchChunk, number: int) -
     return None if first is None or first.size <= LOG_OVERHEAD_BYTES else first.offset
 
 
-def _index(reader: SegmentReader) -> OffsetIndex:
-    path = reader.files.index_path
-    with storage_errors(path):
-        return OffsetIndex.from_bytes(read_if_there(path) or b"", reader.files.base_offset)
-
-
 def _behind_indexed_batch(reader: SegmentReader, offset: int, limit: int) -> Resumption | None:
     """Return to go on behind the first sound batch that ends above `offset` and that the offset index leads to.
 
     Base offsets are outside the CRC. So the batch itself counts only if the index knows its last offset, too; an entry
     may also stand for several batches that were appended at once.
     """
-    index = _index(reader)
+    index = reader.offset_index()
     above = (index.offsets > offset) & (index.offsets < limit)
     for last_offset, position in zip(index.offsets[above].tolist(), index.positions[above].tolist(), strict=True):
-        batch = _sound_batch(reader, position)
+        batch = reader.sound_batch_at(position)
         if batch is not None:
-            is_known = int(batch.scan.magic[0]) >= MAGIC_V2 and batch.last_offset == last_offset
+            is_known = batch.scan.magic[0] >= MAGIC_V2 and batch.scan.last_offset[0] == last_offset
             return Resumption(int(last_offset) + 1, batch if is_known else None)
     return None
-
-
-def _sound_batch(reader: SegmentReader, position: int) -> SoundBatch | None:
-    if not 0 <= position < reader.size_bytes:
-        return None
-    first = first_fields(reader.read(position, UP_TO_MAGIC_BYTES))
-    if first is None or not LOG_OVERHEAD_BYTES < first.size <= reader.size_bytes - position:
-        return None
-    data = reader.read(position, first.size)
-    scan, error = scan_up_to_damage(data)
-    if error is not None or len(scan.position) != 1 or len(check_crcs(data, scan)):
-        return None
-    return SoundBatch(int(scan.base_offset[0]), int(scan.last_offset[0]), data, scan)

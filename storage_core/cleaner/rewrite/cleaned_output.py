@@ -59,7 +59,7 @@ class CleanedOutput:
                 remove_unique(path)
             self._descriptor = open_to_change(self._paths[0], os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
-    def append(self, filtered: FilteredBatches, data: bytes) -> None:
+    def append(self, filtered: FilteredBatches, data: bytes | memoryview) -> None:
         """Append batches.
 
         Args:

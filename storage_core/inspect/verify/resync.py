@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sparklog.storage_core.inspect.verify.batch_shape import BatchShape, shape_of
-from sparklog.storage_core.log.scan.segment_reader import SegmentReader, scan_up_to_damage
+from sparklog.storage_core.log.scan.segment_reader import SegmentReader
 from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_AT, MAGIC_V2, UP_TO_MAGIC_BYTES
-from sparklog.storage_core.record.batch_scan import check_crcs
 from sparklog.storage_core.record.legacy.header import LEGACY_DTYPES, MIN_ENTRY_BYTES
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, HEADER_DTYPE
 
@@ -92,9 +91,7 @@ class BatchSearch:
             if not is_chain or self.checked_bytes + shape.size > 2 * allowed:
                 return False
         self.checked_bytes += shape.size
-        batch = self.reader.read(position, shape.size)
-        scan, error = scan_up_to_damage(batch)
-        return error is None and len(scan.position) == 1 and not len(check_crcs(batch, scan))
+        return self.reader.sound_batch_at(position) is not None
 
     def _candidates_from(self, position: int) -> Iterator[int]:
         """Yield positions where something starts that could be a header, in order."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from sparklog.storage_core.errors import CorruptBatchError, StorageError, UnsupportedFormatError
 from sparklog.storage_core.inspect.verify.findings import Rule
 from sparklog.storage_core.inspect.verify.resync import LARGEST_BATCH_BYTES, BatchSearch
-from sparklog.storage_core.log.scan.segment_reader import SegmentReader, scan_up_to_damage
+from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader, WalkFault
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 from sparklog.storage_core.record.attributes import CODEC_MASK, CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
 from sparklog.storage_core.record.batch_decode import decode_batches, iter_decoded
@@ -27,7 +27,7 @@ from sparklog.storage_core.record.batch_probe import MAGIC_V2, UP_TO_MAGIC_BYTES
 from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs
 from sparklog.storage_core.record.control_records import NO_CONTROL_TYPE, control_types
 from sparklog.storage_core.record.legacy.header import MIN_ENTRY_BYTES
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, HEADER_DTYPE
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, HEADER_DTYPE, ByteSource
 
 __all__ = ["BatchFault", "DamagedBytes", "SoundBatches", "UnreadableBytes", "pass_over"]
 
@@ -107,35 +107,36 @@ def pass_over(reader: SegmentReader, *, deep: bool) -> Iterator[Event]:
     """
     base = reader.files.base_offset
     search = BatchSearch(reader, reader.size_bytes, base, min(base + INT32_MAX, INT64_MAX))
-    position, wanted, end = 0, _CHUNK_BYTES, reader.size_bytes
+    position, first_bytes = 0, _CHUNK_BYTES
     try:
-        while position < end:
-            data = reader.read(position, min(wanted, end - position))
-            scan, error = scan_up_to_damage(data)
-            sound, event = _sound_batches(position, data, scan, deep)
-            if event is not None:
-                yield event
-            wanted = min(4 * wanted, _CHUNK_BYTES)
-            if sound < len(scan):
-                damage = _damage_at(search, position + int(scan.position[sound]))
-            elif error is not None:
-                damage = _damage_at(search, position + error.position)
-            elif scan.valid_bytes:
-                position += scan.valid_bytes
-                continue
-            elif (first := first_fields(data)) and len(data) < first.size <= min(end - position, LARGEST_BATCH_BYTES):
-                wanted = first.size
-                continue
-            else:
-                damage = _damage_at(search, position)
-            yield damage
-            position, wanted = damage.end, _AFTER_DAMAGE_BYTES
+        while position < search.end:
+            for chunk in reader.walk(position, _CHUNK_BYTES, first_bytes, fault_of_large=_fault_of_large):
+                position = chunk.position
+                sound, event = _sound_batches(chunk, deep)
+                if event is not None:
+                    yield event
+                if sound < len(chunk.scan) or chunk.fault is not None:
+                    damage = _damage_at(search, position + _end_of(chunk.scan, sound))
+                    yield damage
+                    position, first_bytes = damage.end, _AFTER_DAMAGE_BYTES
+                    break
+                position += chunk.scan.valid_bytes
     except StorageError as error:
         yield UnreadableBytes(position, f"can't be read: {error}")
 
 
-def _sound_batches(position: int, data: bytes, scan: BatchScan, deep: bool) -> tuple[int, SoundBatches | None]:
+def _fault_of_large(_position: int, first: FirstFields) -> WalkFault | None:
+    return "length" if first.size > LARGEST_BATCH_BYTES else None
+
+
+def _end_of(scan: BatchScan, count: int) -> int:
+    """Return where the first `count` batches end."""
+    return int(scan.position[count]) if count < len(scan) else scan.valid_bytes
+
+
+def _sound_batches(chunk: BatchChunk, deep: bool) -> tuple[int, SoundBatches | None]:
     """Return how many batches there are before the first damaged one, and these."""
+    data, scan = chunk.data, chunk.scan
     is_bad = (scan.magic < 0) | (scan.magic > MAGIC_V2)
     is_bad[check_crcs(data, scan)] = True
     good = int(np.argmax(is_bad)) if is_bad.any() else len(scan)
@@ -146,10 +147,10 @@ def _sound_batches(position: int, data: bytes, scan: BatchScan, deep: bool) -> t
     if deep:
         faults += _record_faults(data, scan)
     types, control_faults = _control_types(data, scan)
-    return len(scan), SoundBatches(position, scan, tuple(faults + control_faults), types)
+    return len(scan), SoundBatches(chunk.position, scan, tuple(faults + control_faults), types)
 
 
-def _opened_wrappers(data: bytes, scan: BatchScan) -> tuple[BatchScan, list[BatchFault]]:
+def _opened_wrappers(data: ByteSource, scan: BatchScan) -> tuple[BatchScan, list[BatchFault]]:
     """Return the batches before the first wrapper that can't be opened, each with its true base offset and count."""
     wrappers = np.flatnonzero((scan.magic < MAGIC_V2) & (scan.attributes & CODEC_MASK != 0))
     if not len(wrappers):
@@ -188,7 +189,7 @@ def _count_faults(scan: BatchScan) -> list[BatchFault]:
     ]
 
 
-def _record_faults(data: bytes, scan: BatchScan) -> list[BatchFault]:
+def _record_faults(data: ByteSource, scan: BatchScan) -> list[BatchFault]:
     """Decode every record of the v2 batches and compare each with its header."""
     chosen = np.flatnonzero(scan.magic == MAGIC_V2)
     faults: list[BatchFault] = []
@@ -232,7 +233,9 @@ class _RecordOrder:
         return _RecordOrder(self.first_offset, following.last_offset, is_increasing, largest)
 
 
-def _orders_by_batch(data: bytes, scan: BatchScan, chosen: npt.NDArray[np.int64]) -> Iterator[tuple[int, _RecordOrder]]:
+def _orders_by_batch(
+    data: ByteSource, scan: BatchScan, chosen: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, _RecordOrder]]:
     """Yield the number of each batch that holds records, and their order; a large batch's records come in pieces."""
     filled = chosen[scan.records_count[chosen] > 0]
     countable = chosen[scan.records_count[chosen] >= 0]  # another count is a fault of its own
@@ -269,7 +272,7 @@ def _order_faults(scan: BatchScan, number: int, order: _RecordOrder) -> list[Bat
     return faults
 
 
-def _control_types(data: bytes, scan: BatchScan) -> tuple[npt.NDArray[np.int16], list[BatchFault]]:
+def _control_types(data: ByteSource, scan: BatchScan) -> tuple[npt.NDArray[np.int16], list[BatchFault]]:
     """Read what control batches say: few and small, and transactions can't be followed without."""
     try:
         return control_types(data, scan), []

@@ -39,8 +39,8 @@ from sparklog.storage_core.log.files.names import CLEANED
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.producers.states import ProducerStates
 from sparklog.storage_core.log.scan.segment_order import SegmentOrder
-from sparklog.storage_core.log.scan.segment_reader import SegmentReader
-from sparklog.storage_core.log.scan.sound_batches import PIECE_BYTES, BatchPiece, iter_pieces
+from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
+from sparklog.storage_core.log.scan.sound_batches import PIECE_BYTES, iter_pieces
 from sparklog.storage_core.log_config import INT32_MAX
 from sparklog.storage_core.record.attributes import CONTROL_BIT
 from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs
@@ -198,7 +198,7 @@ class _SegmentScan:
         self._epochs = list(leader_epochs)
         self._aborted: list[AbortedTransaction] = []
 
-    def add(self, piece: BatchPiece) -> ScanStop | None:
+    def add(self, piece: BatchChunk) -> ScanStop | None:
         """Go on with the batches of a piece; return what ends the scan among them.
 
         Raises:
@@ -239,7 +239,7 @@ class _SegmentScan:
             stop=stop,
         )
 
-    def _first_bad(self, piece: BatchPiece) -> tuple[int, StopKind | None]:
+    def _first_bad(self, piece: BatchChunk) -> tuple[int, StopKind | None]:
         """Return how many batches come before the first that can't be right, and what is wrong with that."""
         scan, wrong = piece.scan, check_crcs(piece.data, piece.scan)
         count = int(wrong[0]) if len(wrong) else len(scan)
@@ -251,7 +251,7 @@ class _SegmentScan:
             return overflowing, "overflow"
         return count, "crc" if len(wrong) else None
 
-    def _follow_producers(self, data: memoryview, scan: BatchScan) -> int | None:
+    def _follow_producers(self, data: bytes | memoryview, scan: BatchScan) -> int | None:
         """Follow the batches up to a marker that can't be read; return its number."""
         unread = None
         try:
@@ -264,7 +264,7 @@ class _SegmentScan:
         return unread
 
 
-def _markers(data: memoryview, scan: BatchScan) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int32]]:
+def _markers(data: bytes | memoryview, scan: BatchScan) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int32]]:
     """Return control types and coordinator epochs; cheap where there are no control batches."""
     if not ((scan.attributes & CONTROL_BIT) != 0).any():
         return np.full(len(scan), NO_CONTROL_TYPE, np.int16), np.full(len(scan), -1, np.int32)

@@ -23,16 +23,13 @@ from typing import Final, Self, TypeAlias
 import numpy as np
 
 from sparklog.storage_core.errors import CorruptBatchError, CorruptFileError, OffsetOutOfRangeError, StorageError
-from sparklog.storage_core.index.offset_index import OffsetIndex
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.log.scan.log_walk import RELISTINGS, SegmentList, is_gone
-from sparklog.storage_core.log.scan.segment_reader import scan_up_to_damage
-from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_V2, first_fields
-from sparklog.storage_core.record.batch_scan import check_crcs
+from sparklog.storage_core.log.scan.segment_reader import SegmentReader
+from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_V2
 from sparklog.storage_core.record.scan_kernels import MIN_BATCH_BYTES
 from sparklog.storage_core.storage.local import storage_errors
-from sparklog.storage_core.storage.open_regular import open_to_read, read_if_there
 
 __all__ = ["LogSlice", "PartitionLog", "SendResult"]
 
@@ -87,7 +84,7 @@ class PartitionLog:
     def close(self) -> None:
         """Close the open segment."""
         if self._open is not None:
-            self._open.close()
+            self._open.reader.close()
             self._open = None
 
     def send_to(self, peer: socket.socket, offset: int, max_bytes: int) -> SendResult:
@@ -149,7 +146,7 @@ class PartitionLog:
         return LogSlice(None, 0, 0, self.log_end_offset)
 
     def _opened(self, files: SegmentFiles) -> _OpenSegment:
-        if self._open is None or self._open.files != files:
+        if self._open is None or self._open.reader.files != files:
             self.close()
             self._open = _OpenSegment(files)
         return self._open
@@ -186,11 +183,11 @@ class LogSlice:
         segment = self._segment
         if segment is None or not self.remaining_bytes:
             return 0
-        path, size = segment.files.log_path, min(self.remaining_bytes, _LONGEST_SEND_BYTES)
-        if segment.descriptor < 0:
+        path, size = segment.reader.files.log_path, min(self.remaining_bytes, _LONGEST_SEND_BYTES)
+        if segment.reader.fileno() < 0:
             raise StorageError(f"segment was closed before all of a slice was sent: path={path}")
         try:
-            sent = os.sendfile(peer.fileno(), segment.descriptor, self._position, size)
+            sent = os.sendfile(peer.fileno(), segment.reader.fileno(), self._position, size)
         except BlockingIOError:
             return 0
         except ConnectionError:
@@ -208,23 +205,13 @@ class _OpenSegment:
     """One open segment, and its offset index."""
 
     def __init__(self, files: SegmentFiles) -> None:
-        self.files = files
         self._followed = (-1, 0)  # where the last slice ended: next offset and position
-        with storage_errors(files.log_path):
-            self.descriptor = open_to_read(files.log_path)
+        self.reader = SegmentReader(files)
         try:
-            with storage_errors(files.index_path):
-                self._size_bytes = os.fstat(self.descriptor).st_size
-                data = read_if_there(files.index_path) or b""
-                self._index = OffsetIndex.from_bytes(data, files.base_offset)
+            self._index = self.reader.offset_index()
         except BaseException:
-            self.close()
+            self.reader.close()
             raise
-
-    def close(self) -> None:
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
 
     def find(self, offset: int) -> _Placed | None:
         """Return the batch that holds `offset`, or the first one behind it."""
@@ -233,7 +220,7 @@ class _OpenSegment:
             if following is not None and following[1] > offset:
                 return following
         position = self._index.lookup(offset)[1]
-        if position < 0 or (position > 0 and not self._is_batch(position, offset)):
+        if position and not self.reader.is_batch_before(position, offset):  # index and base offsets may be wrong
             position = 0
         return next((each for each in self._far(position) if each[1] > offset), None)
 
@@ -244,7 +231,7 @@ class _OpenSegment:
         starts. It is only a hint: where the batches from the one do not lead to the other, they are followed from the
         first. The first batch is always in the slice.
         """
-        limit = min(first[0] + max_bytes, self._size_bytes)
+        limit = min(first[0] + max_bytes, self.reader.size_bytes)
         end, next_offset = first[0] + first[2], first[1]
         hint = self._last_indexed(first[0], limit, end_offset)
         is_met = False
@@ -286,16 +273,19 @@ class _OpenSegment:
         return (position, mark) if start < position < mark <= limit else None
 
     def _near(self, position: int) -> Iterator[_Placed]:
-        """Yield batches from `position` on, by their headers alone, a few at a time: for short ways."""
-        while position < self._size_bytes:
-            block = self._read(position, _BLOCK_BYTES)
-            if position + len(block) >= self._size_bytes:
+        """Yield batches from `position` on, by their headers alone, a few at a time: for short ways.
+
+        Apart from `SegmentReader.walk`: with columns for a handful of headers a fetch takes five times as long.
+        """
+        while position < self.reader.size_bytes:
+            block = self.reader.read(position, _BLOCK_BYTES)
+            if position + len(block) >= self.reader.size_bytes:
                 block += bytes(1)  # the smallest entry of v0 is one byte shorter than what is looked at
             at = 0
             while len(block) - at >= _HEAD.size:
                 offset, length, magic, last_offset_delta = _HEAD.unpack_from(block, at)
                 size = LOG_OVERHEAD_BYTES + length
-                if size < MIN_BATCH_BYTES or position + at + size > self._size_bytes:
+                if size < MIN_BATCH_BYTES or position + at + size > self.reader.size_bytes:
                     return
                 yield position + at, offset + 1 + (last_offset_delta if magic >= MAGIC_V2 else 0), size
                 at += size
@@ -309,41 +299,10 @@ class _OpenSegment:
         Raises:
             CorruptBatchError: what follows those yielded can't be a batch.
         """
-        wanted = _SCAN_BYTES
-        while position < self._size_bytes:
-            data = self._read(position, min(wanted, self._size_bytes - position))
-            scan, error = scan_up_to_damage(data)
+        for chunk in self.reader.chunks(position, _SCAN_BYTES):
+            scan = chunk.scan
             nexts = [last + 1 for last in scan.last_offset.tolist()]  # as `_near`: may be above the largest number
-            yield from zip((position + scan.position).tolist(), nexts, scan.size.tolist(), strict=True)
-            position += scan.valid_bytes
-            if error is not None:
-                raise CorruptBatchError(f"{error.args[0]} file={self.files.log_path}", position)
-            if scan.valid_bytes:
-                wanted = _SCAN_BYTES
-                continue
-            first = first_fields(data)
-            if first is None or not len(data) < first.size <= self._size_bytes - position:
-                return
-            wanted = first.size
-
-    def _is_batch(self, position: int, offset: int) -> bool:
-        """Whether a sound batch starts here that does not lie behind `offset`: index and base offsets may be wrong."""
-        found = next(self._near(position), None)
-        if found is None or not self.files.base_offset < found[1]:
-            return False
-        data = self._read(position, found[2])
-        scan, error = scan_up_to_damage(data)
-        if error is not None or len(scan) != 1 or not self.files.base_offset <= scan.base_offset[0] <= offset:
-            return False
-        return not len(check_crcs(data, scan))
-
-    def _read(self, position: int, size_bytes: int) -> bytes:
-        parts = []
-        with storage_errors(self.files.log_path):
-            while size_bytes > 0 and (part := os.pread(self.descriptor, size_bytes, position)):
-                parts.append(part)
-                position, size_bytes = position + len(part), size_bytes - len(part)
-        return b"".join(parts)
+            yield from zip((chunk.position + scan.position).tolist(), nexts, scan.size.tolist(), strict=True)
 
 
 def _wait_until_writable(peer: socket.socket) -> None:

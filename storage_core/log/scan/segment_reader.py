@@ -1,7 +1,12 @@
-"""Reads one segment's batches a chunk at a time.
+"""Walks over one segment's batches, a chunk at a time, up to the first bytes that are none.
+
+`SegmentReader.walk` is the one walk: recovery (`sound_batches`), verify, readers, cleaner and serving take from it. It
+checks lengths; CRCs, order and records are for its callers.
 
 Bytes come by positioned reads, not through a mapping: the writer may cut uncommitted bytes from the active segment
 while it is read, and a disk may fail. A mapping would kill the process where a read is short or raises.
+
+Source: Kafka FileLogInputStream.
 """
 
 from __future__ import annotations
@@ -10,15 +15,15 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Literal, Self, TypeAlias
 
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.index.index_search import ReadAt
-from sparklog.storage_core.index.offset_index import find_offset_entry
+from sparklog.storage_core.index.offset_index import OffsetIndex, find_offset_entry
 from sparklog.storage_core.index.time_index import TimeIndex, find_time_entry
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
-from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, UP_TO_MAGIC_BYTES, first_fields
+from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, UP_TO_MAGIC_BYTES, FirstFields, first_fields
 from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, ByteSource
 from sparklog.storage_core.storage.local import storage_errors
@@ -30,8 +35,8 @@ __all__ = [
     "SEEK_BYTES",
     "BatchChunk",
     "SegmentReader",
+    "WalkFault",
     "find_time",
-    "scan_up_to_damage",
 ]
 
 CHUNK_BYTES: Final = 1 << 20
@@ -39,8 +44,12 @@ SEEK_BYTES: Final = 1 << 16
 """How much to read first where one record is looked for: what lies between two index entries is mostly less."""
 
 _GROWTH: Final = 4
+_FIRST: Final = slice(0, 1)
 _LENGTH_BITS: Final = 31
 _ZERO_CHUNK_BYTES: Final = 1 << 20
+
+WalkFault: TypeAlias = Literal["torn", "zeros", "length", "crc"]
+"""Why bytes are no batch: fewer than one announces; nothing but zeros; a length none has; the CRC of a large one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +60,13 @@ class BatchChunk:
         data: their bytes, and possibly the start of a further one.
         position: of the first in the file.
         scan: their headers; positions count from the start of `data`.
+        fault: why the bytes after them are no batch, if a walk ends there.
     """
 
-    data: bytes
+    data: bytes | memoryview
     position: int
     scan: BatchScan
+    fault: WalkFault | None = None
 
 
 class SegmentReader:
@@ -84,6 +95,10 @@ class SegmentReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def fileno(self) -> int:
+        """Return the descriptor of the `.log`; -1 once it is closed."""
+        return self._descriptor
+
     def close(self) -> None:
         """Close the file."""
         if self._descriptor >= 0:
@@ -106,26 +121,51 @@ class SegmentReader:
             CorruptBatchError: what follows the chunks yielded so far can't be a batch.
             StorageError: the disk refused.
         """
+        self.valid_bytes, self.next_offset = position, self.files.base_offset
+        for chunk in self.walk(position, chunk_bytes, first_bytes):
+            if len(chunk.scan):
+                self.next_offset = int(chunk.scan.last_offset[-1]) + 1
+                yield chunk
+            self.valid_bytes = chunk.position + chunk.scan.valid_bytes
+            if chunk.fault == "length":
+                raise self.corrupt_batch("batch length is below what any batch has", self.valid_bytes)
+
+    def walk(
+        self,
+        position: int,
+        chunk_bytes: int,
+        first_bytes: int = INT32_MAX,
+        *,
+        read: Callable[[int, int], bytes | memoryview] | None = None,
+        fault_of_large: Callable[[int, FirstFields], WalkFault | None] = lambda _position, _first: None,
+    ) -> Iterator[BatchChunk]:
+        """Yield what the bytes from `position` on are; the last chunk has a fault unless the file ends with it.
+
+        Args:
+            position, chunk_bytes, first_bytes: see `chunks`.
+            read: how bytes are read; `self.read` if None.
+            fault_of_large: why a batch that is larger than what was read must not be read as a whole, or None.
+
+        Raises:
+            StorageError: the disk refused.
+        """
         largest = max(chunk_bytes, HEADER_BYTES)
-        limit = min(max(first_bytes, HEADER_BYTES), largest)
-        self.valid_bytes, self.next_offset, wanted = position, self.files.base_offset, limit
-        while position < self.size_bytes:
-            data = self.read(position, min(wanted, self.size_bytes - position))
-            scan, error = scan_up_to_damage(data)
-            if len(scan.position):
-                self.next_offset = int(scan.last_offset[-1]) + 1
-                yield BatchChunk(data, position, scan)
-            position += scan.valid_bytes
-            self.valid_bytes = position
-            if error is not None:
-                raise self.corrupt_batch(str(error.args[0]), position)
-            if scan.valid_bytes:
-                wanted = limit = min(limit * _GROWTH, largest)
-                continue
-            first = first_fields(data)
-            if first is None or not len(data) < first.size <= self.size_bytes - position:
+        limit = wanted = min(max(first_bytes, HEADER_BYTES), largest)
+        while (rest := self.size_bytes - position) > 0:
+            data = (read or self.read)(position, min(wanted, rest))
+            scan, fault = _scan(data)
+            if fault is None and not scan.valid_bytes:
+                first = first_fields(data)
+                is_torn = first is None or not wanted < first.size <= rest  # or the file was cut meanwhile
+                fault = "torn" if first is None or is_torn else fault_of_large(position, first)
+                if fault is None and first is not None:
+                    wanted = first.size
+                    continue
+            yield BatchChunk(data, position, scan, fault)
+            if fault is not None:
                 return
-            wanted = first.size
+            position += scan.valid_bytes
+            wanted = limit = min(limit * _GROWTH, largest)
 
     def chunks_from(
         self, offset: int, chunk_bytes: int = CHUNK_BYTES, first_bytes: int = INT32_MAX
@@ -145,7 +185,11 @@ class SegmentReader:
                 first = next(chunks, None)
             except CorruptBatchError:
                 first = None
-            if first is not None and self._is_sound_before(first.data, first.scan, offset):
+            if (
+                first is not None
+                and self._is_before(first, offset)
+                and not len(check_crcs(first.data, first.scan.take(_FIRST)))
+            ):
                 yield first
                 yield from chunks
                 return
@@ -181,14 +225,30 @@ class SegmentReader:
         first = first_fields(self.read(position, UP_TO_MAGIC_BYTES)) if position < self.size_bytes else None
         return None if first is None else first.offset
 
+    def sound_batch_at(self, position: int) -> BatchChunk | None:
+        """Return the batch at a position, None where no batch with the right CRC lies.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        first = first_fields(self.read(position, UP_TO_MAGIC_BYTES)) if 0 <= position < self.size_bytes else None
+        if first is None or not UP_TO_MAGIC_BYTES < first.size <= self.size_bytes - position:
+            return None
+        data = self.read(position, first.size)
+        scan, fault = _scan(data)
+        is_sound = fault is None and len(scan) and not len(check_crcs(data, scan))
+        return BatchChunk(data, position, scan) if is_sound else None
+
     def is_batch_before(self, position: int, offset: int) -> bool:
         """Return whether a sound batch lies at a position, of an offset from the segment's base to the one given."""
-        first = first_fields(self.read(position, UP_TO_MAGIC_BYTES)) if 0 < position < self.size_bytes else None
-        if first is None or not UP_TO_MAGIC_BYTES <= first.size <= self.size_bytes - position:
-            return False
-        batch = self.read(position, first.size)
-        scan, error = scan_up_to_damage(batch)
-        return error is None and self._is_sound_before(batch, scan, offset)
+        chunk = self.sound_batch_at(position)
+        return chunk is not None and self._is_before(chunk, offset)
+
+    def offset_index(self) -> OffsetIndex:
+        """Return the offset index; one without entries if the file is missing."""
+        path = self.files.index_path
+        with storage_errors(path):
+            return OffsetIndex.from_bytes(read_if_there(path) or b"", self.files.base_offset)
 
     def time_index(self) -> TimeIndex:
         """Return the time index; one without entries if the file is missing."""
@@ -245,11 +305,9 @@ class SegmentReader:
         """Return the error that names this file."""
         return CorruptBatchError(f"{what} file={self.files.log_path}", position)
 
-    def _is_sound_before(self, data: bytes, scan: BatchScan, offset: int) -> bool:
-        """Whether the first batch of a scan can be where an index entry leads to."""
-        if not len(scan) or not self.files.base_offset <= int(scan.base_offset[0]) <= offset:
-            return False
-        return not len(check_crcs(data, scan.take(slice(0, 1))))
+    def _is_before(self, chunk: BatchChunk, offset: int) -> bool:
+        """Whether the first batch of a chunk can be where an index entry leads to."""
+        return self.files.base_offset <= int(chunk.scan.base_offset[0]) <= offset
 
     def _index_entry(self, offset: int) -> tuple[int, int]:
         """Return (offset, position) of the last index entry not above an offset, or (base offset, 0)."""
@@ -262,12 +320,12 @@ def find_time(files: SegmentFiles, timestamp: int) -> tuple[int, int]:
     return _search(files.time_index_path, lambda read, size: find_time_entry(read, size, files.base_offset, timestamp))
 
 
-def scan_up_to_damage(data: ByteSource) -> tuple[BatchScan, CorruptBatchError | None]:
-    """Return the batches before the first impossible one, and what is wrong with that."""
+def _scan(data: ByteSource) -> tuple[BatchScan, WalkFault | None]:
+    """Return the batches before the first impossible length, and whether there is one."""
     try:
         return scan_batches(data), None
     except CorruptBatchError as error:
-        return scan_batches(data, 0, error.position), error
+        return scan_batches(data, 0, error.position), "length"
 
 
 def _search(path: Path, find: Callable[[ReadAt, int], tuple[int, int]]) -> tuple[int, int]:
