@@ -1,8 +1,8 @@
 """The command `sparklog`; each verb also runs under `spark-submit`.
 
-Exit code 0: done. 1: failed, or found damage. 2: wrong use, settings included. A failure is one line on stderr.
-Here are all verbs with their options and help. What a verb does is in its module in `pipeline/verbs`, imported once the
-verb is carried out: help, and a word that is no option, wait for no library.
+Exit code 0: done. 1: failed, or found damage. 2: wrong use or wrong settings. A failure is one line on stderr.
+Here are all verbs with their options and help. The code of a verb is in its module in `pipeline/verbs`, imported only
+when the verb runs: help, and a wrong option, wait for no library.
 """
 
 import io
@@ -32,14 +32,14 @@ _KEEP_IN = click.option(
     "keep_in",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR2",
-    help="Folder of what a repair cuts off a plain folder's logs, DIR-cut if not given; a store has its own.",
+    help="Plain folders: where a repair keeps the bytes it drops; default DIR-cut.",
 )
 _ISOLATION = click.option(
     "--isolation",
     type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted",
     show_default=True,
-    help="What is seen of transactions; read_committed ends at the last stable offset.",
+    help="Which records of transactions to read; read_committed ends at the last stable offset.",
 )
 
 
@@ -52,9 +52,9 @@ def cli() -> None:
 @cli.command()
 @_CONFIG
 @_SET
-@click.option("--available-now", is_flag=True, help="Take what is there, then stop, whatever the file's trigger.")
-@click.option("--take-lock-by-force", is_flag=True, help="Take the store from a writer that can't be stopped.")
-@click.option("--metrics-file", type=_FILE, metavar="FILE", help="Figures of the stream, for Prometheus.")
+@click.option("--available-now", is_flag=True, help="Read all rows available now, then stop; overrides the trigger.")
+@click.option("--take-lock-by-force", is_flag=True, help="Take the store from a writer that does not stop.")
+@click.option("--metrics-file", type=_FILE, metavar="FILE", help="File for Prometheus metrics.")
 def stream(**given: Any) -> None:
     """Stream a source into the Kafka logs of a store, exactly once.
 
@@ -69,14 +69,14 @@ def stream(**given: Any) -> None:
 @_CONFIG
 @_SET
 def check(config: str, overrides: tuple[str, ...]) -> None:
-    """Say what `stream` would do with a settings file, or what is wrong with it; writes nothing.
+    """Check a settings file: show what `stream` would do, or every problem. Writes nothing.
 
-    Spark looks at the source's columns and at every expression, and starts no query.
+    Spark checks the source's columns and every expression, and starts no query.
     """
     from sparklog.pipeline.settings.stream_settings import load_settings
 
     settings = load_settings(config, overrides)
-    from sparklog.pipeline.verbs.check import run  # Spark, for settings that make sense
+    from sparklog.pipeline.verbs.check import run  # imports Spark, so only for valid settings
 
     run(settings)
 
@@ -89,8 +89,8 @@ def check(config: str, overrides: tuple[str, ...]) -> None:
 def describe(**given: Any) -> None:
     """Show the logs of a STORE, or of a folder of topic-partition directories.
 
-    With TOPIC also each log's offsets, with the segment and position where each is, and its segments. Offsets that a
-    repair wrote down as lost are shown, too.
+    With TOPIC also each log's segments, and its offsets with segment and position. Lists the offsets that a repair
+    recorded as lost.
     """
     from sparklog.pipeline.verbs.describe import run
 
@@ -111,7 +111,7 @@ def describe(**given: Any) -> None:
 @_ISOLATION
 @JSON
 def offsets(**given: Any) -> None:
-    """Print TOPIC:PARTITION:OFFSET of each log at a time; the offset is -1 where no record is that late."""
+    """Print TOPIC:PARTITION:OFFSET of each log at a time; OFFSET is -1 if every record is earlier."""
     from sparklog.pipeline.verbs.offsets import run
 
     run(**given)
@@ -128,12 +128,12 @@ def offsets(**given: Any) -> None:
     metavar="TIME",
     help="Start at the first record of this time, such as 2026-11-20T10:00Z, 2026-11-20, -1h or MS since 1970.",
 )
-@click.option("--max", "limit", type=click.IntRange(0), metavar="N", help="Stop after so many records.")
+@click.option("--max", "limit", type=click.IntRange(0), metavar="N", help="Stop after N records.")
 @_ISOLATION
-@click.option("--raw", "as_raw", is_flag=True, help="Keys, values and headers as they are; a terminal may obey them.")
+@click.option("--raw", "as_raw", is_flag=True, help="Do not escape control characters; a terminal may execute them.")
 @JSON
 def read(**given: Any) -> None:
-    """Print records, one a line: place, time, key, value and headers between tabs, or a JSON object in base64."""
+    """Print one record a line: TOPIC:PARTITION:OFFSET, time, key, value and headers with tabs between, or JSON."""
     from sparklog.pipeline.verbs.read import run
 
     run(**given)
@@ -141,16 +141,16 @@ def read(**given: Any) -> None:
 
 @cli.command()
 @click.argument("store", metavar="STORE|DIR", type=PLACE)
-@click.option("--deep", is_flag=True, help="Decode every record, too, not only check its batch's CRC.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; as many as there are cores if not given.")
+@click.option("--deep", is_flag=True, help="Also decode every record; otherwise only check the CRC of its batch.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; default: one a core.")
 @_KEEP_IN
 @JSON
 def verify(**given: Any) -> int:
-    """Check every CRC, offset, index entry, file size, leader epoch and checkpoint; reads only.
+    """Check every CRC, offset, index entry, file size, leader epoch and checkpoint. Changes nothing.
 
-    In a store also whether records of forgotten keys are there.
+    In a store, also search for records of forgotten keys.
 
-    Exit code 1: something is wrong, or there was nothing to check.
+    Exit code 1: a check failed, or there was nothing to check.
     """
     from sparklog.pipeline.verbs.verify import run
 
@@ -159,15 +159,15 @@ def verify(**given: Any) -> int:
 
 @cli.command()
 @click.argument("store", metavar="STORE|DIR", type=PLACE)
-@click.option("--execute", is_flag=True, help="Do it; without, only say what would be done.")
+@EXECUTE
 @click.option("--index-interval-bytes", type=click.IntRange(0), default=4096, show_default=True, help="As Kafka's.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; as many as there are cores if not given.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; default: one a core.")
 @_KEEP_IN
 @JSON
 def repair(**given: Any) -> int:
-    """Mend what `verify` finds: rebuild indexes, leave damaged bytes out, drop leftovers, write down what is lost.
+    """Repair damage that `verify` finds: rebuild indexes, drop damaged bytes and leftovers, record lost offsets.
 
-    What is cut off is kept beside. Exit code 1: something is left to do, or can't be repaired.
+    Keeps a copy of the dropped bytes. Exit code 1: damage is left.
     """
     from sparklog.pipeline.verbs.repair import run
 
@@ -181,11 +181,11 @@ def repair(**given: Any) -> int:
 @click.option(
     "--compression-type",
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
-    help="Codec of the batches that are built again; each one's own if not given.",
+    help="Codec of rebuilt batches; default: each batch keeps its own.",
 )
 @JSON
 def convert(**given: Any) -> None:
-    """Write logs again in message format v0, v1 or v2, as Kafka converts them; say what that loses."""
+    """Copy logs into message format v0, v1 or v2, as Kafka converts them; print every loss."""
     from sparklog.pipeline.verbs.convert import run
 
     run(**given)
@@ -194,23 +194,23 @@ def convert(**given: Any) -> None:
 @cli.command("dump-log")
 @click.option("--files", required=True, multiple=True, metavar="F[,F]", help="Log, index or snapshot files.")
 @click.option("--deep-iteration", is_flag=True, help="A line per record.")
-@click.option("--print-data-log", is_flag=True, help="Keys and values, too.")
-@click.option("--verify-index-only", is_flag=True, help="Only what index and log disagree about.")
-@click.option("--index-sanity-check", is_flag=True, help="Only whether an index is sane in itself.")
+@click.option("--print-data-log", is_flag=True, help="Also keys and values.")
+@click.option("--verify-index-only", is_flag=True, help="Only differences between index and log.")
+@click.option("--index-sanity-check", is_flag=True, help="Only check that the index itself is valid.")
 @click.option("--max-message-size", type=int, help="Bytes read at each index entry.")
 @click.option("--max-bytes", type=int, help="Bytes of each log file to read.")
 @click.option("--skip-record-metadata", is_flag=True, help="Only keys and values.")
 @click.option("--key-decoder-class", metavar="CLASS", help="One of Kafka's decoders: String, Integer, Long, Default.")
 @click.option("--value-decoder-class", metavar="CLASS", help="The same for values.")
-@click.option("--offsets-decoder", is_flag=True, help="Not offered, as are the other four decoders of Kafka's topics.")
+@click.option("--offsets-decoder", is_flag=True, help="Not supported, like Kafka's four other topic decoders.")
 @click.option("--transaction-log-decoder", is_flag=True, hidden=True)
 @click.option("--cluster-metadata-decoder", is_flag=True, hidden=True)
 @click.option("--remote-log-metadata-decoder", is_flag=True, hidden=True)
 @click.option("--share-group-state-decoder", is_flag=True, hidden=True)
 @click.option("--json", is_flag=True, help="One object a line.")
-@click.option("--raw", is_flag=True, help="Control characters as they are, as Kafka's tool prints them.")
+@click.option("--raw", is_flag=True, help="Print control characters unescaped, as Kafka's tool does.")
 def dump_log(files: tuple[str, ...], **options: Any) -> int:
-    """Show what files hold, in the shape and under the options of Kafka's own dump tool."""
+    """Print the content of files, with the format and the options of Kafka's dump tool."""
     from sparklog.storage_core.inspect.dump.dump_log import DumpOptions, dump_log
 
     paths = [Path(name) for each in files for name in each.split(",") if name]
@@ -225,17 +225,15 @@ def dump_log(files: tuple[str, ...], **options: Any) -> int:
 @cli.command()
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=PLACE)
 @EXECUTE
-@click.option(
-    "--clean-shutdown", is_flag=True, help="With --execute: then shut down cleanly; the next start trusts it."
-)
+@click.option("--clean-shutdown", is_flag=True, help="With --execute: the next start skips recovery.")
 @click.option("--index-interval-bytes", type=click.IntRange(0), default=4096, show_default=True, help="As Kafka's.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; four a core if not given.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; default: four a core.")
 @JSON
 def recover(**given: Any) -> int:
-    """Load a broker's log directories as its start would: finish what was interrupted, cut what is torn or damaged.
+    """Load a broker's log directories as its start would: finish interrupted swaps, truncate torn or damaged logs.
 
-    DIR is a root, several are all roots of one broker, or it is one log. Unlike `repair` this drops every record
-    behind damage, as Kafka does. Exit code 1: records would go.
+    DIR: all roots of one broker, or one log. Unlike `repair`, this drops every record above damage, as Kafka does.
+    Exit code 1 without --execute: it would drop records.
     """
     from sparklog.pipeline.verbs.recover import run
 
@@ -250,7 +248,7 @@ def recover(**given: Any) -> int:
 def retain(**given: Any) -> int:
     """Delete old segments by each topic's retention.bytes, retention.ms and log start, as a broker does.
 
-    Works beside a running sink, which keeps its active segments. Exit code 1: a log failed.
+    May run beside a sink, and keeps the sink's active segments. Exit code 1: a log failed.
     """
     from sparklog.pipeline.verbs.retain import run
 
@@ -260,12 +258,12 @@ def retain(**given: Any) -> int:
 @cli.command("delete-records")
 @click.argument("store", type=PLACE)
 @click.argument("name", metavar="TOPIC:PARTITION")
-@click.option("--before", type=int, metavar="OFFSET", help="The log will start here; -1 is its end.")
-@click.option("--before-time", type=TIME, metavar="TIME", help="It will start at the first record of this time.")
+@click.option("--before", type=int, metavar="OFFSET", help="New start offset of the log; -1: its end.")
+@click.option("--before-time", type=TIME, metavar="TIME", help="Start the log at the first record of this time.")
 @EXECUTE
 @JSON
 def delete_records(**given: Any) -> int:
-    """Let a log start later: earlier records are not shown any more, and whole segments of them go."""
+    """Raise a log's start offset: readers skip the records below it, and whole segments below it are deleted."""
     from sparklog.pipeline.verbs.delete_records import run
 
     return run(**given)
@@ -279,7 +277,7 @@ def delete_records(**given: Any) -> int:
 def delete_topic(**given: Any) -> None:
     """Delete a TOPIC of a store with all its logs; no sink may run.
 
-    A stream whose settings still name the topic makes it again, empty, when it starts.
+    If a stream's settings still name the topic, its next start creates it again, empty.
     """
     from sparklog.pipeline.verbs.delete_topic import run
 
@@ -292,9 +290,9 @@ def delete_topic(**given: Any) -> None:
 @EXECUTE
 @JSON
 def adopt(**given: Any) -> None:
-    """Take log directories and quarantined rows over from another copy of STORE, which is refused from then on.
+    """Take over log directories and quarantined rows from another copy of STORE; that copy is refused afterwards.
 
-    LOG_DIR names further ones, in which the store has no logs yet.
+    LOG_DIR: more log directories, without logs of this store yet.
     """
     from sparklog.pipeline.verbs.adopt import run
 
@@ -306,7 +304,7 @@ def adopt(**given: Any) -> None:
 @EXECUTE
 @JSON
 def upgrade(**given: Any) -> None:
-    """Upgrade a store of the layout before, which this release refuses; it must have been closed well."""
+    """Upgrade a store of the previous layout, which this release refuses. Its last writer must have closed it."""
     from sparklog.pipeline.verbs.upgrade import run
 
     run(**given)
@@ -329,19 +327,19 @@ def move_log(**given: Any) -> None:
 @click.argument("store", type=PLACE, required=False)
 @click.option("--config", metavar="FILE", help="Settings file (YAML), in place of STORE.")
 @EXECUTE
-@click.option("--plan", "plan_file", metavar="FILE", help="With --execute: what maintain --json printed, and no more.")
-@click.option("--max-bytes", metavar="SIZE", help="What the cleanings of a run may read, such as 10GiB.")
-@click.option("--max-time", metavar="TIME", help="How long a run may be expected to take, such as 30m.")
-@click.option("--memory", metavar="SIZE", help="What the offset map of a task may take; 128MiB if not given.")
-@click.option("--every", metavar="TIME", help="With --execute: again and again, such as 15m, until SIGTERM.")
-@click.option("--metrics-file", metavar="FILE", help="With --execute: figures of the run, for Prometheus.")
-@click.option("--all", "with_kept", is_flag=True, help="Show what is not due, too.")
-@click.option("--rebuild-control", is_flag=True, help="Make the control tables anew from the logs.")
+@click.option("--plan", "plan_file", metavar="FILE", help="With --execute: do only the tasks of this --json plan.")
+@click.option("--max-bytes", metavar="SIZE", help="Most bytes that cleanings read, such as 10GiB.")
+@click.option("--max-time", metavar="TIME", help="Longest expected duration, such as 30m.")
+@click.option("--memory", metavar="SIZE", help="Of a Spark task's offset map; default 128MiB.")
+@click.option("--every", metavar="TIME", help="With --execute: run every 15m, say, until SIGTERM.")
+@click.option("--metrics-file", metavar="FILE", help="With --execute: file for Prometheus metrics.")
+@click.option("--all", "with_kept", is_flag=True, help="Also show logs that are not due.")
+@click.option("--rebuild-control", is_flag=True, help="Rebuild the control tables from the logs.")
 @JSON
 def maintain(**given: Any) -> int:
-    """Plan retention and compaction of all logs of a STORE, and with --execute do it, on Spark.
+    """Plan retention and compaction of all logs of a STORE, and with --execute carry the plan out, on Spark.
 
-    Works beside a running sink, which keeps its active segments. Exit code 1: a log failed, or is another run's.
+    May run beside a sink, and keeps the sink's active segments. Exit code 1: a log failed, or another run leased it.
     """
     from sparklog.pipeline.verbs.maintain import run
 
@@ -351,14 +349,14 @@ def maintain(**given: Any) -> int:
 @cli.command()
 @click.argument("store", type=PLACE)
 @click.argument("topic", required=False)
-@click.option("--keys", "key_file", type=_KEYS, metavar="FILE", help="The keys to forget, one a line.")
+@click.option("--keys", "key_file", type=_KEYS, metavar="FILE", help="Keys to erase, one a line.")
 @click.option("--base64", "is_base64", is_flag=True, help="The file's lines are base64.")
-@click.option("--verify", is_flag=True, help="Look whether any record is left of what was to be forgotten.")
+@click.option("--verify", is_flag=True, help="Search for records that are not erased yet.")
 @JSON
 def forget(**given: Any) -> int:
-    """Erase all records of some keys of a compacted TOPIC, tombstones included, at the next maintenance.
+    """Let the next maintenance run erase all records of some keys of a compacted TOPIC, tombstones included.
 
-    Says in which segments they are. With --verify exit code 1: records are left, or nobody can tell.
+    Prints their segments. With --verify exit code 1: records are left, or a log can't be searched.
     """
     from sparklog.pipeline.maintenance.forget import run
 
@@ -370,7 +368,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     log = logging.StreamHandler(sys.stderr)
     log.setFormatter(LogLines("%(levelname)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[log])
-    logging.getLogger("sparklog.storage_core.kernels").setLevel(logging.INFO)  # what else would look like a hang
+    logging.getLogger("sparklog.storage_core.kernels").setLevel(logging.INFO)  # compiling kernels may look like a hang
     try:
         code = cli.main(args=arguments, prog_name="sparklog", standalone_mode=False)
     except click.ClickException as error:

@@ -8,15 +8,15 @@ import click
 __all__ = ["EXECUTE", "JSON", "PLACE", "TIME", "TIME_OR_END"]
 
 PLACE: Final = click.Path(exists=True, file_okay=False, path_type=Path)
-EXECUTE: Final = click.option("--execute", is_flag=True, help="Do it; without, only say what would be done.")
+EXECUTE: Final = click.option("--execute", is_flag=True, help="Do it; without, only show the plan.")
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 
 
 class _Time(click.ParamType[int | str]):
-    """A time in any form that `sparklog.pipeline.times` knows, as ms since 1970; or a name that stands for one.
+    """A time in any form of `sparklog.pipeline.times`, as ms since 1970; or a name for a time.
 
     Args:
-        names: what the option has names for, and what it gets for each.
+        names: value for each name.
     """
 
     name = "time"
@@ -25,7 +25,7 @@ class _Time(click.ParamType[int | str]):
         self._names = names
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """Return it, or end the command."""
+        """Return the time, or end the command."""
         from sparklog.pipeline.times import parse_time
         from sparklog.storage_core.clock import SystemClock
 

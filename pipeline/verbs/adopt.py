@@ -1,4 +1,4 @@
-"""The verb `adopt`: takes what another copy of a store has claimed over from it."""
+"""The verb `adopt`: a copied store takes over log directories and quarantined rows from the other copy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ __all__ = ["run"]
 
 @dataclass(frozen=True, slots=True)
 class _Adoption:
-    """Folders that a store would take over, or has taken over."""
+    """The folders to take over, or taken over."""
 
     store: Path
     claimed: Sequence[ClaimedRoot]
@@ -20,7 +20,7 @@ class _Adoption:
 
     def lines(self) -> list[str]:
         """Return a line per folder."""
-        return [f"{each.path}: named {each.other}" for each in self.claimed]
+        return [f"{each.path}: claimed by {each.other}" for each in self.claimed]
 
     def verdict(self) -> str:
         """Return the last line for people."""
@@ -29,8 +29,8 @@ class _Adoption:
         if self.is_executed:
             return f"adopted by {self.store}: {len(self.claimed):,} folders"
         return (
-            f"{len(self.claimed):,} folders; --execute takes them over: the other copy can't be opened any more, and"
-            f" what only that one has committed is no part of {self.store}"
+            f"{len(self.claimed):,} folders; --execute takes them over: then the other copy can't be opened, and"
+            f" {self.store} lacks the records that only the other copy committed"
         )
 
     def as_dict(self) -> list[dict[str, str]]:

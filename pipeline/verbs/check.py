@@ -1,8 +1,8 @@
-"""The verb `check`: what a settings file means, down to the types of its expressions. Starts no query, writes nothing.
+"""The verb `check`: validates a settings file with its source, store and checkpoint. Starts no query, writes nothing.
 
-Spark analyses the expressions against the source's columns, as it does when a stream starts; an existing store and
-checkpoint are read, without a lock. What only a lock, a write or a row would show is not looked for: a store that is
-being written, a full disk, what a crash left, a row without a value.
+Spark analyses the expressions against the source's columns, as at a stream's start. An existing store and checkpoint
+are read without a lock. Not found: a store that another writer holds, a full disk, leftovers of a crash, a row without
+a value.
 """
 
 import os
@@ -41,10 +41,10 @@ def run(settings: Settings) -> None:
 
 
 def _check_stream(settings: Settings) -> list[str]:
-    """Return what a stream with these settings would do, for people.
+    """Return for people what a stream with these settings would do.
 
     Raises:
-        InvalidConfigError: every problem that keeps it from starting.
+        InvalidConfigError: all problems that would prevent its start.
         LogStorageError: the store can't be read, or Spark can't start.
     """
     problems: list[str] = []
@@ -65,13 +65,13 @@ def _check_stream(settings: Settings) -> list[str]:
 
 def _trigger_text(trigger: TriggerSettings) -> str:
     if trigger.available_now:
-        return "what is there now, then it stops"
+        return "all rows available now, then it stops"
     is_at_once = trigger == TriggerSettings()
     return "as fast as possible" if is_at_once else f"every {trigger.processing_time}"
 
 
 def _noting(problems: list[str], look: Callable[[], _Found]) -> _Found | None:
-    """Return what a look finds; note its problems where it finds these."""
+    """Return the result of a check, or None after adding its problems."""
     try:
         return look()
     except InvalidConfigError as error:
@@ -87,7 +87,7 @@ def _columns(settings: Settings) -> StructType:
 
 
 def _check_streams(spark: SparkSession, frame: DataFrame) -> None:
-    """Refuse what Spark does not do over a stream, such as `row_number()`: it looks only as a query starts."""
+    """Refuse expressions that Spark can't stream, such as `row_number()`: Spark checks only at a query's start."""
     sql = spark.sparkContext._jvm.org.apache.spark.sql
     mode = sql.streaming.OutputMode.Append()
     plan = frame._jdf.queryExecution().analyzed()
@@ -98,12 +98,12 @@ def _check_streams(spark: SparkSession, frame: DataFrame) -> None:
 
 
 def check_store(settings: Settings) -> None:
-    """Refuse a store, log directories or a checkpoint that opening the store would refuse, as far as reading tells."""
+    """Refuse a store, log directories or a checkpoint that the opening would refuse, as far as reading shows."""
     config = SinkConfig.from_options(settings.store, settings.topics, log_dirs=settings.log_dirs)
     root = config.store
     above = next(each for each in (root, *root.parents) if os.path.lexists(each))
     if not above.is_dir():
-        raise InvalidConfigError(f"store: {above} is no folder")
+        raise InvalidConfigError(f"store: {above} is not a folder")
     Store.check_folder(root, config.log_dirs)
     if not (root / "store.properties").exists():
         Store(root, "").refuse_foreign(config.log_dirs)

@@ -1,4 +1,4 @@
-"""The verb `convert`: every log of a place into a new folder, in another format."""
+"""The verb `convert`: copies logs into a new folder, in another message format."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,11 +27,11 @@ _STARTS = "log-start-offset-checkpoint"
 _LOSSES = {
     "records_without_headers": "{:,} records lost their headers",
     "records_without_timestamp": "{:,} records lost their timestamp",
-    "control_batches": "{:,} control batches were passed over",
-    "empty_batches": "{:,} batches without records were passed over",
+    "control_batches": "{:,} control batches were dropped",
+    "empty_batches": "{:,} batches without records were dropped",
     "batches_without_producer": "{:,} batches lost their producer id, epoch and sequence",
-    "batches_without_transaction": "{:,} batches are of no transaction any more: aborted records are read like others",
-    "batches_without_delete_horizon": "{:,} batches lost the time at which their tombstones may go",
+    "batches_without_transaction": "{:,} batches lost their transaction: readers see aborted records, too",
+    "batches_without_delete_horizon": "{:,} batches lost the delete horizon of their tombstones",
 }
 
 
@@ -54,18 +54,18 @@ def _convert(
     """Write every log of a store, a folder of logs, or one log directory, in another format.
 
     Args:
-        root: is only read; of a store, what is committed.
-        out: a folder of log directories, that exists when all of it is there; must not exist, or be empty.
-        options: see there.
-        report: gets each log when it is written.
+        root: only read; of a store, the committed records.
+        out: new folder of log directories; must not exist, or be empty. It gets its name when it is complete.
+        options: of the conversion.
+        report: gets each log after it is written.
 
     Raises:
         InvalidConfigError: `out` exists, or lies inside `root`.
         UnknownTopicError: there is no log.
-        LogStorageError: a log can't be read, or not be said in the format wanted; there is no `out` then.
+        LogStorageError: a log can't be read, or not be written in this format; then there is no `out`.
     """
     if out.resolve().is_relative_to(root.resolve()):
-        raise InvalidConfigError(f"--out lies inside of what is converted: path={out}")
+        raise InvalidConfigError(f"--out lies inside the folder to convert: path={out}")
     view = open_logs(root)
     view.require_clean_end()
     if not view.logs:
@@ -85,7 +85,7 @@ def _convert(
 
 
 def _lines(done: ConversionReport) -> list[str]:
-    """Return a line on what was written, and one per kind of loss."""
+    """Return a line with the counts of a log, and one for each kind of loss."""
     counts = done.counts
     lines = [
         f"{done.log}: {done.segments:,} segments, {counts.copied_batches:,} batches copied,"
@@ -99,7 +99,7 @@ def _lines(done: ConversionReport) -> list[str]:
 
 
 def _log_starts(root: Path, logs: Sequence[LogView]) -> dict[TopicPartition, int]:
-    """Return the start offsets above a log's first segment, as the ledger or the root's checkpoint has them."""
+    """Return start offsets above a log's first segment, from the ledger or from the root's checkpoint."""
     checkpointed: dict[TopicPartition, int] = {}
     for path in (root / _STARTS, root.absolute().parent / _STARTS):
         with storage_errors(path):

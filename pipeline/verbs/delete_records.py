@@ -1,6 +1,6 @@
-"""The verb `delete-records`: a log starts later, and whole segments below its start go.
+"""The verb `delete-records`: raises a log's start offset, and deletes whole segments below it.
 
-No byte of a segment changes: what lies below the start inside of one is not shown any more, and goes with its segment.
+No byte of a segment changes: readers skip records below the start, until their segment is deleted.
 
 Source: Kafka UnifiedLog.maybeIncrementLogStartOffset, ReplicaManager.deleteRecords, DeleteRecordsCommand.
 """
@@ -46,25 +46,25 @@ def run(store: Path, name: str, before: int | None, before_time: int | None, exe
 
 
 def _meaning(log: TopicPartition, start: int, before: int) -> str:
-    """Return what it means, for people, that a log of one start offset starts at another one."""
+    """Return the effect of a new start offset, for people."""
     if before <= start:
         return f"{log} starts at offset {start:,} already: nothing to delete"
-    gone = f"offsets {start:,}..{before - 1:,} ({before - start:,}) are not shown any more"
-    return f"{log} starts at offset {before:,} then, not {start:,}: {gone}"
+    skipped = f"readers will skip offsets {start:,}..{before - 1:,} ({before - start:,})"
+    return f"{log} will start at offset {before:,}, not {start:,}: {skipped}"
 
 
 def _find_offset(root: Path, name: str, before: int | None, before_time: int | None) -> tuple[TopicPartition, int]:
-    """Return the log that is named, and the offset that it will start at.
+    """Return the named log, and its new start offset.
 
     Args:
         root: of the store.
         name: `TOPIC:PARTITION`.
         before: that offset, or `_HIGH_WATERMARK`; None if a time is given.
-        before_time: ms; the first record that is not earlier is the first to stay, and where all are, none is.
+        before_time: ms; the log starts at the first record that is not earlier, or at its end if all are.
 
     Raises:
-        InvalidConfigError: no store is there, or the topic's policy keeps its records.
-        UnknownTopicError: it has no such log.
+        InvalidConfigError: the folder is no store, or the topic's policy keeps its records.
+        UnknownTopicError: the store has no such log.
         OffsetOutOfRangeError: the offset is outside the log.
     """
     store = Store.find(root)
@@ -89,7 +89,7 @@ def _find_offset(root: Path, name: str, before: int | None, before_time: int | N
 
 
 def planner(log: TopicPartition, offset: int, clock: Clock) -> Callable[[Store], list[LogRetention]]:
-    """Return what plans to let a log start at an offset."""
+    """Return a function that plans a new start offset of a log."""
     return lambda store: plan_logs(store, clock, {log}, lambda facts, _: plan_record_deletion(facts, offset))
 
 
@@ -99,7 +99,7 @@ def _find(store: Store, name: str) -> tuple[TopicPartition, LogState]:
         if name == f"{log.topic}:{log.partition}":
             return log, state
     topics = ", ".join(sorted({each.topic for each in states})) or "none"
-    raise UnknownTopicError(f"no log of that name, TOPIC:PARTITION is wanted: name={name} topics={topics}")
+    raise UnknownTopicError(f"no log of that name, give TOPIC:PARTITION: name={name} topics={topics}")
 
 
 def _offset_at(store: Store, state: LogState, timestamp_ms: int) -> int:

@@ -1,7 +1,7 @@
-"""The verb `delete-topic`: which logs go, and with `--execute` their deletion.
+"""The verb `delete-topic`: plans the deletion of a topic's logs, and with `--execute` deletes them.
 
-The store's locks are held until the directories are renamed, and given back before the wait: from then on nobody needs
-what is in them, and whoever removes it, this run or the next opening of the store, does the same.
+Holds the store's locks until the directories are renamed, and releases them before `file.delete.delay.ms`: the renamed
+directories belong to no log, so this run or the next opening of the store may remove them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST_SLEEP_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class _Deletion:
-    """A deletion that was planned, or done."""
+    """A planned or finished deletion."""
 
     plan: TopicDeletionPlan
     is_executed: bool
@@ -47,12 +47,12 @@ class _Deletion:
         """Return the last line for people."""
         size = sum(each.size_bytes or 0 for each in self.plan.logs)
         offline = sum(each.size_bytes is None for each in self.plan.logs)
-        left = f"; {offline:,} of them offline, to be removed when they are back" if offline else ""
+        left = f"; {offline:,} of them offline, to be removed when their log directories are back" if offline else ""
         what = f"topic {self.plan.topic}, {len(self.plan.logs):,} logs, {size_text(size)}"
         return f"deleted: {what}{left}" if self.is_executed else f"planned: {what}; --execute does it{left}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the deletion for JSON."""
         logs = [
             {
                 "partition": each.log.partition,
@@ -87,19 +87,19 @@ def execute_deletion(
     waits: Callable[[Sequence[Path], int], None],
     sleep: Callable[[float], None],
 ) -> TopicDeletionPlan:
-    """Delete a topic to the end; return what that took.
+    """Delete a topic and remove its directories; return the plan.
 
     Args:
         root: of the store.
         topic: to delete.
-        clock: says when directories may go.
-        waits: told which directories wait, and until when.
-        sleep: for so many seconds.
+        clock: of the delay before directories are removed.
+        waits: called with the waiting directories, and until when they wait.
+        sleep: waits that many seconds.
 
     Raises:
-        StoreLockedError: a sink or a maintenance runs.
+        StoreLockedError: a sink or a maintenance run holds the store.
         UnknownTopicError: there is no such topic.
-        KeyboardInterrupt: while it waited; the topic is deleted, and the next opening removes the directories.
+        KeyboardInterrupt: during the delay; the topic is deleted, the next opening removes the directories.
     """
     refuse_leased(root, clock)
     with writing(root) as written:

@@ -1,4 +1,4 @@
-"""The verb `describe`: what the logs of a place consist of, with what the cleaner and the quarantine say of them."""
+"""The verb `describe`: shows logs with segments, sizes and offsets, the cleaner's state, and the quarantine."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +23,7 @@ _WIDE = 160
 
 @dataclass(frozen=True, slots=True)
 class _Description:
-    """What was found, as it is for JSON."""
+    """The description as JSON has it."""
 
     found: dict[str, Any]
 
@@ -31,7 +31,7 @@ class _Description:
         return self.found
 
     def lines(self) -> Iterator[str]:
-        """Yield what comes below the table."""
+        """Yield the lines below the table."""
         offline = (each for each in self.found["logs"] if each.get("offline"))
         yield from (f"offline: {log['directory']}: {log['offline']}" for log in offline)
         yield from (f"set aside: {path}" for path in self.found.get("set_aside", ()))
@@ -61,17 +61,17 @@ def run(store: Path, topic: str | None, keep_in: Path | None, as_json: bool) -> 
 
 
 def _describe(view: StoreView, logs: Sequence[LogView], *, with_offsets: bool) -> dict[str, Any]:
-    """Return what logs consist of: segments, sizes, largest timestamps.
+    """Return segments, sizes and largest timestamps of logs.
 
     Args:
-        view: the place.
-        logs: of it.
-        with_offsets: also each log's offsets with their places, which takes a look into its segments.
+        view: the store or folder.
+        logs: some of its logs.
+        with_offsets: also each log's offsets with segment and position, which reads its segments.
     """
     described = [
         {"topic": each.log.topic, "partition": each.log.partition}
         | (_describe_offline(each) if each.offline else describe_log(each.directory, each.expected).as_dict())
-        | {"log": str(each.log)}  # its directory may have another name for now, while it is moved
+        | {"log": str(each.log)}  # during a move its directory has another name
         | (_describe_offsets(each) if with_offsets and not each.offline else {})
         for each in logs
     ]
@@ -84,7 +84,7 @@ def _describe_offsets(each: LogView) -> dict[str, Any]:
 
 
 def _describe_offline(each: LogView) -> dict[str, Any]:
-    """Return what the ledger says of a log that can't be looked at."""
+    """Return the ledger's facts about an offline log."""
     expected = each.expected
     return {
         "log": str(each.log),
@@ -100,7 +100,7 @@ def _describe_offline(each: LogView) -> dict[str, Any]:
 
 
 def _print_table(logs: Sequence[Mapping[str, Any]], *, with_segments: bool) -> None:
-    """Print one row per log, with its segments below if asked for."""
+    """Print one row per log, and on request one per segment."""
     table = PeopleTable(_WIDE)
     table.texts("log")
     table.numbers("start", "end", "segments", "size", "index size")
@@ -121,7 +121,7 @@ def _add(table: PeopleTable, name: str, start: int, end: int, segments: str, siz
 
 
 def _offset_row(name: str, found: Mapping[str, int]) -> tuple[str, ...]:
-    """Return one of a log's offsets and its place: in the columns of names and starts, and behind them."""
+    """Return the row of one offset: its name, the offset, its segment and position."""
     base, position = found["segment_base_offset"], found["position"]
     place = "no segment" if base < 0 else f"{base:020}.log" + (f":{position:,}" if position >= 0 else "")
     return f"  {name.replace('_', ' ')}", f"{found['offset']:,}", "", "", "", "", place

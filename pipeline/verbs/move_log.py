@@ -1,4 +1,4 @@
-"""The verb `move-log`: what a move copies from where to where, and with `--execute` the move."""
+"""The verb `move-log`: plans the move of a log to another log directory, and with `--execute` moves it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["execute_move", "run"]
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A move in a store that was planned, or done."""
+    """A planned or finished move."""
 
     plan: MovePlan
     root: Path
@@ -39,7 +39,7 @@ class _Move:
         return f"moved: {what}" if self.is_executed else f"planned: {what}; --execute does it"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the move for JSON."""
         return {
             "executed": self.is_executed,
             "topic": self.plan.log.topic,
@@ -71,15 +71,15 @@ def _parse_log(name: str) -> TopicPartition:
     """
     topic, _, partition = name.rpartition(":")
     if not topic or not (partition.isascii() and partition.isdigit()):
-        raise InvalidConfigError(f"one log is wanted, TOPIC:PARTITION: name={name}")
+        raise InvalidConfigError(f"name one log as TOPIC:PARTITION: name={name}")
     return TopicPartition(topic, int(partition))
 
 
 def execute_move(root: Path, log: TopicPartition, target: str) -> MovePlan:
-    """Move a log, and remove its old directory; return what that took.
+    """Move a log, and remove its old directory; return the plan.
 
     Raises:
-        StoreLockedError: a sink or a maintenance runs.
+        StoreLockedError: a sink or a maintenance run holds the store.
         LogStorageError: as `sparklog.sink.operations.move_log.move_log`.
     """
     refuse_leased(root)

@@ -24,10 +24,10 @@ def _lookup(logs: Sequence[LogView], time: int | str, isolation: Isolation) -> I
     """Yield per log the offset at a time, and the timestamp found there.
 
     Args:
-        logs: to look into.
+        logs: to search.
         time: ms, or `earliest`, `latest`, `max-timestamp`. For ms the answer is the first record, in offset order, that
-            is not earlier; offset and timestamp are None where there is none.
-        isolation: with `read_committed` the latest offset is the last stable one, and what lies behind it is not found.
+            is not earlier; offset and timestamp are None if every record is.
+        isolation: with `read_committed` the latest offset is the last stable one, and no record above it is found.
     """
     for each in logs:
         reader = each.reader()

@@ -56,26 +56,26 @@ def read_records(
 ) -> Iterator[tuple[LogView, pa.RecordBatch]]:
     """Yield the records of logs, log by log, each from its start, an offset, or the first record at a time.
 
-    Where records are deleted before they were read, and no offset was given, reading goes on at the new log start, with
-    a warning that names the offsets: as a consumer with `auto.offset.reset=earliest` does. At a start time the same
-    holds for records that may have been as late.
+    If records are deleted before they are read, and no offset was given, reading continues at the new log start, with
+    a warning that names the offsets: as a consumer with `auto.offset.reset=earliest` does. With a start time, this also
+    holds for deleted records that may have been as late.
 
     Args:
-        view: the place.
-        logs: of it, to read.
+        view: the store or folder.
+        logs: its logs to read.
         start_offset: of the one log.
-        start_time: ms; a log without a record that late gives nothing.
+        start_time: ms; a log whose records are all earlier is skipped.
         limit: most records in all.
-        isolation: what is seen of transactions.
+        isolation: which records of transactions to read.
 
     Raises:
         InvalidConfigError: an offset is given for several logs.
-        OffsetOutOfRangeError: it is outside the log, or records behind it were deleted before they were read; without
-            one: segments are gone that nobody deleted.
+        OffsetOutOfRangeError: the offset is outside the log, or records above it were deleted before they were read;
+            without an offset: segments are missing that no deletion explains.
     """
     if start_offset is not None and len(logs) > 1:
         topic = logs[0].log.topic
-        raise InvalidConfigError(f"--from={start_offset} is of one log: name it, {topic}:0 to {topic}:{len(logs) - 1}")
+        raise InvalidConfigError(f"--from={start_offset} needs one log: name {topic}:0 to {topic}:{len(logs) - 1}")
     for each in logs:
         reader = each.reader()
         offset: int | None = reader.log_start_offset if start_offset is None else start_offset
@@ -94,7 +94,7 @@ def read_records(
 def _read_from_earliest(
     root: Path, log: TopicPartition, reader: LogReader, offset: int, limit: int | None, *, isolation: Isolation
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a log; those that are deleted meanwhile are passed over, with a warning."""
+    """Yield the records of a log; skip records that are deleted meanwhile, with a warning."""
     while True:
         try:
             for batch in reader.read(offset, limit, isolation=isolation):
@@ -104,7 +104,7 @@ def _read_from_earliest(
             return
         except OffsetOutOfRangeError:
             reader = _open_again(root, log)
-            if reader.log_start_offset <= offset:  # nobody deleted it: it was lost
+            if reader.log_start_offset <= offset:  # not deleted, but lost
                 raise
         _warn_of_deleted(log, offset, reader.log_start_offset)
         offset = reader.log_start_offset
@@ -113,10 +113,10 @@ def _read_from_earliest(
 def _find_time(
     root: Path, log: TopicPartition, reader: LogReader, timestamp_ms: int, isolation: Isolation
 ) -> tuple[LogReader, int | None]:
-    """Return what to read a log with, and from where on; no offset where it has no record that late.
+    """Return a reader of a log and the offset of the first record at a time; None if every record is earlier.
 
-    A look-up takes the segments that it finds. Where the first ones were deleted, it is made again in the log as it is
-    now; there is a warning unless a record in front of what it finds shows that those were earlier, too.
+    A look-up uses the segments that it lists. If the first ones were deleted meanwhile, it is repeated in the log as it
+    is now; with a warning, unless an earlier record below the result shows that the deleted ones were earlier, too.
     """
     while True:
         found = reader.offset_for_time(timestamp_ms, isolation)
@@ -137,7 +137,7 @@ def _open_again(root: Path, log: TopicPartition) -> LogReader:
 
 def _warn_of_deleted(log: TopicPartition, offset: int, start: int) -> None:
     logger.warning(
-        "Records were deleted before they were read: log=%s offsets=%d..%d; reading on at %d",
+        "Records were deleted before they were read: log=%s offsets=%d..%d; continuing at %d",
         *(log, offset, start - 1, start),
     )
 
@@ -152,7 +152,7 @@ def _record_texts(log: TopicPartition, batch: pa.RecordBatch) -> Iterator[str]:
 
 
 def _raw_records(log: TopicPartition, batch: pa.RecordBatch) -> Iterator[bytes]:
-    """Yield the same as text, with keys, values and headers as the bytes that they are."""
+    """Yield the same line with the bytes of keys, values and headers unescaped."""
     for row in batch.to_pylist():
         headers = b",".join(header["key"].encode() + b"=" + _raw(header["value"]) for header in row["headers"])
         place = f"{log.topic}:{log.partition}:{row['offset']}\t{iso_time(row['timestamp'])}"

@@ -1,7 +1,6 @@
-"""The verb `recover`: what a broker's start would do to log directories, without a broker.
+"""The verb `recover`: the crash recovery of a broker's start, for log directories, without a broker.
 
-Plans by default. A root is loaded under its broker's own lock; a store is refused: its ledger knows what is committed,
-and opening it does what is needed.
+Plans by default. Loads a root under its broker's own lock. Refuses a store: its recovery is its opening, by its ledger.
 """
 
 from __future__ import annotations
@@ -51,17 +50,17 @@ _Lock = Callable[[Iterable[Path]], AbstractContextManager[None]]
 
 _METADATA_FILE = "partition.metadata"
 _JOBS_PER_CORE = 4
-"""A recovery waits for the disk most of the time: each thing it writes is synced."""
+"""A recovery mostly waits for the disk: it syncs each file it writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoverOptions:
-    """What a recovery is told.
+    """Options of a recovery.
 
     Attributes:
-        index_interval_bytes: Kafka's `index.interval.bytes`, for indexes that are built anew.
+        index_interval_bytes: Kafka's `index.interval.bytes`, for rebuilt indexes.
         jobs: threads; four a core if None.
-        progress: told each log once it was read, and once it was loaded.
+        progress: called for each log when it is read, and again when it is loaded.
     """
 
     index_interval_bytes: int = 4096
@@ -71,14 +70,14 @@ class RecoverOptions:
 
 @dataclass(frozen=True, slots=True)
 class RecoverResult:
-    """What a recovery did, or would do, to each root."""
+    """The steps of a recovery, done or planned, for each root."""
 
     roots: tuple[LoadedRoot, ...]
     is_executed: bool = True
 
     @property
     def logs(self) -> list[LoadedLog]:
-        """Every log of them."""
+        """Every log of the roots."""
         return [log for root in self.roots for log in root.logs]
 
     @property
@@ -88,7 +87,7 @@ class RecoverResult:
 
     @property
     def lost_bytes(self) -> int:
-        """Bytes that are no part of a log any more."""
+        """Bytes that the recovery takes out of logs."""
         return sum(log.lost_bytes for log in self.logs)
 
     def as_dict(self) -> dict[str, Any]:
@@ -106,7 +105,7 @@ class RecoverResult:
         return {"roots": roots, **counts, "executed": self.is_executed}
 
     def lines(self) -> list[str]:
-        """Return the roots of which nothing is recovered, for people."""
+        """Return the roots that need no recovery, for people."""
         clean = (each.survey.path for each in self.roots if each.survey.is_clean)
         return [f"shut down cleanly, nothing is recovered: {path}" for path in clean]
 
@@ -115,7 +114,7 @@ class RecoverResult:
         changed, logs = sum(bool(log.steps) for log in self.logs), f"{len(self.logs):,} logs"
         if not changed:
             return f"{logs}, nothing to do"
-        lost = f"{size_text(self.lost_bytes)} cut off or deleted" if self.lost_bytes else "nothing cut off or deleted"
+        lost = f"{size_text(self.lost_bytes) if self.lost_bytes else 'nothing'} truncated or deleted"
         words = "changed" if self.is_executed else "would change"
         done = f"{logs}, {changed:,} {words}: {len(self.steps):,} steps, {lost}"
         return done if self.is_executed else f"{done}; --execute does them"
@@ -140,7 +139,7 @@ def run(
         say(to_json(step.as_dict()) if as_json else str(step))
     show(result, as_json=as_json)
     if not as_json and execute and any("deleted with" in step.what for step in result.steps):
-        say("deleted segments lie beside as .deleted until the folder is loaded the next time")
+        say("deleted segments stay beside the log as .deleted files until the next load")
     return DONE if execute or not result.lost_bytes else FAILED
 
 
@@ -150,11 +149,11 @@ def plan_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Clock
     Args:
         folders: the roots of one broker, or one log directory.
         options: of the recovery.
-        clock: says which producers expired.
+        clock: for the expiry of producers.
 
     Raises:
-        InvalidConfigError: a folder is a store's, or no root, or they do not belong together.
-        CorruptFileError: a file that decides what happens is damaged.
+        InvalidConfigError: a folder belongs to a store, is no root, or belongs to another broker than the others.
+        CorruptFileError: a file that the recovery needs is damaged.
         StoreLockedError: a broker runs.
     """
     with _opened(folders, options, clock, no_broker_runs) as (how, one_log):
@@ -164,13 +163,12 @@ def plan_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Clock
 
 
 def execute_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Clock) -> RecoverResult:
-    """Load the logs as a broker's start would; the next start recovers them again, for nothing says it need not.
+    """Load the logs as a broker's start would; without a clean-shutdown marker the next start recovers them again.
 
     Args and errors are those of `plan_recovery`; in addition:
 
     Raises:
-        StorageError: the disk refused; what was done is done, and the next call goes on. Or a root can't be given
-            a lock file.
+        StorageError: the disk refused; the next call continues. Or the lock file of a root can't be written.
     """
     with _opened(folders, options, clock, broker_locked_out) as (how, one_log):
         return RecoverResult((load_one_log(one_log, how),) if one_log else tuple(load_roots(folders, how)))
@@ -180,17 +178,17 @@ def execute_and_close(folders: Sequence[Path], options: RecoverOptions, clock: C
     """Load the logs, then shut their roots down cleanly, as a broker that is started and stopped.
 
     Raises:
-        InvalidConfigError: what is given is a single log: the marker is its root's.
+        InvalidConfigError: the folder is a single log: only a root has the clean-shutdown marker.
     """
     with _opened(folders, options, clock, broker_locked_out) as (how, one_log):
         if one_log:
-            raise InvalidConfigError(f"only a root is shut down, and this is one of its logs: path={one_log}")
+            raise InvalidConfigError(f"--clean-shutdown needs a root, and this is a log: path={one_log}")
         return RecoverResult(tuple(close_root(each) for each in load_roots(folders, how)))
 
 
 @contextlib.contextmanager
 def _progress_bar(folders: Sequence[Path]) -> Iterator[Callable[[], None]]:
-    """Show on a terminal's standard error how many logs are read and loaded; yields what is to be told each time."""
+    """Show on a terminal's standard error how many logs are read and loaded; yields the function that counts one."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
@@ -209,11 +207,11 @@ def _progress_bar(folders: Sequence[Path]) -> Iterator[Callable[[], None]]:
 def _opened(
     folders: Sequence[Path], options: RecoverOptions, clock: Clock, lock: _Lock
 ) -> Iterator[tuple[RootOptions, Path | None]]:
-    """Keep brokers out; yields how to load, and the one log that a folder is itself."""
+    """Keep brokers out; yields the options of the load, and the log if the folder is a single one."""
     refuse_store(folders)
     logs = [folder for folder in folders if _is_log(folder)]
     if logs and len(folders) > 1:
-        raise InvalidConfigError(f"roots go together, a single log goes alone: path={logs[0]}")
+        raise InvalidConfigError(f"give several roots, or one log alone: path={logs[0]}")
     roots = [folder.absolute().parent if folder in logs else folder for folder in folders]
     with lock(roots):
         how = RootOptions(
@@ -227,7 +225,7 @@ def _opened(
 
 
 def _is_log(folder: Path) -> bool:
-    """Whether a folder is a log and not a root: both may be called `logs-1`."""
+    """Whether a folder is a log, not a root: both may have the name `logs-1`."""
     if parse_directory_name(folder.absolute().name) is None:
         return False
     with storage_errors(folder), os.scandir(folder) as entries:

@@ -1,12 +1,10 @@
 """The verb `repair`: plans by default, changes with `--execute` only.
 
-A round checks every log, plans, and carries the plan out; the next round sees what is left, until nothing is. So a
-repair that died half way is completed by the next one. A store is repaired under both of its locks, a broker's folder
-under the broker's own.
+Each round checks every log, plans, and carries the plan out, until a check finds nothing to do. So the next repair
+completes one that crashed. A repair holds both locks of a store, or the broker's own lock of a broker's folder.
 
-In a store a round's order is: lost offsets written down, files replaced, ledger corrected, files of roots written. What
-comes before the first round and behind the last one is in `sink/operations/repair_store.py`. The committed end of a log
-never goes back.
+Order of a round in a store: record lost offsets, replace files, correct the ledger, write the files of roots. The steps
+before the first and after the last round are in `sink/operations/repair_store.py`. A log's committed end never falls.
 """
 
 from __future__ import annotations
@@ -40,18 +38,18 @@ __all__ = ["RepairOptions", "RepairResult", "execute_repair", "plan_repairs", "r
 _WRITTEN_ROOT_RULES = ("offset-checkpoint", "meta-properties")
 _ROOT_RULES = (*_WRITTEN_ROOT_RULES, "root-entry")
 _ROUNDS = 5
-"""A round may uncover the next one's work: behind finished replacements, or where a log ends earlier."""
-_CUT_BACK = "cut back to the committed end"
+"""A round may uncover damage for the next one: after finished replacements, or where a log now ends earlier."""
+_CUT_BACK = "truncated to the committed end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairOptions:
-    """What a repair is told.
+    """Options of a repair.
 
     Attributes:
-        keep_in: folder for what is cut off a plain folder's logs; None for the default.
-        index_interval_bytes: Kafka's `index.interval.bytes`, for indexes that are built anew.
-        jobs: threads that check; as many as there are cores if None.
+        keep_in: folder for bytes dropped from a plain folder's logs; None for the default.
+        index_interval_bytes: Kafka's `index.interval.bytes`, for rebuilt indexes.
+        jobs: threads that check; one a core if None.
     """
 
     keep_in: Path | None = None
@@ -61,13 +59,13 @@ class RepairOptions:
 
 @dataclass(slots=True)
 class RepairResult:
-    """What a repair plans, or did.
+    """Planned or finished steps of a repair.
 
     Attributes:
         steps: changes, in order.
-        left: findings that no repair does anything about.
-        is_sound: whether the place is, as it is now.
-        kept_in: folder of what was cut off.
+        left: findings that a repair can't mend.
+        is_sound: whether the last check found no damage.
+        kept_in: folder of the dropped bytes.
         is_executed: whether the steps were done.
     """
 
@@ -83,22 +81,22 @@ class RepairResult:
         return {"sound": self.is_sound, "steps": len(self.steps), "kept_in": str(self.kept_in), "left": left}
 
     def lines(self) -> list[str]:
-        """Return what is not repaired, for people."""
+        """Return the findings that are not repaired, for people."""
         return [f"not repaired: {each} -> {each.remedy}" for each in self.left]
 
     def verdict(self) -> str:
         """Return the last line for people."""
         if self.is_executed:
-            kept = f", what was cut off is in {self.kept_in}" if self.steps and self.kept_in.exists() else ""
+            kept = f", dropped bytes are kept in {self.kept_in}" if self.steps and self.kept_in.exists() else ""
             return f"{'sound' if self.is_sound else 'NOT sound'}: {len(self.steps)} steps done{kept}"
         if self.steps:
             return f"{len(self.steps)} steps planned; --execute does them"
-        return "nothing to repair" if self.is_sound else "NOT sound, and nothing that can be repaired"
+        return "nothing to repair" if self.is_sound else "NOT sound, and nothing can be repaired"
 
 
 @dataclass(slots=True)
 class _Round:
-    """One check and what follows from it."""
+    """One check and its plan."""
 
     view: StoreView
     result: VerifyResult
@@ -111,7 +109,7 @@ class _Round:
 
     @property
     def left(self) -> list[Finding]:
-        """What nothing is done about, of logs and of the roots that they lie in."""
+        """Findings without a repair, of logs and of their roots."""
         planned = {(step.log, step.file) for step in self.root_steps}
         of_roots = [
             each
@@ -145,7 +143,7 @@ def run(
 
 
 def plan_repairs(root: Path, options: RepairOptions) -> RepairResult:
-    """Return what `execute_repair` would do first; nothing is changed.
+    """Return the first round of `execute_repair`; changes nothing.
 
     Raises:
         InvalidConfigError: the folder is part of a store.
@@ -154,7 +152,7 @@ def plan_repairs(root: Path, options: RepairOptions) -> RepairResult:
     if view.ledger_version is None:
         refuse_store(_folders(view))
     planned = _check(view, options)
-    cuts = [] if view.surplus is None else [RepairStep(root.absolute().name, "logs", "keep and cut off what is above")]
+    cuts = [] if view.surplus is None else [RepairStep(root.absolute().name, "logs", "keep and drop the bytes above")]
     result = RepairResult(cut_folder(view, options.keep_in), [*planned.steps, *cuts], planned.left)
     result.is_sound = planned.result.is_sound
     return result
@@ -168,14 +166,14 @@ def execute_repair(
     Args:
         root: a store, a folder of log directories, or one log.
         options: of the repair.
-        clock: says when offsets were found to be lost.
-        report: gets each step once it is done.
+        clock: for the time of lost ranges.
+        report: gets each step after it is done.
 
     Raises:
         InvalidConfigError: the folder is part of a store.
-        StoreLockedError: a writer, a maintenance or a broker holds the place, or a task of a dead maintenance run is
-            still at work on a log.
-        StorageError: the disk refused; what was done is done.
+        StoreLockedError: a writer, a maintenance run or a broker holds the place, or a Spark task of a dead
+            maintenance run still cleans a log.
+        StorageError: the disk refused; steps done until then stay done.
     """
     if (root / "store.properties").exists():
         return _execute_in_store(root, options, clock, report)
@@ -208,7 +206,7 @@ def _execute_in_store(
 def _rounds(
     root: Path, options: RepairOptions, result: RepairResult, report: Callable[[RepairStep], None]
 ) -> Iterator[_Round]:
-    """Check, and yield what has to be done; its steps are reported once it is."""
+    """Check, and yield each round that has steps; report them after they are done."""
     for _ in range(_ROUNDS):
         now = _check(open_logs(root), options)
         _judge(now, result)
@@ -234,7 +232,7 @@ def _check(view: StoreView, options: RepairOptions) -> _Round:
 
 
 def _root_steps(view: StoreView, result: VerifyResult) -> list[RepairStep]:
-    """In a store the files of a root are written from the ledger; elsewhere they are a broker's."""
+    """In a store the files of a root are rewritten from the ledger; elsewhere they belong to a broker."""
     if view.ledger_version is None:
         return []
     findings = [each for each in result.findings if each.rule in _WRITTEN_ROOT_RULES]
@@ -242,7 +240,7 @@ def _root_steps(view: StoreView, result: VerifyResult) -> list[RepairStep]:
 
 
 def _sizes(report: LogReport) -> dict[str, int]:
-    """Return the sizes of a log's files; of a log that can't be read none are needed."""
+    """Return the sizes of a log's files; none for an unreadable log."""
     if not report.directory.is_dir() or any(each.rule == "unreadable" for each in report.findings):
         return {}
     with storage_errors(report.directory), os.scandir(report.directory) as entries:
@@ -262,7 +260,7 @@ def _place(view: StoreView, each: LogView, options: RepairOptions, owner: Owner)
 
 
 def _repair_one(repair: LogRepair, report: LogReport, place: RepairPlace) -> None:
-    """Carry out one log's plan; what stands behind an unfinished replacement is for the next round."""
+    """Carry out one log's plan; damage behind an unfinished replacement is left to the next round."""
     if repair.has_swaps or repair.leftovers:
         drop_leftovers(repair, place)
     if not repair.has_swaps:
@@ -290,7 +288,7 @@ def _write_down_lost(now: _Round, options: RepairOptions, clock: Clock) -> None:
 
 
 def _judge(now: _Round, result: RepairResult) -> None:
-    """Take over what a check says; a log of which a repair could save nothing is empty, and that is sound."""
+    """Take the check's result; a log that a repair had to empty is sound."""
     result.left = now.left
     result.is_sound = now.result.is_clean if result.steps else now.result.is_sound
 
@@ -302,5 +300,5 @@ def _note(steps: Sequence[RepairStep], result: RepairResult, report: Callable[[R
 
 
 def _folders(view: StoreView) -> list[Path]:
-    """Return the folders that may be a broker's roots, or be in one: the place itself, and the one around each log."""
+    """Return the folders that may be, or lie in, a broker's roots: the place itself, and the parent of each log."""
     return [view.root, *(each.directory.absolute().parent for each in view.logs)]

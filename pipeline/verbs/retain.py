@@ -1,7 +1,7 @@
-"""The verb `retain`: which segments of a store's logs may go, and with `--execute` their removal.
+"""The verb `retain`: plans the retention of a store's logs, and with `--execute` deletes segments.
 
-A run holds the maintenance lock until files are renamed, and waits without it: from the rename on they are no part of
-their logs, and whoever removes them, now or in a later run, does the same.
+A run holds the maintenance lock until files are renamed, and releases it before `file.delete.delay.ms`: the renamed
+files belong to no log, so this run or a later one may remove them.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _WIDE = 160
 
 @dataclass(frozen=True, slots=True)
 class _Retention:
-    """What was planned for each log, or done."""
+    """The retention of each log, planned or done."""
 
     logs: Sequence[LogRetention]
     is_executed: bool
 
     @property
     def failed_count(self) -> int:
-        """How many logs could not be looked at, or not be done."""
+        """Number of logs that failed, in the plan or in its execution."""
         return sum(each.failure is not None for each in self.logs)
 
     def lines(self) -> list[str]:
-        """Return what a table does not say: segments that stay, files that wait, failures."""
+        """Return the lines below the table: segments that stay, files that wait, failures."""
         return [line for each in self.logs for line in _notes(each)]
 
     def verdict(self) -> str:
@@ -57,9 +57,9 @@ class _Retention:
         return f"deleted: {what}{problems}" if self.is_executed else f"planned: {what}; --execute does it{problems}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON; logs of which there is nothing to say are counted only."""
-        told = [each for each in self.logs if each.is_due or each.waiting or each.failure or _held_back(each)]
-        logs = [_log_as_dict(each) for each in told]
+        """Return it for JSON; logs without a change are only counted."""
+        shown = [each for each in self.logs if each.is_due or each.waiting or each.failure or _held_back(each)]
+        logs = [_log_as_dict(each) for each in shown]
         return {"executed": self.is_executed, "logs_checked": len(self.logs), "logs": logs}
 
 
@@ -70,7 +70,7 @@ def run(store: Path, topic: str | None, execute: bool, as_json: bool) -> int:
 
 
 def retain(root: Path, plan: Callable[[Store], list[LogRetention]], *, execute: bool, as_json: bool) -> int:
-    """Show what a plan lets go, or let it go; return the exit code."""
+    """Show the plan of a retention, and maybe execute it; return the exit code."""
 
     def shown(store: Store) -> list[LogRetention]:
         planned = plan(store)
@@ -86,12 +86,12 @@ def retain(root: Path, plan: Callable[[Store], list[LogRetention]], *, execute: 
 
 
 def say_files_wait(count: int, until_ms: int) -> None:
-    """Print that files wait to be removed, and until when."""
+    """Print how many files wait for their removal, and until when."""
     say_waiting(f"{count:,} files; Ctrl-C leaves them to the next run", until_ms)
 
 
 def _plan(store: Store, name: str | None, clock: Clock) -> list[LogRetention]:
-    """Return what retention would do to the logs of `TOPIC` or `TOPIC:PARTITION`, to all if None."""
+    """Return the retention of the logs of `TOPIC` or `TOPIC:PARTITION`; of all logs if None."""
     return plan_logs(store, clock, None if name is None else _select(store, name))
 
 
@@ -102,18 +102,18 @@ def execute_retention(
     waits: Callable[[int, int], None],
     pause: Callable[[float], None],
 ) -> list[LogRetention]:
-    """Make a plan and carry it out to the end; return what was done, each log with its failure if it has one.
+    """Make a plan and carry it out; return the retention of each log, with its failure if it failed.
 
     Args:
         root: of the store.
-        plan: makes the plan, once nobody else maintains the store.
-        clock: tells how old records are, and when files may go.
-        waits: told how many files wait, and until when.
-        pause: sleeps for so many seconds.
+        plan: makes the plan, under the maintenance lock.
+        clock: for the age of records and the delay of removals.
+        waits: called with the number of waiting files, and until when they wait.
+        pause: sleeps that many seconds.
 
     Raises:
-        KeyboardInterrupt: while it waited; the next run removes the files.
-        StoreLockedError: another maintenance runs.
+        KeyboardInterrupt: during the delay; the next run removes the files.
+        StoreLockedError: another maintenance run holds the store.
     """
     refuse_leased(root, clock)
     with maintaining(root) as maintained:
@@ -125,7 +125,7 @@ def execute_retention(
 
 
 def _print_plan(logs: Sequence[LogRetention]) -> None:
-    """Print a row per segment that may go."""
+    """Print a row per segment to delete."""
     table = PeopleTable(_WIDE)
     table.texts("log", "segment")
     table.numbers("offsets", "size")
@@ -146,7 +146,7 @@ def _select(store: Store, name: str) -> list[TopicPartition]:
 
 
 def _removed(each: LogRetention, failure: str | None) -> LogRetention:
-    """Return a log whose renamed files are gone, or could not be removed."""
+    """Return the log after the removal of its renamed files, or with the failure of that."""
     if failure is not None or each.listed is None:
         return replace(each, failure=failure or each.failure)
     return replace(each, listed=replace(each.listed, deleted=()))
@@ -162,7 +162,7 @@ def _notes(each: LogRetention) -> list[str]:
     found = []
     if held := _held_back(each):
         due = f"{each.log}: the active segment is due ({held.reason})"
-        found.append(f"{due}, and stays: only who writes the store may roll it")
+        found.append(f"{due}, and stays: only the store's writer may roll it")
     if each.waiting:
         size = sum(file.size_bytes for file in each.waiting)
         found.append(f"{each.log}: {len(each.waiting):,} files, {size_text(size)}, wait to be removed")

@@ -1,6 +1,6 @@
-"""The verb `stream`: a query from its settings file to its end.
+"""The verb `stream`: runs a query from a settings file until it ends.
 
-Spark is imported once the settings are known to make sense, and the user was told that it starts.
+Imports Spark only after the settings are valid and the first line is printed.
 """
 
 from pathlib import Path

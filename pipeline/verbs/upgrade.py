@@ -1,4 +1,4 @@
-"""The verb `upgrade`: turns a store of the layout before into one of this release."""
+"""The verb `upgrade`: upgrades a store of the previous layout."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +11,14 @@ __all__ = ["run"]
 
 @dataclass(frozen=True, slots=True)
 class _Upgrade:
-    """A store that would be upgraded, or was."""
+    """A planned or finished upgrade."""
 
     store: Path
     log_count: int
     is_executed: bool
 
     def lines(self) -> list[str]:
-        """Return nothing: the verdict says it all."""
+        """Return nothing: there is only the verdict."""
         return []
 
     def verdict(self) -> str:
@@ -27,7 +27,7 @@ class _Upgrade:
         return f"upgraded: {what}" if self.is_executed else f"planned: {what}; --execute does it"
 
     def as_dict(self) -> dict[str, object]:
-        """Return what was planned or done, for JSON."""
+        """Return the upgrade for JSON."""
         return {"executed": self.is_executed, "logs": self.log_count}
 
 

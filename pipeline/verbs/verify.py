@@ -1,7 +1,7 @@
-"""The verb `verify`: every log of a place against itself and the ledger, side by side on all cores.
+"""The verb `verify`: checks every log, and in a store also against the ledger, in parallel on all cores.
 
-Findings come in the order of the logs, whatever finished first. What lies behind a store's committed end is no damage:
-a running writer is adding it, or a killed one left it for the next start to cut.
+Findings come in the order of the logs. Bytes past a store's committed end are no damage: a running writer appends them,
+or they are the partial write of a crashed one, which the next opening truncates.
 """
 
 import contextlib
@@ -35,22 +35,22 @@ from sparklog.storage_core.topic_partition import TopicPartition
 __all__ = ["VerifyResult", "run", "verify"]
 
 _AHEAD = 2
-"""Segments that each thread may be ahead of the one whose results are taken in."""
+"""Segments that each thread may be ahead of the one whose results are read."""
 _TRIES = 10
-"""Checks of a log that is being cleaned, until one of them meets it between two changes."""
+"""Most checks of a log that is being cleaned, until one falls between two changes."""
 _OF_A_SWAP = frozenset({"swap", "segment", "unreadable", "orphan-index", "offset-index", "time-index", "txn-index"})
 """Rules that a log may seem to break while a new segment takes the place of others."""
 _SWAP_S = 0.5
-"""How long a cleaner may take to give a new segment its names."""
+"""Time that a cleaner may need for the renames of a new segment."""
 
 
 @dataclass(slots=True)
 class VerifyResult:
-    """What was found at a place.
+    """Reports and findings of a check.
 
     Attributes:
         logs: a report per log, in their order.
-        findings: of all logs and roots, but for empty logs.
+        findings: of all logs and roots, except empty logs.
     """
 
     logs: list[LogReport] = field(default_factory=list)
@@ -58,16 +58,16 @@ class VerifyResult:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong, and something was there to check, if it is only an empty store."""
+        """Whether there was something to check, an empty store at least, and no damage was found."""
         return self.is_clean and all(each.kind != "nothing" for each in self.findings)
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no damage was found."""
         return all(each.kind in HARMLESS_KINDS for each in self.findings)
 
     def add(self, findings: Iterable[Finding], report: Callable[[Finding], None]) -> None:
-        """Take findings in, and report them as they come."""
+        """Add findings, and report each at once."""
         for finding in findings:
             self.findings.append(finding)
             report(finding)
@@ -84,7 +84,7 @@ class VerifyResult:
         }
 
     def lines(self) -> Sequence[str]:
-        """Return nothing: findings are reported as they come."""
+        """Return nothing: findings are reported at once."""
         return ()
 
     def verdict(self) -> str:
@@ -117,17 +117,17 @@ def verify(
     keep_in: Path | None = None,
     progress: Callable[[int], None] = lambda _bytes: None,
 ) -> VerifyResult:
-    """Check every log of a place, and the roots they lie in; report findings as they are met.
+    """Check every log of a place, and their roots; report findings at once.
 
-    An empty log is no finding, unless all are in a folder without a ledger: it may be the wrong one.
+    An empty log is no finding, unless all logs of a plain folder are empty: it may be the wrong folder.
 
     Args:
-        view: what to check.
+        view: the store or folder.
         report: gets each finding.
-        deep: whether every record is decoded, not only its batch's CRC computed.
-        jobs: threads; as many as there are cores if None.
-        keep_in: folder where a repair of a plain place keeps what it cut off, if it is not the default one.
-        progress: is told how many bytes were done.
+        deep: also decode every record, not only check the CRC of its batch.
+        jobs: threads; one a core if None.
+        keep_in: folder where a repair of a plain folder kept dropped bytes; None for the default.
+        progress: gets the number of bytes after each step.
     """
     result = VerifyResult()
     lost = known_lost(view, keep_in)
@@ -162,7 +162,7 @@ def verify(
 
 @contextlib.contextmanager
 def _progress_bar(view: StoreView) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal's standard error how many bytes are done; yields what is to be told."""
+    """Show on a terminal's standard error how many bytes are checked; yields the function that adds to them."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
@@ -218,7 +218,7 @@ def _verify_log(each: LogView, options: VerifyOptions) -> LogReport:
 
 
 def _differs(each: LogView, later: LogView) -> bool:
-    """Whether a log has become another one than was checked; what is appended to it changes nothing below its end."""
+    """Whether a log has changed since its check, other than by appends above its end."""
     before, now = each.expected, later.expected
     if before is None or now is None:
         return False
@@ -233,7 +233,7 @@ def _differs(each: LogView, later: LogView) -> bool:
 
 
 def _changes(each: LogView, found: LogReport, before_ns: int) -> bool:
-    """Whether what was found may come of a cleaning that replaced segments meanwhile, or is about to finish that."""
+    """Whether findings may come from a cleaning that replaced segments during the check, or is about to."""
     rules = {finding.rule for finding in found.findings}
     if each.expected is None or not rules & _OF_A_SWAP:
         return False
@@ -242,7 +242,7 @@ def _changes(each: LogView, found: LogReport, before_ns: int) -> bool:
 
 
 def _changed_ns(directory: Path) -> int:
-    """Return when names in a directory were changed last; 0 where it can't be read, of which the check tells."""
+    """Return the time of the last rename in a directory; 0 if it can't be read, which is a finding of the check."""
     try:
         return directory.stat().st_mtime_ns
     except OSError:
@@ -250,7 +250,7 @@ def _changed_ns(directory: Path) -> int:
 
 
 def _offline_report(each: LogView) -> LogReport:
-    """Name a log that can't be looked at; what is offline is not lost."""
+    """Return a finding for an offline log; its records are not lost."""
     report = LogReport(each.directory)
     what = f"its log directory is offline: log_dir={each.directory.parent} reason={each.offline}"
     if each.expected is None:
@@ -262,7 +262,7 @@ def _offline_report(each: LogView) -> LogReport:
 
 
 class _SideBySide:
-    """Passes over segments on some threads, a few of them ahead of the one whose results are wanted."""
+    """Reads segments on some threads, a few segments ahead of the consumer."""
 
     def __init__(self, threads: ThreadPoolExecutor, ahead: int) -> None:
         self._threads, self._ahead = threads, ahead
@@ -285,26 +285,26 @@ class _SideBySide:
 
 
 def _verify_roots(view: StoreView, reports: Sequence[LogReport]) -> Iterator[LogReport]:
-    """Check the folders that the logs lie in, unless a single log was asked for."""
+    """Check the roots of the logs, unless the place is a single log."""
     ends: dict[Path, dict[TopicPartition, int]] = defaultdict(dict)
     for each, log in zip(view.logs, reports, strict=True):
         if each.offline is not None:
-            continue  # each of its logs says so
+            continue  # each of its logs is a finding
         end = each.expected.log_end_offset if each.expected else log.log_end_offset
         if end is not None and each.directory != view.root:
             ends[each.directory.parent][each.log] = end
     store = None if view.ledger_version is None else Store.find(view.root)
     for root, known in sorted(ends.items()):
         if not root.is_dir():
-            continue  # of a lost disk each log says so
+            continue  # lost disk: each of its logs is a finding
         yield verify_root(root, ExpectedRoot(ends=known)) if store is None else _verify_own_root(store, root, known)
 
 
 def _verify_own_root(store: Store, root: Path, ends: Mapping[TopicPartition, int]) -> LogReport:
-    """Check a root of a store; its files may be newer than the view, so that the ledger has to be read again.
+    """Check a root of a store; if a writer updated its files after the view was read, read the ledger again.
 
-    Older ones belong to logs that are truncated, moved or deleted: the ledger is read before the files, and its
-    rows say so until these are written.
+    Files of truncated, moved or deleted logs may be older: the ledger is read before the files, and its rows name
+    these changes until the files are written.
     """
     for _ in range(_TRIES):
         under_way = _under_way(store)
@@ -319,7 +319,7 @@ def _verify_own_root(store: Store, root: Path, ends: Mapping[TopicPartition, int
 
 
 def _under_way(store: Store) -> dict[TopicPartition, int]:
-    """Return an end that bounds nothing for each log of which checkpoint files may still say what it was."""
+    """Return an unlimited end for each log whose entries in checkpoint files may still be those before a change."""
     return {state.log: INT64_MAX for state in Ledger.open(store.ledger_path).all_states() if state.intent}
 
 

@@ -41,7 +41,7 @@ def test_recover_when_not_told_to_execute_then_plans(root: Path, sparklog: Spark
     assert ran.code == 1
     whole = len(before[last]) - 50
     assert f"{last}: cut at position {whole}, 50 bytes: nothing but zeros; the log ends at offset 18 then\n" in ran.out
-    assert "50 bytes cut off or deleted; --execute does them" in ran.out
+    assert "50 bytes truncated or deleted; --execute does them" in ran.out
 
 
 def test_recover_when_executed_then_a_second_one_has_nothing_to_do(root: Path, sparklog: Sparklog) -> None:

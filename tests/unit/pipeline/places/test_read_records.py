@@ -49,7 +49,7 @@ def test_read_when_retention_overtakes_before_the_first_record_then_begins_at_th
 
     assert _offsets(found) == list(range(150, COUNT))
     assert [(each.levelno, each.getMessage()) for each in caplog.records] == [
-        (logging.WARNING, "Records were deleted before they were read: log=aged-0 offsets=0..149; reading on at 150")
+        (logging.WARNING, "Records were deleted before they were read: log=aged-0 offsets=0..149; continuing at 150")
     ]
 
 
@@ -88,7 +88,7 @@ def test_read_when_records_are_deleted_before_a_time_is_looked_up_then_begins_at
     _grow_and_delete(store, new_start)
 
     assert _offsets(found) == list(range(new_start, COUNT + 50))
-    assert f"log=aged-0 offsets=0..{new_start - 1}; reading on at {new_start}" in caplog.text
+    assert f"log=aged-0 offsets=0..{new_start - 1}; continuing at {new_start}" in caplog.text
 
 
 @pytest.mark.parametrize("second", [180, COUNT + 20, COUNT + 1000])

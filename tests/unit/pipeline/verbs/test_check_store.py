@@ -40,7 +40,7 @@ def test_check_store_when_a_file_is_in_the_way_then_refused(tmp_path: Path, load
     """The store's folder could not be made."""
     (tmp_path / "file").write_text("x")
 
-    with pytest.raises(InvalidConfigError, match=f"^store: {tmp_path}/file is no folder"):
+    with pytest.raises(InvalidConfigError, match=f"^store: {tmp_path}/file is not a folder"):
         check_store(load(Path(f"{tmp_path}/file{below}")))
 
 

@@ -134,8 +134,8 @@ def test_move_log_when_executed_then_the_log_lies_there(sparklog: Sparklog, stor
 @pytest.mark.parametrize(
     ("name", "target", "code", "message"),
     [
-        ("a", "more", 2, "one log is wanted, TOPIC:PARTITION: name=a"),
-        ("a:x", "more", 2, "one log is wanted, TOPIC:PARTITION: name=a:x"),
+        ("a", "more", 2, "name one log as TOPIC:PARTITION: name=a"),
+        ("a:x", "more", 2, "name one log as TOPIC:PARTITION: name=a:x"),
         ("a:9", "more", 1, "no such log in the ledger: log=a:9"),
         ("a:0", "logs", 2, "the log lies there already"),
     ],

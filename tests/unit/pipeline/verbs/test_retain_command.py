@@ -110,7 +110,7 @@ def test_delete_records_when_planned_then_says_what_is_not_shown_any_more(sparkl
     ran = sparklog("delete-records", store, "aged:0", "--before", 50)
 
     assert (ran.code, contents(store)) == (0, before)
-    assert "aged-0 starts at offset 50 then, not 0: offsets 0..49 (50) are not shown any more" in ran.out
+    assert "aged-0 will start at offset 50, not 0: readers will skip offsets 0..49 (50)" in ran.out
     assert "ends at offset 33, the log starts at 50" in ran.out
 
 
@@ -157,7 +157,7 @@ def test_delete_records_when_before_the_end_then_the_log_is_empty_and_goes_on(sp
     [
         (("aged:0", "--before", COUNT + 1), 1, f"offset={COUNT + 1} log_start_offset=0 log_end_offset={COUNT}"),
         (("aged:0", "--before", -2), 1, "offset is outside the log"),
-        (("aged", "--before", 1), 1, "TOPIC:PARTITION is wanted"),
+        (("aged", "--before", 1), 1, "give TOPIC:PARTITION"),
         (("aged:7", "--before", 1), 1, "no log of that name"),
         (("aged:0",), 2, "one of --before and --before-time"),
         (("aged:0", "--before", 1, "--before-time", 1), 2, "one of --before and --before-time"),
