@@ -81,12 +81,12 @@ def _clean(store: Path, megabytes: int) -> dict[str, object]:
 
 
 def _run(store: Path, runs: int) -> dict[str, object]:
-    from sparklog.pipeline.maintenance.run import MaintainedPlace, Telling, execute_maintenance
+    from sparklog.pipeline.maintenance.run import Callbacks, MaintainedPlace, execute_maintenance
     from sparklog.pipeline.maintenance.session import lazy_session
     from sparklog.pipeline.settings.maintenance_settings import MaintenanceSettings
 
     place = MaintainedPlace(root=store, settings=MaintenanceSettings(), spark={"spark.master": "local[2]"})
-    telling, clock = Telling(plan=lambda _: None, waits=lambda _, __: None, sleep=time.sleep), SystemClock()
+    callbacks, clock = Callbacks(plan=lambda _: None, waits=lambda _, __: None, sleep=time.sleep), SystemClock()
     seconds = []
     with lazy_session(place.spark) as spark:
         spark()
@@ -94,7 +94,7 @@ def _run(store: Path, runs: int) -> dict[str, object]:
             with closing(_writer(store, 1)) as writer:
                 writer.append("bench", number, lambda plan: _stage(plan, np.zeros(1000, np.int32), 0))
             started = time.perf_counter()
-            execute_maintenance(place, spark, clock, telling)
+            execute_maintenance(place, spark, clock, callbacks)
             seconds.append(time.perf_counter() - started)
     return {"seconds": seconds}
 

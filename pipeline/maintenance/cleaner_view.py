@@ -1,6 +1,6 @@
-"""What `describe` says of compacted logs: where their dirty part begins, how large it is, why one can't be cleaned.
+"""The cleaner's state of compacted logs, for `describe`: first dirty offset, dirty ratio, reason of a failed cleaning.
 
-The cleaner, with its kernels, is imported where there is such a log only.
+Imports the cleaner, with its kernels, only for a store that has compacted logs.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _KNOWN: Final = (
 
 
 def describe_cleaner(view: StoreView, logs: Sequence[LogView], clock: Clock) -> dict[str, Any]:
-    """Return what a cleaner makes of those of a store's logs that are compacted; nothing for a plain folder.
+    """Return the cleaner's state of a store's compacted logs; nothing for a plain folder.
 
     Args:
-        view: the place.
-        logs: of it.
-        clock: tells how old records are.
+        view: the store or folder.
+        logs: some of its logs.
+        clock: for the age of records.
     """
     if view.ledger_version is None:
         return {}
@@ -65,7 +65,7 @@ def describe_cleaner(view: StoreView, logs: Sequence[LogView], clock: Clock) -> 
 
 
 def cleaner_lines(described: Mapping[str, Any]) -> list[str]:
-    """Return the same for people, a line a log."""
+    """Return the same for people, one line per log."""
     lines = [_line(each) for each in described.get("cleaner", ())]
     return [*lines, *([f"cleaner: {described['cleaner_problem']}"] if "cleaner_problem" in described else [])]
 
@@ -91,5 +91,5 @@ def _line(each: Mapping[str, Any]) -> str:
     line = f"{name} first dirty offset {each['first_dirty_offset']:,}, dirty ratio {each['dirty_ratio']:.2f}"
     if not each["failure_count"]:
         return line
-    when = "" if each["retry_at_ms"] is None else f", tried again at {iso_time(each['retry_at_ms'])}"
+    when = "" if each["retry_at_ms"] is None else f", retry at {iso_time(each['retry_at_ms'])}"
     return f"{line}, failed {each['failure_count']} times{when}: {each['uncleanable_reason'] or 'see control/runs'}"

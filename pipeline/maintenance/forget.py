@@ -1,6 +1,6 @@
-"""The verb `forget`: keys go on the list of what a store forgets, and what is left of them is told.
+"""The verb `forget`: records a request to erase keys, and reports how many of their records are left.
 
-Keys are never printed: an error names the line of the file.
+Never prints a key: an error names the line of the file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BYTE_ORDER_MARKS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF
 
 @dataclass(frozen=True, slots=True)
 class ForgetReport:
-    """Requests to forget keys, and what is left of each."""
+    """Requests to forget keys, each with its remaining records."""
 
     states: Sequence[RequestState]
 
@@ -55,7 +55,7 @@ class ForgetReport:
             rolls = "; active segments are rolled first, by the sink where one runs" if is_active else ""
             return f"left: {_records(left)}; sparklog maintain --execute erases them{rolls}"
         if not count:
-            return "nothing was ever to be forgotten"
+            return "no requests to forget keys"
         return "none left of 1 request" if count == 1 else f"none left of {count:,} requests"
 
     def as_dict(self) -> dict[str, Any]:
@@ -96,10 +96,10 @@ def run(store: Path, topic: str | None, key_file: Path | None, is_base64: bool, 
 
 
 def _read_key_file(path: Path, *, is_base64: bool) -> pa.Array:
-    """Return the keys of a file, one a line; empty lines count for nothing, in base64 those of blanks too.
+    """Return the keys of a file, one a line; skips empty lines, in base64 also blank ones.
 
     Raises:
-        InvalidConfigError: there are none, a line is no base64, or an editor put its mark in front of the first one.
+        InvalidConfigError: the file has no key, a line that is not base64, or a byte order mark.
         StorageError: the file can't be read.
     """
     with storage_errors(path):
@@ -119,10 +119,10 @@ def _read_key_file(path: Path, *, is_base64: bool) -> pa.Array:
 
 
 def forget_keys(root: Path, topic: str, keys: pa.Array, clock: Clock) -> RequestState:
-    """Put keys on the list, durably; return the request, and where their records lie now.
+    """Record a request for keys, durably; return it with the segments that hold their records now.
 
     Raises:
-        InvalidConfigError: no store is there, or the topic is not compacted: nothing would ever clean it.
+        InvalidConfigError: the folder is no store, or the topic is not compacted: no cleaning would erase the keys.
         UnknownTopicError: the store has no such topic.
     """
     store = Store.find(root)
@@ -137,11 +137,11 @@ def forget_keys(root: Path, topic: str, keys: pa.Array, clock: Clock) -> Request
 
 
 def search_forgotten(root: Path, topic: str | None) -> list[RequestState]:
-    """Return all requests, or those of a topic, and what is left of each.
+    """Return all requests, or those of a topic, each with its remaining records.
 
     Raises:
-        InvalidConfigError: no store is there.
-        UnknownTopicError: the store has no such topic, nor a request of one.
+        InvalidConfigError: the folder is no store.
+        UnknownTopicError: the store has neither such a topic nor a request for it.
         CorruptFileError: a request can't be read.
     """
     store = Store.find(root)
@@ -177,7 +177,7 @@ def _check_topic(store: Store, topic: str) -> None:
 
 
 def _erased(request: ForgetRequest) -> Iterator[tuple[TopicPartition, int, int]]:
-    """Yield log, base offset of the segment, and how many records went; nothing of a request that waits."""
+    """Yield log, base offset of the segment, and number of erased records; nothing for a waiting request."""
     if request.completed_ms is None:
         return
     for partition, segments in sorted(request.found.items()):
@@ -189,7 +189,7 @@ def _decoded(path: Path, number: int, text: bytes) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
-        raise InvalidConfigError(f"a line is no base64: path={path} line={number}") from None
+        raise InvalidConfigError(f"a line is not base64: path={path} line={number}") from None
 
 
 def _records(count: int) -> str:

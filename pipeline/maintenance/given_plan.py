@@ -1,16 +1,15 @@
-"""A plan that was printed as JSON and is given back to be carried out: exactly that, or what changed in between.
+"""A given plan: `maintain --execute --plan` does only tasks of a plan that was printed as JSON and reviewed.
 
-The plan is made anew, and of its tasks those are done that the given one has as well: the same task on the same log of
-the same topic, for the same reason, of the same offsets, with the same requests to forget keys. Nothing is done that
-nobody has seen: each other task, of either plan, stays undone and says why.
+The run makes a new plan, and does the tasks that both plans have: same log, topic id, reason, offsets and requests to
+forget keys. Every other task of either plan is skipped, with a reason.
 
-| the given plan        | the one made now      | then                                            |
-|-----------------------|-----------------------|-------------------------------------------------|
-| does it               | does the same         | it is done                                      |
-| does it               | does it otherwise     | skip: what was, what is                         |
-| does it               | has it not, or keeps it | skip: it is not due any more                  |
-| does it               | defers, waits, fails  | as it is now                                    |
-| has it not, or not so | does it               | skip: newly due                                 |
+| task in the given plan | in the new plan        | result                                          |
+|------------------------|------------------------|-------------------------------------------------|
+| do                     | do, same facts         | done                                            |
+| do                     | do, other facts        | skip: has changed, with old and new facts       |
+| do                     | absent, or keep        | skip: is not due any more                       |
+| do                     | defer, wait, fail      | as in the new plan                              |
+| absent, or other       | do                     | skip: is due only now                           |
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class GivenTask:
     """A task of a given plan.
 
     Attributes:
-        facts: as `task_facts` gave them.
+        facts: those of `task_facts`.
     """
 
     decision: str
@@ -50,11 +49,11 @@ class GivenTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenPlan:
-    """A plan that was made before.
+    """A plan that was printed earlier.
 
     Attributes:
-        store_id: of the store that it is of.
-        made_ms: when.
+        store_id: of its store.
+        made_ms: time of the plan.
         tasks: by log and action.
     """
 
@@ -63,10 +62,10 @@ class GivenPlan:
     tasks: Mapping[_Key, GivenTask]
 
     def problems(self, store_id: str, now_ms: int) -> list[str]:
-        """Return why it can't be carried out.
+        """Return the reasons to refuse the plan.
 
         Args:
-            store_id: of the store that it is to be carried out on.
+            store_id: of the store of the run.
             now_ms: the time.
         """
         found = []
@@ -80,7 +79,7 @@ class GivenPlan:
 
 
 def task_facts(task: PlannedTask) -> dict[str, Any]:
-    """Return what makes two tasks the same, for JSON."""
+    """Return the facts, for JSON, that are equal in both plans if a task is the same."""
     if task.retention is not None and task.retention.plan is not None:
         plan = task.retention.plan
         return {
@@ -104,7 +103,7 @@ def read_plan(path: Path) -> GivenPlan:
     """Return the plan in a file, as `parse_plan` does.
 
     Raises:
-        InvalidConfigError: it can't be read, or holds no plan.
+        InvalidConfigError: the file can't be read, or holds no plan.
     """
     try:
         return parse_plan(path.read_bytes())
@@ -119,7 +118,7 @@ def parse_plan(data: bytes) -> GivenPlan:
         data: any bytes.
 
     Raises:
-        InvalidConfigError: they are no such plan.
+        InvalidConfigError: the bytes are no such plan.
     """
     try:
         found = json.loads(data)
@@ -138,11 +137,11 @@ def parse_plan(data: bytes) -> GivenPlan:
 
 
 def compare_plans(given: GivenPlan, made: MaintenancePlan) -> MaintenancePlan:
-    """Return the plan that was made, without what the given one does not have so.
+    """Return the new plan; tasks that differ from the given plan are skipped.
 
     Args:
-        given: what is to be done.
-        made: what would be done now.
+        given: the reviewed plan.
+        made: the new plan.
     """
     known = {(each.log, each.action) for each in made.tasks}
     tasks = [_compared(given.tasks.get((each.log, each.action)), each) for each in made.tasks]
@@ -164,7 +163,7 @@ def _compared(given: GivenTask | None, task: PlannedTask) -> PlannedTask:
     if given is None or not was_due:
         return replace(task, decision="skip", reason=f"is due only now: {task.reason}")
     facts = task_facts(task)
-    changes = [f"{name}={_said(facts[name])}, was {_said(given.facts.get(name))}" for name in _changed(given, facts)]
+    changes = [f"{name}={_text(facts[name])}, was {_text(given.facts.get(name))}" for name in _changed(given, facts)]
     return replace(task, decision="skip", reason=f"has changed: {'; '.join(changes)}") if changes else task
 
 
@@ -172,8 +171,8 @@ def _changed(given: GivenTask, facts: Mapping[str, Any]) -> list[str]:
     return [name for name, value in facts.items() if given.facts.get(name) != value]
 
 
-def _said(value: Any) -> str:
-    """Return a fact in words: of segments how many, and which offsets; of anything else its JSON."""
+def _text(value: Any) -> str:
+    """Return a fact for people: the number and offsets of segments; any other value as JSON."""
     try:
         return f"{len(value)} segments of offsets {value[0][0]}..{value[-1][1] - 1}"
     except (TypeError, LookupError):

@@ -1,18 +1,18 @@
-"""A maintenance plan carried out by Spark: deletions by the driver in one commit, cleanings by tasks side by side.
+"""Executes a maintenance plan: the driver deletes segments in one ledger commit, Spark tasks clean logs in parallel.
 
-    driver                          tasks
-    deletions, one ledger commit
-    files of deletions whose time is over are removed
-    active segments that the plan rolls, one more
-    logs -> slots         --------> clean, log by log, the largest first
-    rows                  <-------- a row for each log
-    logs with more keys than a map takes: `offset_map_job`, one after the other
+    driver                                         Spark tasks
+    deletions: one ledger commit, then renames
+    remove renamed files whose delay is over
+    roll active segments of the plan: a commit
+    logs -> slots                        --------> clean log by log, the largest first
+    rows                                 <-------- one row per log
+    logs with more keys than a map holds: `offset_map_job`, one after the other
 
-Tasks need no coordination: a log is one task's, which holds it as long as it works, and before each step that can't be
-undone a task looks whether its run still owns the store. A log that fails is a row like any other. What a task needs of
-the ledger comes with its logs: only a sink may change them meanwhile, and a sink appends.
+Spark tasks need no coordination: one Spark task cleans a log and holds its lock, and before each step that can't be
+undone it checks that its run still owns the store (fencing). A failed log is a row, too. A log is sent with its ledger
+row: until the cleaning ends only a sink may change the log, and a sink appends.
 
-Deletions are renames behind a commit that they must not overtake, so the driver does them.
+The driver deletes, because the renames must come after their commit.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _LOG_SCHEMA: Final = pa.schema([("slot", pa.int32()), ("log", pa.binary())])
 
 @dataclass(frozen=True, slots=True)
 class _LogTask:
-    """One log, as it travels to its task."""
+    """One log, as it is sent to its Spark task."""
 
     rank: int
     cleaning: LogCleaning
@@ -75,7 +75,7 @@ class _LogTask:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What travels to every task."""
+    """What is sent to every Spark task."""
 
     budget: CleanerBudget
     clock: Clock
@@ -91,15 +91,15 @@ def run_plan(
     clock: Clock,
     owner: Owner,
 ) -> tuple[list[TaskResult], list[PendingRemoval]]:
-    """Carry out what is due; return the result of each task, and the files that wait to be removed.
+    """Do the due tasks; return their results, and the files that wait to be removed.
 
     Args:
-        spark: where the store has the path that it has here.
+        spark: its executors see the store under the same path.
         maintained: the store.
         plan: to carry out.
-        budget: of each task.
-        clock: tells the time, travels to tasks; between two logs they look whether the run is to stop (`StopFile`).
-        owner: travels to tasks.
+        budget: of each Spark task.
+        clock: sent to Spark tasks. Between two logs they check whether the run is to stop (`StopFile`).
+        owner: sent to Spark tasks.
 
     Raises:
         WriterFencedError: another run owns the store.
@@ -130,7 +130,7 @@ def run_plan(
 
 
 def _tell(row: LogCleaningRow) -> None:
-    """Say in one line what became of a log, as a broker's cleaner does."""
+    """Write one line about a cleaned log to the program's log, as a broker's cleaner does."""
     cleaned = row.cleaned
     if cleaned is None or not cleaned.bytes_before:
         logger.info("Cleaned log=%s outcome=%s duration_ms=%d: %s", row.log, row.outcome, row.duration_ms, row.reason)
@@ -159,14 +159,14 @@ def _delete(
 
 
 def _remove_due(removals: Sequence[PendingRemoval], clock: Clock) -> list[PendingRemoval]:
-    """Remove the files that may go by now, for cleanings need their room; return those that wait, or could not go."""
+    """Remove files whose delay is over, as cleanings need the space; return those that still wait, or failed."""
     monotonic_ms = clock.monotonic_ms()
     failures = remove_deleted(RetentionRun([], [each for each in removals if each.due_ms <= monotonic_ms]), clock)
     return [each for each in removals if each.due_ms > monotonic_ms or each.log in failures]
 
 
 def _tasks(cleanings: Sequence[LogCleaning], states: Mapping[TopicPartition, LogState]) -> list[_LogTask]:
-    """Return the logs that there still are, the largest first."""
+    """Return the logs that are still in the ledger, the largest first."""
     found = [each for each in cleanings if each.plan is not None and each.log in states]
     found.sort(key=_bytes_of, reverse=True)
     return [_LogTask(rank, each, states[each.log]) for rank, each in enumerate(found)]
@@ -181,8 +181,8 @@ def _clean_on_spark(
 ) -> dict[TopicPartition, LogCleaningRow]:
     """Return a row for each log.
 
-    If a worker dies, all that its job did is untold: both halves of the logs are tried again, down to the one that it
-    is about. A log that is clean by then costs little more than its reading.
+    If a worker dies, all results of its Spark job are lost: both halves of the logs are retried, down to the log at
+    fault. A log that was cleaned before is read again and changes little.
     """
     if not tasks:
         return {}
@@ -201,7 +201,7 @@ def _clean_on_spark(
         shared.owner.check()
         if len(tasks) == 1:
             return {tasks[0].cleaning.log: failed_cleaning(tasks[0].cleaning, explain(error))}
-        logger.warning("Spark failed at %d logs, trying again with fewer: %s", len(tasks), explain(error))
+        logger.warning("Spark failed with %d logs, retrying each half: %s", len(tasks), explain(error))
         half = len(tasks) // 2
         return _clean_on_spark(spark, tasks[:half], shared) | _clean_on_spark(spark, tasks[half:], shared)
     rows: list[LogCleaningRow | WriterFencedError] = [pickle.loads(each["row"]) for each in found]
@@ -212,7 +212,7 @@ def _clean_on_spark(
 
 
 def _clean_large(spark: SparkSession, task: _LogTask, shared: _Shared) -> LogCleaningRow:
-    """Clean a log by several tasks."""
+    """Clean one log with several Spark tasks."""
 
     def clean(log: LogToClean) -> CleanedLog:
         return clean_in_parts(spark, log, PartChecks(shared.owner, shared.stop.is_asked))
@@ -234,7 +234,7 @@ def _stopped(task: _LogTask) -> LogCleaningRow:
 
 
 def _run_task(batches: Iterator[pa.RecordBatch], shared: _Shared) -> Iterator[pa.RecordBatch]:
-    """Clean the logs of one task, the largest first; the input is drained before anything is done."""
+    """Clean the logs of one Spark task, the largest first, after reading all input."""
     tasks: list[_LogTask] = [pickle.loads(log) for batch in batches for log in batch.column("log").to_pylist()]
     for task in sorted(tasks, key=lambda each: each.rank):
         row: LogCleaningRow | WriterFencedError
@@ -245,7 +245,7 @@ def _run_task(batches: Iterator[pa.RecordBatch], shared: _Shared) -> Iterator[pa
                 row = clean_one_log(task.cleaning, task.state, shared.budget, shared.clock, shared.owner)
         except WriterFencedError as error:
             row = error
-        except Exception as error:  # whatever it is, it is this log's
+        except Exception as error:  # any failure is a failure of this log only
             logger.exception("A cleaning failed log=%s", task.cleaning.log)
             row = failed_cleaning(task.cleaning, f"{type(error).__name__}: {error}")
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(row)], pa.binary())], names=["row"])

@@ -1,7 +1,6 @@
-"""Maintenance again and again: a run every so often, until a signal asks it to stop.
+"""`maintain --every`: repeats maintenance runs at an interval, until a signal.
 
-A run that finds the store held by another one, or loses it to another one, is no end: the next one comes and begins
-afresh.
+If another run holds or takes over the store, the loop continues: the next run starts afresh.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ def run_every(
     clock: Clock,
     sleep: Callable[[float], None],
 ) -> int:
-    """Run once, or once every so often, counted from start to start; return the exit code of the last run.
+    """Run once, or at an interval from start to start; return the exit code of the last run.
 
     Args:
-        run_once: makes a run, returns its exit code.
-        every_ms: None for one run.
+        run_once: does a run, returns its exit code.
+        every_ms: the interval; None for one run.
         is_asked: whether to stop.
         clock: tells the time.
-        sleep: waits for so many seconds.
+        sleep: waits that many seconds.
 
     Raises:
-        LogStorageError: of a single run; of a loop only what another run can't mend.
+        LogStorageError: of a single run; of a loop only errors that a later run can't overcome.
     """
     if every_ms is None:
         return run_once()
@@ -57,7 +56,7 @@ def run_every(
             logger.warning("%s", error)
             code = 1
         except LogStorageError as error:
-            logger.error("The run failed, the next one tries again: %s", error)
+            logger.error("The run failed, the next run retries: %s", error)
             code = 1
         while (left_ms := began_ms + every_ms - clock.monotonic_ms()) > 0 and not is_asked():
             sleep(min(left_ms, _LONGEST_SLEEP_MS) / 1000)

@@ -1,6 +1,6 @@
-"""The figures of a maintenance run as a Prometheus text file, replaced as a whole by each run.
+"""Metrics of a maintenance run as a Prometheus text file, replaced by each run.
 
-`sparklog_maintenance_success` and the time of the run are what to alert on.
+Alert on `sparklog_maintenance_success` and on the age of `sparklog_maintenance_run_timestamp_seconds`.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from sparklog.pipeline.prometheus import Samples, figure_lines, try_replace
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import StoreLockedError
 
-__all__ = ["metrics_text", "telling_failure", "write_metrics"]
+__all__ = ["metrics_text", "recording_failure", "write_metrics"]
 
 _PREFIX: Final = "sparklog_maintenance"
 
 
 def write_metrics(path: Path, run: MaintenanceRun, ended_ms: int, duration_ms: int) -> bool:
-    """Replace the file, atomically and durably; return whether that was done: what the run did, it did without it."""
+    """Replace the file atomically and fsync it; return whether it was written. A failure does not undo the run."""
     return try_replace(path, metrics_text(run, ended_ms, duration_ms))
 
 
 @contextmanager
-def telling_failure(path: Path | None, clock: Clock) -> Iterator[None]:
-    """Replace the file by the failure of a run that ends by an exception; one that finds another run keeps it.
+def recording_failure(path: Path | None, clock: Clock) -> Iterator[None]:
+    """If a run ends by an exception, replace the file by that of a failed run; if another run holds the store, keep it.
 
     Args:
-        path: of the file; None for none.
+        path: of the file; None for no file.
         clock: tells the time.
     """
     began_ms = clock.monotonic_ms()
@@ -46,7 +46,7 @@ def telling_failure(path: Path | None, clock: Clock) -> Iterator[None]:
 
 
 def metrics_text(run: MaintenanceRun, ended_ms: int, duration_ms: int) -> str:
-    """Return a run's figures in Prometheus' text format."""
+    """Return a run's metrics in Prometheus' text format."""
     return "".join(_lines(run, ended_ms, duration_ms))
 
 
@@ -60,22 +60,22 @@ def _lines(run: MaintenanceRun, ended_ms: int, duration_ms: int) -> Iterator[str
     left = sum(each.records_count for each in run.erasures)
     unsearched = {log for each in run.erasures for log in each.unsearched}
     yield from _outcome(float(not run.has_failures), ended_ms, duration_ms)
-    yield from _gauge("logs_checked", "logs that it looked at", [({}, run.plan.logs_checked)])
+    yield from _gauge("logs_checked", "logs that the run checked", [({}, run.plan.logs_checked)])
     yield from _gauge("tasks", "tasks by decision", _pairs(decisions, "decision"))
-    yield from _gauge("results", "tasks done by outcome", _pairs(outcomes, "outcome"))
-    yield from _gauge("read_bytes", "bytes of what it worked on", [({}, before)])
-    yield from _gauge("freed_bytes", "bytes that are gone", [({}, before - after)])
+    yield from _gauge("results", "finished tasks by outcome", _pairs(outcomes, "outcome"))
+    yield from _gauge("read_bytes", "bytes of the logs with finished tasks, before them", [({}, before)])
+    yield from _gauge("freed_bytes", "bytes deleted or compacted away", [({}, before - after)])
     yield from _gauge("read_records", "records that cleanings read", [({}, read)])
-    yield from _gauge("removed_records", "records that are gone", [({}, read - kept)])
+    yield from _gauge("removed_records", "records that cleanings removed", [({}, read - kept)])
     yield from _gauge("dirtiest_ratio", "largest dirty ratio before the run", [({}, dirtiest)])
-    yield from _gauge("forgotten_records_left", "records of forgotten keys that are left", [({}, left)])
-    yield from _gauge("unsearched_logs", "logs that may hold more of them", [({}, len(unsearched))])
+    yield from _gauge("forgotten_records_left", "records of forgotten keys not erased yet", [({}, left)])
+    yield from _gauge("unsearched_logs", "logs that could not be searched for forgotten keys", [({}, len(unsearched))])
 
 
 def _outcome(success: float, ended_ms: int, duration_ms: int) -> Iterator[str]:
     yield from _gauge("success", "1 if nothing failed", [({}, success)])
-    yield from _gauge("run_timestamp_seconds", "when the last run ended", [({}, ended_ms / 1000)])
-    yield from _gauge("run_duration_seconds", "how long it took", [({}, duration_ms / 1000)])
+    yield from _gauge("run_timestamp_seconds", "end of the last run", [({}, ended_ms / 1000)])
+    yield from _gauge("run_duration_seconds", "duration of the last run", [({}, duration_ms / 1000)])
 
 
 def _dirty_ratio(cleaning: object) -> float:

@@ -1,23 +1,22 @@
-"""A log whose keys exceed the memory of one task's map, cleaned in one round by several tasks.
+"""Compacts a log with more keys than the offset map of one Spark task holds: one round, several Spark tasks.
 
-    survey of the log -> a row for each group of segments     one task
-    records -> (digest, group, offset, offset if dirty)       a task for each group
-            -> the latest dirty offset of each digest         a shuffle by digest, which spills to disks
-            -> offsets in front of that, by group, in order   a shuffle by group
-            -> each group written anew without these          a task for each group
-    new segments -> their places, one after the other         the driver
+    survey of the log -> a row per group of segments          one Spark task
+    records -> (digest, group, offset, offset if dirty)       a Spark task per group
+            -> the latest dirty offset of each digest         a shuffle by digest, which spills to disk
+            -> superseded offsets below it, by group, sorted  a shuffle by group
+            -> each group rewritten without these             a Spark task per group
+    new segments -> swapped in, one after the other           the driver
 
-What a task holds is set by the pieces that it reads, neither by the log nor by its group: the superseded offsets of a
-group come in the order of its records, and are taken as its records pass. The driver holds some facts of each group
-that was cleaned, and nothing of its records or transactions.
+A Spark task's memory depends on the chunks that it reads, not on the size of log or group: the superseded offsets of a
+group arrive in the order of its records. The driver holds a few facts of each cleaned group, no records.
 
-The survey is kept by Spark for the time of the round. If that is lost, with an executor, the round fails: made again
-beside groups that are cleaned already it would number them anew. Of keys that are read again the same comes out, for
-the latest record of each key is still there.
+Spark keeps the survey on an executor's disk during the round. If it is lost with the executor, the round fails: a new
+survey would number the groups anew, and some are cleaned already. Reading the keys again gives the same result: the
+latest record of each key is still there.
 
-A task that Spark runs again writes its group again: no segment changes before all tasks are done. If one fails, none
-does: the log is as it was, and what was written is dropped. A task that has not begun its group when the run
-is asked to stop does nothing; what others have written takes its place.
+A retried Spark task rewrites its group: no segment is replaced before all Spark tasks are done. If one fails, all
+written groups are dropped and the log is unchanged. After a request to stop, Spark tasks do not start further groups;
+the groups written until then are swapped in.
 """
 
 from __future__ import annotations
@@ -59,9 +58,9 @@ logger = logging.getLogger(__name__)
 STOPPED: Final = "the run was asked to stop"
 
 _SHARED: Final = -1
-"""Number of the row that holds what all parts share."""
+"""Number of the row with the data that all parts share."""
 _FIRST: Final = -1
-"""Offset of the row that holds the part itself: the first of its rows."""
+"""Offset of the row with the part itself: the first of its rows."""
 
 _PARTS_SCHEMA: Final = pa.schema([("part", pa.int32()), ("content", pa.binary())])
 _PARTS_DDL: Final = "part int, content binary"
@@ -73,10 +72,10 @@ _KEYS_DDL: Final = "high bigint, low bigint, part int, offset bigint, dirty bigi
 
 @dataclass(frozen=True, slots=True)
 class PartChecks:
-    """What a task looks at; travels to tasks.
+    """Checks that Spark tasks make between steps; sent to Spark tasks.
 
     Attributes:
-        owner: of the log: this run, until another one owns the store.
+        owner: of the log: this run, until another run fences it.
         is_stopped: whether the run is to stop.
     """
 
@@ -84,25 +83,25 @@ class PartChecks:
     is_stopped: Callable[[], bool]
 
     def while_reading(self) -> None:
-        """Raise once there is nothing to read for: another run owns the store, or this one is to stop."""
+        """Raise if another run owns the store, or this run is to stop."""
         self.owner.check()
         if self.is_stopped():
             raise InterruptedError(STOPPED)
 
 
 def clean_in_parts(spark: SparkSession, log: LogToClean, checks: PartChecks) -> CleanedLog:
-    """Clean all of a log's dirty range.
+    """Clean a log's whole dirty range.
 
     Args:
-        spark: to work with.
+        spark: the session.
         log: to clean.
-        checks: travel to tasks.
+        checks: sent to Spark tasks.
 
     Raises:
-        PySparkException: a task failed; the log is as it was.
-        CorruptFileError: what an earlier round left is damaged.
-        StoreLockedError: another task is still at work on the log.
-        StorageError: the disk refused; groups that were done stay done, and the log is a whole one.
+        PySparkException: a Spark task failed; the log is unchanged.
+        CorruptFileError: leftovers of an earlier round are damaged.
+        StoreLockedError: another Spark task still cleans the log.
+        StorageError: the disk refused; groups swapped in until then stay, and the log is complete.
         WriterFencedError: another run owns the store.
     """
     try:
@@ -118,17 +117,17 @@ def clean_in_parts(spark: SparkSession, log: LogToClean, checks: PartChecks) -> 
 
 
 def _drop_written(log: LogToClean, checks: PartChecks) -> None:
-    """Give the room of a round that failed back; where that fails, too, the next one does."""
+    """Remove the files of a failed round; if that fails, too, the next round does it."""
     try:
         finish_swaps(log.directory, log.end.segment_base, checks.owner)
     except LogStorageError as error:
-        logger.warning("What a round that failed has written stays for now path=%s: %s", log.directory, error)
+        logger.warning("Files of a failed round are left to the next one path=%s: %s", log.directory, error)
 
 
 def _write_parts(
     spark: SparkSession, log: LogToClean, checks: PartChecks
 ) -> tuple[CleaningRound, int, list[CleanedPart]]:
-    """Return what all parts share, how many they are, and those that were written."""
+    """Return the data that all parts share, their number, and the written parts."""
     found = _survey(spark, log)
     shared: CleaningRound = pickle.loads(found.where(F.col("part") == _SHARED).collect()[0]["content"])
     parts = found.where(F.col("part") != _SHARED)
@@ -147,17 +146,17 @@ def _write_parts(
     keys = parts.repartitionById(count, F.col("part")).mapInArrow(read, _KEYS_DDL)
     latest = F.max("dirty").over(Window.partitionBy("high", "low"))
     superseded = keys.withColumn("latest", latest).where("latest > offset")
-    told = superseded.select("part", "offset", F.lit(None).cast("binary").alias("content")).unionByName(
+    rows_of_parts = superseded.select("part", "offset", F.lit(None).cast("binary").alias("content")).unionByName(
         parts.select("part", F.lit(_FIRST).cast("bigint").alias("offset"), "content")
     )
-    by_part = told.repartitionById(count, F.col("part")).sortWithinPartitions("offset")
+    by_part = rows_of_parts.repartitionById(count, F.col("part")).sortWithinPartitions("offset")
     with task_progress(spark, f"cleaning {log.directory.name}", count):
         rows = by_part.mapInArrow(clean, "done binary").collect()
     return shared, count, [pickle.loads(row["done"]) for row in rows]
 
 
 def _survey(spark: SparkSession, log: LogToClean) -> DataFrame:
-    """Return a row for each part, and one of what they share, made by a task and kept on its disk."""
+    """Return a row for each part, and one with the shared data, made by a Spark task and kept on its disk."""
 
     def survey(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
@@ -178,7 +177,7 @@ def _row(number: int, content: object) -> pa.RecordBatch:
 
 
 def _read_keys(shared: CleaningRound, part: CleaningPart, checks: PartChecks) -> Iterator[pa.RecordBatch]:
-    """Yield the digests of a part's records; `dirty` is -1 where a record says nothing of others."""
+    """Yield the digests of a part's records; `dirty` is -1 for a record that supersedes no other."""
     for digests, offsets, dirty in part_keys(shared, part, checks.while_reading):
         columns: list[npt.NDArray[Any]] = [
             digests[:, 0].view(np.int64),
@@ -192,7 +191,7 @@ def _read_keys(shared: CleaningRound, part: CleaningPart, checks: PartChecks) ->
 
 
 def _write_part(shared: CleaningRound, batches: Iterator[pa.RecordBatch], checks: PartChecks) -> CleanedPart:
-    """Write the part that the first row holds, without the offsets of the others."""
+    """Rewrite the part in the first row, without the offsets of the other rows."""
     first = next(batch for batch in batches if len(batch))
     part: CleaningPart = pickle.loads(first.column("content")[0].as_py())
 

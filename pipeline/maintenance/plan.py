@@ -1,18 +1,18 @@
-"""What a maintenance run does to a store's logs, why, and in which order. Decides, touches nothing.
+"""Plans a maintenance run: the tasks on a store's logs, their reasons and their order. A pure decision.
 
-First segments that may go, for they cost nothing and what is gone needs no cleaning; then logs that are overdue, the
-longest first; then the dirtiest; then those with keys to erase. Bounds are of what cleanings read, and how long that
-took so far per byte: a log that does not fit into what is left of a bound is put off, smaller ones behind it are not.
-The first one is always taken: a bound below a log's size must not keep it dirty for ever.
+Order: deletions, which read nothing and leave less to clean; overdue logs, the longest first; the dirtiest logs; logs
+with keys to erase. Bounds limit the bytes that cleanings read, and their expected time at the speed of former runs. A
+log that exceeds what is left of a bound is deferred; smaller logs after it are not. The first log is always cleaned:
+otherwise a bound below its size would keep it dirty for ever.
 
 | decision | means                                                                                               |
 |----------|-----------------------------------------------------------------------------------------------------|
-| do       | it is done                                                                                          |
-| defer    | it is due, and put off by a bound                                                                   |
-| wait     | it failed not long ago, or another run has its lease                                                |
-| keep     | it is not due                                                                                       |
-| fail     | nobody can tell what is due: the log can't be read, or its topic's settings are not known           |
-| skip     | the plan that is to be carried out has it otherwise, or not at all (`given_plan`)                   |
+| do       | the run does the task                                                                               |
+| defer    | due, but over a bound                                                                               |
+| wait     | it failed not long ago, or another run has the lease                                                |
+| keep     | not due                                                                                             |
+| fail     | can't be planned: the log can't be read, or its topic's settings are unknown                        |
+| skip     | differs from the given plan (`given_plan`)                                                          |
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _CLEANING_MS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyedLog:
-    """One log of a store, as a run finds it.
+    """One log of a store before a run.
 
     Attributes:
-        retention: what retention does to it, or why nobody can tell.
-        cleaning: what a cleaner makes of it; None where its topic is not compacted.
-        checkpoint: what former runs say of it.
-        leased_by: the other run that has its lease, and until when; None if none does.
-        request_ids: of the requests to forget keys of its topic that wait.
+        retention: plan of its retention, or the failure of that.
+        cleaning: plan of its cleaning; None if its topic is not compacted.
+        checkpoint: its state after former runs.
+        leased_by: another run that has its lease, and until when; None if no run has.
+        request_ids: of waiting requests to forget keys of its topic.
     """
 
     retention: LogRetention
@@ -65,11 +65,11 @@ class SurveyedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much a run may do.
+    """Limits of a run.
 
     Attributes:
-        max_bytes: that cleanings read.
-        max_time_ms: that the whole run is expected to take.
+        max_bytes: most bytes that cleanings read.
+        max_time_ms: longest expected duration of the run.
     """
 
     max_bytes: int | None = None
@@ -78,11 +78,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormerRuns:
-    """What former runs tell of later ones.
+    """Measurements of former runs.
 
     Attributes:
-        bytes_per_s: that a cleaning read; None before the first one.
-        kept_shares: of the bytes that the last cleaning of a log read, the share that it kept.
+        bytes_per_s: read speed of cleanings; None before the first one.
+        kept_shares: share of its bytes that a log's last cleaning kept.
     """
 
     bytes_per_s: float | None = None
@@ -95,11 +95,11 @@ class PlannedTask:
 
     Attributes:
         reason: in words and numbers.
-        read_bytes: that it reads.
-        freed_bytes: that it is expected to free; None where nothing tells.
-        expected_ms: how long it is expected to take.
-        retention, cleaning: the plan to carry out, whichever the action has.
-        request_ids: of the requests whose keys a cleaning erases along with it.
+        read_bytes: bytes that it reads.
+        freed_bytes: bytes that it is expected to free; None if unknown.
+        expected_ms: its expected duration.
+        retention, cleaning: the plan to carry out; one of them, by the action.
+        request_ids: requests whose keys the cleaning erases.
     """
 
     log: TopicPartition
@@ -116,13 +116,13 @@ class PlannedTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenancePlan:
-    """A run.
+    """The plan of a run.
 
     Attributes:
-        now_ms: the time that it was made for.
-        logs_checked: how many logs were looked at.
-        tasks: in the order in which they are done, then those that are not.
-        bounds: that it keeps to.
+        now_ms: time of the plan.
+        logs_checked: number of logs.
+        tasks: those to do, in order, then the others.
+        bounds: of the run.
     """
 
     now_ms: int
@@ -132,14 +132,14 @@ class MaintenancePlan:
 
     @property
     def due(self) -> list[PlannedTask]:
-        """What is done, in order."""
+        """The tasks to do, in order."""
         return [each for each in self.tasks if each.decision == "do"]
 
     def with_leases(self, leased_by: Mapping[TopicPartition, str]) -> MaintenancePlan:
-        """Return the plan without what other runs have leased.
+        """Return the plan in which tasks on logs that other runs have leased wait.
 
         Args:
-            leased_by: who has a log, and until when.
+            leased_by: the run that has a log, and until when.
         """
         tasks = (_not_leased(each, leased_by.get(each.log)) for each in self.tasks)
         return replace(self, tasks=tuple(tasks))
@@ -152,14 +152,14 @@ def plan_maintenance(
     former: FormerRuns = FormerRuns(),
     erased_logs: Collection[TopicPartition] = (),
 ) -> MaintenancePlan:
-    """Return what a run does.
+    """Return the plan of a run.
 
     Args:
         logs: of the store.
-        now_ms: to measure waits by.
+        now_ms: the time.
         bounds: of the run.
-        former: what is known of speed and yield.
-        erased_logs: with records of keys that are to be erased, whatever the dirty ratio.
+        former: speed and yield of former runs.
+        erased_logs: logs with records of keys to erase, whatever the dirty ratio.
     """
     deletions = [task for each in logs if (task := _deletion(each))]
     cleanings = [task for each in logs if (task := _cleaning(each, now_ms, former, erased_logs))]
@@ -170,7 +170,7 @@ def plan_maintenance(
 
 
 def _deletion(each: SurveyedLog) -> PlannedTask | None:
-    """Return what retention does to a log; None where it keeps all."""
+    """Return the deletion task of a log; None if retention keeps all."""
     found = each.retention
     task = PlannedTask(log=each.log, action="delete", decision="do", reason="", retention=found)
     if found.failure is not None:
@@ -191,7 +191,7 @@ def _deletion(each: SurveyedLog) -> PlannedTask | None:
         parts.append(f"{count} segments, offsets {first}..{last}, the first by {': '.join(reasons)}{rolls}")
     if found.waiting:
         parts.append(f"{len(found.waiting)} files of a former run wait to be removed")
-    what = "; ".join(parts) or "the log start rises, or a former run left files before it"
+    what = "; ".join(parts) or "the log start rises, or a former run left files below it"
     task = replace(task, reason=what, freed_bytes=freed, expected_ms=_DELETION_MS * len(plan.deletions))
     return _not_leased(task, each.leased_by)
 
@@ -199,7 +199,7 @@ def _deletion(each: SurveyedLog) -> PlannedTask | None:
 def _cleaning(
     each: SurveyedLog, now_ms: int, former: FormerRuns, erased_logs: Collection[TopicPartition]
 ) -> PlannedTask | None:
-    """Return what a cleaner does to a log; None where its topic is not compacted."""
+    """Return the cleaning task of a log; None if its topic is not compacted."""
     found, known = each.cleaning, each.checkpoint
     if found is None:
         return None
@@ -231,13 +231,13 @@ def _cleaning(
 
 
 def _is_put_off(known: CleanerCheckpoint, now_ms: int) -> bool:
-    """Whether a log that failed has to wait; one whose failure lies ahead does not, for the clock was set back."""
+    """Whether a failed log still waits for its retry; not if the failure is in the future: the clock was set back."""
     return known.retry_at_ms is not None and known.updated_ms <= now_ms < known.retry_at_ms
 
 
 def _waits(known: CleanerCheckpoint) -> str:
     what = known.uncleanable_reason or "it failed"
-    return f"failed {known.failure_count} times, tried again at {iso_time(known.retry_at_ms or 0)}: {what}"
+    return f"failed {known.failure_count} times, retry at {iso_time(known.retry_at_ms or 0)}: {what}"
 
 
 def _not_leased(task: PlannedTask, leased_by: str | None) -> PlannedTask:
@@ -259,7 +259,7 @@ def _cost_ms(task: PlannedTask) -> int:
 
 
 def _within(bounds: Bounds, tasks: Sequence[PlannedTask], spent_ms: int) -> list[PlannedTask]:
-    """Put off what does not fit into the bounds."""
+    """Defer the tasks that exceed the bounds."""
     found, read, is_first = [], 0, True
     for task in tasks:
         if task.decision == "do":
@@ -273,7 +273,7 @@ def _within(bounds: Bounds, tasks: Sequence[PlannedTask], spent_ms: int) -> list
 
 
 def _over(bounds: Bounds, read: int, spent_ms: int) -> str | None:
-    """Return which bound is passed, and by what."""
+    """Return the exceeded bound and the value that exceeds it, as a reason; None if there is none."""
     if bounds.max_bytes is not None and read > bounds.max_bytes:
         return f"the run would read {size_text(read)} with it, the bound is {size_text(bounds.max_bytes)}"
     if bounds.max_time_ms is not None and spent_ms > bounds.max_time_ms:

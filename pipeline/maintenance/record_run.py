@@ -1,7 +1,7 @@
-"""A run is told: one MERGE into `runs`, one into `cleaner_checkpoints`, and the files that brokers read.
+"""Records a maintenance run: a MERGE into `runs`, one into `cleaner_checkpoints`, and brokers' checkpoint files.
 
-Checkpoints come behind the tasks they speak of, never before: one that is missing costs a cleaning that finds little to
-do, one that runs ahead would leave records uncleaned for ever. So what caps them, truncations, is forgotten last.
+A checkpoint is written after its task, never before. A missing checkpoint costs a cleaning with little to do; one that
+is too high would leave records uncleaned for ever. So the limits that truncations set for checkpoints are lifted last.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sparklog.storage_core.topic_partition import TopicPartition
 __all__ = ["record_run"]
 
 _GONE: Final = -1
-"""In the place of an offset: the row is of a log that is no more."""
+"""In place of an offset: the log is deleted."""
 _CLAUSES: Final = f"""
 WHEN MATCHED AND s.first_dirty_offset = {_GONE} THEN DELETE
 WHEN MATCHED THEN UPDATE SET *
@@ -37,23 +37,23 @@ def record_run(
     maintained: MaintainedStore,
     before: Mapping[TopicPartition, CleanerCheckpoint],
     gone: Sequence[TopicPartition],
-    told: tuple[RunFacts, MaintenancePlan, Sequence[TaskResult]],
+    done: tuple[RunFacts, MaintenancePlan, Sequence[TaskResult]],
 ) -> None:
-    """Write down what a run did, durably.
+    """Record a run, durably.
 
     Args:
         tables: of the store.
         maintained: the store.
-        before: what was known of its logs.
-        gone: logs that were known and are no more.
-        told: the run, its plan, and what came of it.
+        before: checkpoints of its logs before the run.
+        gone: logs with a row that are deleted.
+        done: the run, its plan, and its results.
 
     Raises:
-        LogStorageError: Spark failed, or others kept changing the tables.
+        LogStorageError: Spark failed, or other writers kept changing the tables.
     """
     store = maintained.store
-    run, plan, done = told
-    results = [*done, *failures_of(plan)]
+    run, plan, finished = done
+    results = [*finished, *failures_of(plan)]
     now_ms = run.started_ms + run.duration_ms
     tables.put(RUNS, rows_of_run(run, plan, results))
     changed = changed_checkpoints(before, results, run.run_id, now_ms)
@@ -71,7 +71,7 @@ def record_run(
 def changed_checkpoints(
     before: Mapping[TopicPartition, CleanerCheckpoint], results: Sequence[TaskResult], run_id: str, now_ms: int
 ) -> dict[TopicPartition, CleanerCheckpoint]:
-    """Return what is known of the logs that were worked on, each with all of its tasks."""
+    """Return the new checkpoints of the logs that had tasks, each after all of its tasks."""
     by_log: dict[TopicPartition, list[TaskResult]] = defaultdict(list)
     for each in results:
         by_log[each.log].append(each)

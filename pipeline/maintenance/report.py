@@ -1,4 +1,4 @@
-"""What `maintain` prints: the plan as a table, what was done, and both as JSON."""
+"""The output of `maintain`: the plan as a table, the results of a run, and both as JSON."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["PlanReport", "RunReport", "print_plan", "result_line"]
 
 _WIDE = 200
 _LOG_SHARE = 4
-"""Of a line: what names of logs may take, so that long ones leave room for the reasons."""
+"""Names of logs may take 1/4 of a line, so that long ones leave room for the reasons."""
 _MOST_ROWS = 200
-"""Of a table, unless all are asked for."""
+"""Rows of a table without `--all`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """A plan for the store of an id; its tasks are a table."""
+    """A plan for the store with this id."""
 
     plan: MaintenancePlan
     store_id: str
@@ -40,7 +40,7 @@ class PlanReport:
         counts = {name: sum(each.decision == name for each in plan.tasks) for name in ("do", "defer", "wait", "fail")}
         rest = "".join(
             f"; {counts[name]:,} {words}"
-            for name, words in (("defer", "put off"), ("wait", "wait"), ("fail", "can't be planned"))
+            for name, words in (("defer", "deferred"), ("wait", "wait"), ("fail", "can't be planned"))
             if counts[name]
         )
         if not counts["do"]:
@@ -55,7 +55,7 @@ class PlanReport:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON, with what is not due; `given_plan` reads it."""
+        """Return the plan for JSON, also tasks that are not due; `given_plan` reads it."""
         return {
             "plan_version": PLAN_VERSION,
             "store_id": self.store_id,
@@ -68,7 +68,7 @@ class PlanReport:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A run on the store of an id, and whether it carried a given plan out: then also what has changed since."""
+    """A run on the store with this id. If it carried out a given plan, the tasks that differed are shown, too."""
 
     run: MaintenanceRun
     store_id: str
@@ -97,7 +97,7 @@ class RunReport:
         return f"done: {done:,} tasks, {size_text(before)} -> {size_text(after)}{rest}{waits}; run {run.run_id}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON: its plan, and what came of each task."""
+        """Return the run for JSON: its plan, and the result of each task."""
         return PlanReport(self.run.plan, self.store_id).as_dict() | {
             "executed": True,
             "run_id": self.run.run_id,
@@ -112,7 +112,7 @@ def print_plan(plan: MaintenancePlan, *, with_kept: bool) -> None:
 
     Args:
         plan: to print.
-        with_kept: also what is not due.
+        with_kept: also tasks that are not due.
     """
     tasks = [each for each in plan.tasks if with_kept or each.decision != "keep"]
     table = PeopleTable(_WIDE)
@@ -129,7 +129,7 @@ def print_plan(plan: MaintenancePlan, *, with_kept: bool) -> None:
 
 
 def result_line(each: TaskResult) -> str:
-    """Return what came of one task."""
+    """Return the line of one task's result."""
     sizes = f": {size_text(each.bytes_before)} -> {size_text(each.bytes_after or 0)}" if each.bytes_before else ""
     records = f", {each.records_before:,} -> {each.records_after or 0:,} records" if each.records_before else ""
     segments = ", ".join(f"{count:,} in segment {base_offset}" for base_offset, count in sorted(each.erased.items()))

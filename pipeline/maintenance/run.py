@@ -1,9 +1,9 @@
-"""The verb `maintain`: a plan of all of a store's logs, and with `--execute` the run that carries it out.
+"""A maintenance run from lock to release: plans all logs of a store, and carries the plan out.
 
-    lock -> plan -> Spark -> leases -> tasks -> control tables -> lock given back -> files removed that waited
+    maintenance.lock -> plan -> Spark -> leases -> tasks -> control tables -> lock released -> waiting files removed
 
-A plan starts no Spark. A run is told in the control tables once its tasks are done: one that is killed before has
-cleaned what it has cleaned, and the next one finds out by looking.
+A plan starts no Spark. The control tables record a run after its tasks. If the run is killed before, its finished
+cleanings stay, and the next run finds them by reading the logs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from sparklog.storage_core.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["MaintainedPlace", "MaintenanceRun", "Telling", "execute_maintenance", "find_place", "plan_maintenance_of"]
+__all__ = ["Callbacks", "MaintainedPlace", "MaintenanceRun", "execute_maintenance", "find_place", "plan_maintenance_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class MaintainedPlace:
 
     Attributes:
         spark: Spark's settings.
-        given_plan: that a run carries out, no more; None for what it finds due.
+        given_plan: the only tasks that the run may do; None for all that are due.
     """
 
     root: Path
@@ -61,13 +61,13 @@ class MaintainedPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceRun:
-    """What a run did.
+    """A finished run.
 
     Attributes:
-        plan: that it carried out, without what others have leased.
-        results: in the order in which tasks were done.
-        unremoved: files that should have gone, and why they did not, by log.
-        erasures: requests to forget keys, and which of their records are left.
+        plan: in which tasks on logs that other runs have leased wait.
+        results: in the order of the tasks.
+        unremoved: by log, why renamed files could not be removed.
+        erasures: requests to forget keys, each with its remaining records.
     """
 
     run_id: str
@@ -78,19 +78,19 @@ class MaintenanceRun:
 
     @property
     def has_failures(self) -> bool:
-        """Whether a task failed, now or not long ago, could not be planned, or is another run's."""
+        """Whether a task failed, now or not long ago, could not be planned, or is leased by another run."""
         failed = any(each.is_failure for each in self.results) or bool(self.unremoved)
         return failed or any(each.decision in ("fail", "wait") for each in self.plan.tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
-    """Who hears of a run while it goes on.
+class Callbacks:
+    """Functions that a run calls.
 
     Attributes:
-        plan: gets the plan before anything is done.
-        waits: gets how many files wait to be removed, and until when.
-        sleep: waits for so many seconds.
+        plan: gets the plan before the first task.
+        waits: gets the number of files that wait to be removed, and until when.
+        sleep: waits that many seconds.
     """
 
     plan: Callable[[MaintenancePlan], None]
@@ -99,15 +99,15 @@ class Telling:
 
 
 def find_place(store: Path | None, config: str | None, given: Mapping[str, str | None]) -> MaintainedPlace:
-    """Return what the command was told.
+    """Return the store to maintain, with its settings.
 
     Args:
-        store: folder of the store; None where a settings file names it.
+        store: folder of the store; None if a settings file names it.
         config: settings file.
-        given: settings of maintenance as options, which come before the file's.
+        given: options of the command, which override the file's settings.
 
     Raises:
-        InvalidConfigError: something makes no sense; every problem is named. Or no store is there.
+        InvalidConfigError: settings are invalid; names every problem. Or the folder is no store.
     """
     options = {name: value for name, value in given.items() if value is not None}
     if config is None:
@@ -120,11 +120,11 @@ def find_place(store: Path | None, config: str | None, given: Mapping[str, str |
 
 
 def plan_maintenance_of(place: MaintainedPlace, clock: Clock) -> MaintenancePlan:
-    """Return what a run would do; changes nothing.
+    """Return the plan of a run; changes nothing.
 
     Raises:
         UnsupportedFormatError: a newer release wrote a control table.
-        CorruptFileError: one is damaged, or the topics' settings are.
+        CorruptFileError: a control table is damaged, or the topics' settings are.
         LedgerDamagedError: the ledger can't be read.
     """
     store = Store.find(place.root)
@@ -135,20 +135,20 @@ def execute_maintenance(
     place: MaintainedPlace,
     spark: Callable[[], SparkSession],
     clock: Clock,
-    telling: Telling,
+    callbacks: Callbacks,
 ) -> MaintenanceRun:
-    """Plan, and carry the plan out; return what was done.
+    """Plan, and carry the plan out; return the finished run.
 
     Args:
         place: the store, and the run's settings.
-        spark: gives the session, once it is needed.
+        spark: returns the session; called when it is needed.
         clock: tells the time.
-        telling: who hears of it.
+        callbacks: see there.
 
     Raises:
-        StoreLockedError: another run maintains the store, or has leased logs of it; the message says who.
+        StoreLockedError: another run maintains the store, or has leased its logs; the message names the run.
         UnsupportedFormatError: a newer release wrote a control table.
-        CorruptFileError: one is damaged.
+        CorruptFileError: a control table is damaged.
         WriterFencedError: another run took over.
         KeyboardInterrupt: while files waited to be removed; the next run removes them.
     """
@@ -159,12 +159,12 @@ def execute_maintenance(
         survey = survey_store(maintained.store, _bounds(place.settings), clock, erasure)
         if place.given_plan is not None:
             survey = replace(survey, plan=compare_plans(place.given_plan, survey.plan))
-        telling.plan(survey.plan)
+        callbacks.plan(survey.plan)
         run, pending = _carry_out(maintained, (survey, erasure.requests), place.settings, spark(), clock)
         erasures = settle_requests(maintained.store, erasure.requests, clock)
     if (until_ms := waits_until_ms(pending, clock)) is not None:
-        telling.waits(sum(len(each.files) for each in pending), until_ms)
-    unremoved = remove_deleted(RetentionRun([], pending), clock, telling.sleep)
+        callbacks.waits(sum(len(each.files) for each in pending), until_ms)
+    unremoved = remove_deleted(RetentionRun([], pending), clock, callbacks.sleep)
     return replace(run, unremoved=unremoved, erasures=erasures)
 
 
@@ -173,8 +173,8 @@ def _bounds(settings: MaintenanceSettings) -> Bounds:
 
 
 @contextmanager
-def _failure_told(tell: Callable[[str], None]) -> Iterator[None]:
-    """Let a run that ends by an exception be written down, unless it lost the store, which another one tells of."""
+def _failure_recorded(record: Callable[[str], None]) -> Iterator[None]:
+    """Record a failed run. A fenced run records nothing: its successor does."""
     from sparklog.sink.spark.errors import explain
 
     try:
@@ -183,15 +183,15 @@ def _failure_told(tell: Callable[[str], None]) -> Iterator[None]:
         raise
     except Exception as error:
         try:
-            tell(f"{type(error).__name__}: {explain(error)}")
+            record(f"{type(error).__name__}: {explain(error)}")
         except LogStorageError as further:
-            logger.warning("A run that failed can't be written down: %s", further)
+            logger.warning("A failed run can't be recorded: %s", further)
         raise
 
 
 @contextmanager
 def _spark_failure_named() -> Iterator[None]:
-    """Turn what Spark raises by itself, such as after the death of its JVM, into what ends a run and no loop."""
+    """Turn Spark's own errors, such as after the death of its JVM, into an error that ends the run but not the loop."""
     from sparklog.sink.spark.errors import SPARK_ERRORS, explain
 
     try:
@@ -215,7 +215,7 @@ def _carry_out(
     from sparklog.pipeline.maintenance.record_run import record_run
 
     owner = OwnerCheck.of(maintained.store.root)
-    maintained.lock.check()  # what executors look for is this run's signature, not that of one elsewhere
+    maintained.lock.check()  # executors compare with the signature of this run, not with that of a run elsewhere
     survey, requests = surveyed
     started_ms, began_ms = clock.now_ms(), clock.monotonic_ms()
     run_id = f"{started_ms}-{uuid.uuid4().hex[:8]}"
@@ -230,7 +230,7 @@ def _carry_out(
         map_bytes=settings.memory_bytes, hash_key=secrets.token_bytes(16), erased_keys=erased_keys(requests)
     )
 
-    def tell(results: Sequence[TaskResult], failure: str | None = None) -> None:
+    def record(results: Sequence[TaskResult], failure: str | None = None) -> None:
         spent_ms = clock.monotonic_ms() - began_ms
         run = RunFacts(
             run_id=run_id, started_ms=started_ms, duration_ms=spent_ms, epochs=leases.epochs, failure=failure
@@ -238,8 +238,8 @@ def _carry_out(
         record_run(tables, maintained, survey.checkpoints, survey.gone, (run, plan, results))
 
     with holding_leases(tables, leases, maintained.lock.sign_off):
-        with _failure_told(lambda failure: tell((), failure)):
+        with _failure_recorded(lambda failure: record((), failure)):
             results, pending = run_plan(spark, maintained, plan, budget, clock, owner)
             leases.check()
-        tell(results)
+        record(results)
     return MaintenanceRun(run_id=run_id, plan=plan, results=results), pending

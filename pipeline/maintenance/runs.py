@@ -1,7 +1,7 @@
-"""What a run did: a result per task, and the rows of `runs` that tell of it; what former runs tell of the next one.
+"""Results of a run's tasks, their rows in the table `runs`, and the speed and yield that these rows show the next run.
 
-A run has a row of its own, without topic, and a row for each task that it did, put off, or could not do. Logs of which
-nothing was due are counted in the run's row alone.
+A run has a row of its own, without topic, and a row for each task that it did, deferred, or could not do. Logs without
+a due task are only counted in the run's row.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ __all__ = [
 ]
 
 Outcome = Literal["done", "stopped", "skipped", "uncleanable", "failed"]
-"""All was done; a part of it; nothing, for the log is no longer what the plan was made from; the log can't be cleaned;
-the disk refused or lacks room, and trying again may help."""
+"""All is done; a part is; nothing is, as the log changed since the plan; the log can't be cleaned; the disk refused or
+is full, and a retry may help."""
 
 _MEASURED: Final = ("done", "stopped")
 FORMER_COLUMNS: Final = (
     *("topic", "partition", "action", "outcome"),
     *("bytes_before", "bytes_after", "started_ms", "duration_ms"),
 )
-"""Of `runs`: what `former_runs` reads."""
+"""The columns of `runs` that `former_runs` reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """What came of one task.
+    """The result of one task.
 
     Attributes:
-        state: of the log, as the plan has it.
-        reason: why it was done, or what changed, or what is wrong.
+        state: of the log, as in the plan.
+        reason: the reason for the task, or its failure, or the change since the plan.
         log_start_offset: of the log now.
-        first_dirty_offset: where the next cleaning begins; None where none was tried.
-        bytes_before, bytes_after: of what was read and what it became; of a deletion, of the whole log.
-        erased: how many records with forgotten keys went, by base offset of the segment that had them.
+        first_dirty_offset: start of the next cleaning; None without a cleaning.
+        bytes_before, bytes_after: of the segments read and written; of a deletion, of the whole log.
+        erased: number of erased records with forgotten keys, by base offset of their segment.
     """
 
     log: TopicPartition
@@ -74,11 +74,11 @@ class TaskResult:
 
     @property
     def is_failure(self) -> bool:
-        """Whether somebody has to look at it, or another run to try."""
+        """Whether the task needs an operator or a retry."""
         return self.outcome in ("uncleanable", "failed")
 
     def as_log_work(self) -> LogWork:
-        """Return what the next run has to know."""
+        """Return the facts that the next run needs."""
         is_cleaning = self.action != "delete"
         return LogWork(
             state=self.state,
@@ -92,12 +92,12 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What all rows of a run share.
+    """Facts that all rows of a run share.
 
     Attributes:
-        epochs: of the leases that it had.
+        epochs: of its leases.
         duration_ms: of the whole run up to now.
-        failure: why it ended before its time.
+        failure: the error that ended it; None without one.
     """
 
     run_id: str
@@ -108,11 +108,11 @@ class RunFacts:
 
 
 def result_of_cleaning(task: PlannedTask, row: LogCleaningRow, log_start_offset: int) -> TaskResult:
-    """Return what came of a cleaning.
+    """Return the result of a cleaning.
 
     Args:
-        task: that was planned.
-        row: what the cleaner says.
+        task: as planned.
+        row: the cleaner's row.
         log_start_offset: of the log now.
     """
     if task.cleaning is None:
@@ -136,11 +136,11 @@ def result_of_cleaning(task: PlannedTask, row: LogCleaningRow, log_start_offset:
 
 
 def result_of_retention(task: PlannedTask, done: LogRetention, duration_ms: int) -> TaskResult:
-    """Return what came of a deletion.
+    """Return the result of a deletion.
 
     Args:
-        task: that was planned.
-        done: what retention says of the log.
+        task: as planned.
+        done: the log's retention after its execution.
         duration_ms: of all deletions together, which are one commit.
     """
     planned = task.retention
@@ -169,7 +169,7 @@ def result_of_retention(task: PlannedTask, done: LogRetention, duration_ms: int)
 
 
 def failures_of(plan: MaintenancePlan) -> list[TaskResult]:
-    """Return the cleanings that could not even be planned: their logs can't be read."""
+    """Return a result for each cleaning that could not be planned: its log can't be read."""
     return [
         TaskResult(
             log=each.log,
@@ -185,20 +185,20 @@ def failures_of(plan: MaintenancePlan) -> list[TaskResult]:
 
 
 def rows_of_run(run: RunFacts, plan: MaintenancePlan, results: Sequence[TaskResult]) -> list[dict[str, Any]]:
-    """Return the rows of `runs`: of the run, and of each task that was due or could not be judged."""
+    """Return the rows of `runs`: of the run, and of each task that was due or could not be planned."""
     by_task = {(each.log, each.action): each for each in results}
-    told = [each for each in plan.tasks if each.decision != "keep"]
+    recorded = [each for each in plan.tasks if each.decision != "keep"]
     return [
         _run_row(run, plan, results),
-        *(_task_row(run, each, by_task.get((each.log, each.action))) for each in told),
+        *(_task_row(run, each, by_task.get((each.log, each.action))) for each in recorded),
     ]
 
 
 def former_runs(rows: pa.Table) -> FormerRuns:
-    """Return what rows of `runs` tell of speed and yield.
+    """Return speed and yield of former runs.
 
     Args:
-        rows: in any order, with `FORMER_COLUMNS`.
+        rows: of `runs`, in any order, with `FORMER_COLUMNS`.
     """
     is_measured = (pc.field("action") == "compact") & pc.field("outcome").isin(_MEASURED)
     found = rows.filter(is_measured & (pc.field("bytes_before") > 0)).sort_by("started_ms")
@@ -240,7 +240,7 @@ def _run_row(run: RunFacts, plan: MaintenancePlan, results: Sequence[TaskResult]
 
 
 def _task_row(run: RunFacts, task: PlannedTask, result: TaskResult | None) -> dict[str, Any]:
-    failure = {"fail": task.reason, "do": run.failure}.get(task.decision)  # nobody can tell what a lost run did
+    failure = {"fail": task.reason, "do": run.failure}.get(task.decision)  # unknown which tasks a lost run did
     planned = {"read_bytes": task.read_bytes, "freed_bytes": task.freed_bytes, "expected_ms": task.expected_ms}
     found: dict[str, Any] = {
         **_row(run),

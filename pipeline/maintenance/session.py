@@ -1,7 +1,7 @@
-"""The Spark session of maintenance runs: started when the first part of a run asks for it, and again if it has gone.
+"""The Spark session of maintenance runs: started when first needed, and again if it is lost.
 
-A process whose runs go on for weeks outlives its JVM now and then. The next run starts another one; where the platform
-started the JVM, as `spark-submit` does, it has to start the process again, too.
+A process that runs for weeks may lose its JVM. The next run starts a new one. A JVM that the platform started, as
+`spark-submit` does, can't be replaced: the platform has to restart the process.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ logger = logging.getLogger(__name__)
 
 _SPECULATION: Final = "spark.speculation"
 _LOCAL_CONF: Final = {
-    # A run asks Spark for seconds of work, most of them spent on compiling: half as many with the first compiler alone.
+    # A run uses Spark for seconds, mostly for JIT compilation: with the first compiler alone it takes half the time.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
 @contextmanager
 def lazy_session(configured: Mapping[str, str]) -> Iterator[Callable[[], SparkSession]]:
-    """Give a function that starts Spark with Delta, or joins the session that the platform started; end it at the end.
+    """Yield a function that starts Spark with Delta, or joins the platform's session; stop Spark at the end.
 
-    A session that has gone is started anew; the function raises `SparkLostError` where it was the platform's.
+    The function replaces a lost session; if that was the platform's, it raises `SparkLostError`.
 
     Args:
         configured: the settings file's `spark` section.
@@ -60,14 +60,14 @@ def lazy_session(configured: Mapping[str, str]) -> Iterator[Callable[[], SparkSe
 
 
 def maintenance_conf(configured: Mapping[str, str], submitted: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the settings of a maintenance run's session: without speculation, whose second task finds the log held.
+    """Return the settings of a maintenance run's session. Speculation is off: its second task finds the log locked.
 
     Raises:
         InvalidConfigError: `spark-submit` was given speculation.
     """
     if (submitted or {}).get(_SPECULATION, "false").lower() == "true":
         raise InvalidConfigError(
-            f"maintenance can't clean a log twice at a time: {_SPECULATION}=true; submit with false"
+            f"speculative tasks would clean a log twice at once: {_SPECULATION}=true; submit with false"
         )
     usual = _LOCAL_CONF if submitted is None and is_local(configured.get("spark.master", "local")) else {}
     return {**usual, **configured, _SPECULATION: "false"}
@@ -92,7 +92,7 @@ def _is_alive(spark: SparkSession) -> bool:
 
 
 def _forget(spark: SparkSession, *, is_ours: bool) -> None:
-    """Let PySpark forget a session that has gone, and its JVM if that has gone, too.
+    """Remove a lost session from PySpark, and its JVM if that is lost, too.
 
     Raises:
         SparkLostError: the platform started it.
@@ -103,8 +103,8 @@ def _forget(spark: SparkSession, *, is_ours: bool) -> None:
     except SPARK_ERRORS:
         has_jvm = False
     if not is_ours or (is_submitted() and not has_jvm):
-        raise SparkLostError("the Spark that this job was started with has gone: start the job again")
-    logger.warning("Spark has gone, it is started again: has_jvm=%s", has_jvm)
+        raise SparkLostError("the Spark session of the platform is lost: start the job again")
+    logger.warning("Spark is lost, starting it again: has_jvm=%s", has_jvm)
     _stop(spark)
     if not has_jvm:
         SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
@@ -113,7 +113,7 @@ def _forget(spark: SparkSession, *, is_ours: bool) -> None:
 def _stop(spark: SparkSession) -> None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PySpark's own about a JVM that has gone
+            warnings.simplefilter("ignore")  # PySpark's own about a lost JVM
             end_session(spark)
     except SPARK_ERRORS as error:
-        logger.debug("Spark has gone before it was stopped: %s", error)
+        logger.debug("Spark was lost before it was stopped: %s", error)

@@ -1,6 +1,6 @@
-"""How a maintenance run's tasks hear that it is to stop: a file beside its tables, looked for between two logs.
+"""The stop file of a maintenance run, `control/maintenance.stop.*`: its Spark tasks check it between two logs.
 
-Each process has its own, so that a signal counts from the start of the process on, long before it has the store.
+Each process has its own file, so that a signal counts from the process's start on, before it holds the store.
 """
 
 import os
@@ -18,7 +18,7 @@ _NAME: Final = "maintenance.stop"
 
 @dataclass(frozen=True, slots=True)
 class StopFile:
-    """The wish of one process to stop; travels to tasks.
+    """The request to stop one process; sent to Spark tasks.
 
     Attributes:
         path: of the file.
@@ -28,22 +28,22 @@ class StopFile:
 
     @classmethod
     def of(cls, store: Path) -> "StopFile":
-        """Return this process's, for a store."""
+        """Return the stop file of this process, for a store."""
         return cls(str(store.absolute() / "control" / f"{_NAME}.{socket.gethostname()}.{os.getpid()}"))
 
     def ask(self) -> None:
-        """Let the run end behind the logs that are being cleaned."""
+        """Let the run end after the logs that are being cleaned."""
         with storage_errors(self.path):
             make_directory(Path(self.path).parent)
             Path(self.path).touch()
 
     def clear(self) -> None:
-        """Forget the wish: at the end, and before a signal can come: an earlier process may have had this number."""
+        """Remove the file: at the end, and before a signal can come, as an earlier process may have had this pid."""
         with storage_errors(self.path):
             Path(self.path).unlink(missing_ok=True)
 
     def drop_others(self) -> None:
-        """Remove those of processes that were killed; the caller has the store, so that no other process's counts."""
+        """Remove files of killed processes; the caller holds the store, so no other process needs its file."""
         own = Path(self.path)
         with storage_errors(own.parent):
             for path in own.parent.glob(f"{_NAME}*"):

@@ -1,4 +1,4 @@
-"""What a store is like before a maintenance run: its logs, its control tables, the plan that follows. Reads only.
+"""Surveys a store before a maintenance run: reads ledger, logs and control tables, and plans. Changes nothing.
 
 No Spark: a plan of ten thousand logs takes seconds, and starting a JVM would take as long.
 """
@@ -30,16 +30,16 @@ from sparklog.storage_core.topic_partition import TopicPartition
 __all__ = ["Survey", "read_checkpoints", "survey_store"]
 
 _REMEMBERED_MS: Final = 7 * 24 * 3_600_000
-"""How far back runs tell of speed and yield."""
+"""Older runs are ignored for speed and yield."""
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A store, and what a run does to it.
+    """The plan of a run, and the logs' states after former runs.
 
     Attributes:
-        checkpoints: what former runs say of the logs that there are.
-        gone: logs that former runs knew and that are no more, or are another topic's by now.
+        checkpoints: of existing logs.
+        gone: logs with a checkpoint that are deleted, or belong to a new topic of that name.
     """
 
     plan: MaintenancePlan
@@ -48,11 +48,11 @@ class Survey:
 
 
 def read_checkpoints(store: Store) -> dict[TopicPartition, CleanerCheckpoint]:
-    """Return what former runs say of the logs that there are.
+    """Return the cleaner checkpoints of existing logs.
 
     Raises:
         UnsupportedFormatError: a newer release wrote the table.
-        CorruptFileError: it is damaged.
+        CorruptFileError: the table is damaged.
         LedgerDamagedError: the ledger can't be read.
     """
     states = Ledger.open(store.ledger_path).states()
@@ -60,17 +60,17 @@ def read_checkpoints(store: Store) -> dict[TopicPartition, CleanerCheckpoint]:
 
 
 def survey_store(store: Store, bounds: Bounds, clock: Clock, erasure: Erasure = NO_ERASURE) -> Survey:
-    """Return what a run would do; changes nothing.
+    """Return the survey of a store; changes nothing.
 
     Args:
-        store: to look at.
+        store: to survey.
         bounds: of the run.
-        clock: tells how old records are.
-        erasure: where records of keys lie that are to be erased.
+        clock: for the age of records.
+        erasure: segments with records of keys to erase.
 
     Raises:
         UnsupportedFormatError: a newer release wrote a control table.
-        CorruptFileError: one is damaged, or the topics' settings are.
+        CorruptFileError: a control table is damaged, or the topics' settings are.
         LedgerDamagedError: the ledger can't be read.
     """
     now_ms = clock.now_ms()
@@ -117,11 +117,11 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erasure: Erasure = 
 
 
 def _starts_after(retentions: Sequence[LogRetention], *, may_roll: bool) -> dict[TopicPartition, int]:
-    """Return where logs start once their segments are deleted, which the same run does first.
+    """Return start offsets of logs after the deletions, which the same run does first.
 
     Args:
         retentions: of the logs.
-        may_roll: whether the run may delete active segments: no sink holds the store.
+        may_roll: whether the run may delete active segments, as no sink holds the store.
     """
     starts = {}
     for each in retentions:

@@ -1,6 +1,6 @@
-"""The verb `maintain`: retention and compaction of a store's logs, planned, or done on Spark.
+"""The verb `maintain`: plans retention and compaction of a store's logs, and with `--execute` does them on Spark.
 
-Spark is imported where it is needed: a plan does without.
+Imports Spark only where needed: a plan does not need it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import click
 
 from sparklog.pipeline.maintenance.given_plan import read_plan
 from sparklog.pipeline.maintenance.loop import run_every
-from sparklog.pipeline.maintenance.metrics_file import telling_failure, write_metrics
+from sparklog.pipeline.maintenance.metrics_file import recording_failure, write_metrics
 from sparklog.pipeline.maintenance.plan import MaintenancePlan
 from sparklog.pipeline.maintenance.report import PlanReport, RunReport, print_plan
 from sparklog.pipeline.maintenance.run import (
+    Callbacks,
     MaintainedPlace,
-    Telling,
     execute_maintenance,
     find_place,
     plan_maintenance_of,
@@ -42,7 +42,7 @@ __all__ = ["run"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """How a run is shown."""
+    """Options of the output."""
 
     as_json: bool
     with_kept: bool
@@ -79,7 +79,7 @@ def run(
 
 
 def _useless(given: Mapping[str, object], execute: bool, rebuild_control: bool) -> list[str]:
-    """Return the problem that options are given which do nothing in this form of the command, if there are such."""
+    """Return a problem that names options without effect in this form of the command, if any."""
     names = [name for name, value in given.items() if value] if rebuild_control else []
     if not execute and not rebuild_control:
         names = [name for name in ("plan", "every", "metrics_file") if given[name]]
@@ -94,7 +94,7 @@ def _find_place(
     plan_file: Path | None,
     problems: list[str],
 ) -> MaintainedPlace | None:
-    """Return what the command was told, and note each of its problems, those of the plan, too."""
+    """Return the place to maintain; add the problems of settings and plan."""
     place, plan = None, None
     try:
         place = find_place(store, config, given)
@@ -107,12 +107,12 @@ def _find_place(
     if plan is not None and place is not None:
         problems += plan.problems(Store.find(place.root).store_id, SystemClock().now_ms())
         if place.settings.every_ms is not None:
-            problems.append("plan: is carried out once, not every so often: leave every out")
+            problems.append("plan: a given plan runs only once: leave out every")
     return None if place is None else replace(place, given_plan=plan)
 
 
 def _metrics_problems(place: MaintainedPlace) -> list[str]:
-    """Return that the metrics file could not be written behind the run, if so."""
+    """Return the problem that the run could not write its metrics file, if so."""
     if place.settings.metrics_file is None:
         return []
     try:
@@ -123,7 +123,7 @@ def _metrics_problems(place: MaintainedPlace) -> list[str]:
 
 
 def _maintain(place: MaintainedPlace, shown: _Shown) -> int:
-    """Carry out one run of maintenance, or one every so often; the first signal ends it between two logs."""
+    """Do one maintenance run, or one at each interval; the first signal ends it between two logs."""
     from sparklog.pipeline.maintenance.session import lazy_session
 
     stop_file = StopFile.of(place.root)
@@ -156,14 +156,14 @@ def _maintain(place: MaintainedPlace, shown: _Shown) -> int:
 
 
 def _named(place: MaintainedPlace) -> Mapping[str, str]:
-    """Return Spark's settings with a name for the application in its pages."""
+    """Return Spark's settings with a name of the application for Spark's UI."""
     return {"spark.app.name": f"sparklog maintain {place.root.name}", **place.spark}
 
 
 def _maintain_once(
     place: MaintainedPlace, spark: Callable[[], SparkSession], rest: Callable[[float], None], shown: _Shown
 ) -> int:
-    """Carry a run of maintenance out; what is waited for goes to stderr."""
+    """Do one maintenance run; print waits to stderr."""
     clock = SystemClock()
     began_ms = clock.monotonic_ms()
 
@@ -171,10 +171,10 @@ def _maintain_once(
         if not shown.as_json:
             print_plan(plan, with_kept=shown.with_kept)
 
-    telling = Telling(plan=planned, waits=say_files_wait, sleep=rest)
+    callbacks = Callbacks(plan=planned, waits=say_files_wait, sleep=rest)
     metrics = None if place.settings.metrics_file is None else Path(place.settings.metrics_file)
-    with telling_failure(metrics, clock):
-        done = execute_maintenance(place, spark, clock, telling)
+    with recording_failure(metrics, clock):
+        done = execute_maintenance(place, spark, clock, callbacks)
     ended_ms, duration_ms = clock.now_ms(), clock.monotonic_ms() - began_ms
     report = RunReport(done, Store.find(place.root).store_id, has_given_plan=place.given_plan is not None)
     show(report, as_json=shown.as_json)
@@ -183,7 +183,7 @@ def _maintain_once(
 
 
 def _rebuild_control(place: MaintainedPlace, execute: bool) -> int:
-    """Make the control tables anew, or say what of them would be set aside."""
+    """Rebuild the control tables, or show which of them would be set aside."""
     from sparklog.pipeline.control.rebuild import rebuild_control, tables_to_replace
     from sparklog.pipeline.maintenance.session import lazy_session
 

@@ -29,5 +29,5 @@ def test_lazy_session_when_the_platforms_jvm_was_killed_then_the_job_ends_and_sa
     """Only who started it can start another one."""
     assert _ask("platform") == {
         "first": 3,
-        "error": "the Spark that this job was started with has gone: start the job again",
+        "error": "the Spark session of the platform is lost: start the job again",
     }

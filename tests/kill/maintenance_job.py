@@ -21,7 +21,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sparklog.pipeline.maintenance.loop import run_every
-from sparklog.pipeline.maintenance.run import MaintainedPlace, MaintenanceRun, Telling, execute_maintenance
+from sparklog.pipeline.maintenance.run import Callbacks, MaintainedPlace, MaintenanceRun, execute_maintenance
 from sparklog.pipeline.maintenance.session import lazy_session
 from sparklog.pipeline.settings.maintenance_settings import MaintenanceSettings
 from sparklog.storage_core.clock import SystemClock
@@ -57,10 +57,10 @@ def _run(folder: Path, session: Callable[[], SparkSession]) -> int:
     place = MaintainedPlace(
         root=Path(order["store"]), settings=MaintenanceSettings(memory_bytes=MAP_BYTES), spark=_SPARK
     )
-    telling = Telling(plan=lambda _plan: None, waits=lambda _files, _until_ms: None, sleep=time.sleep)
+    callbacks = Callbacks(plan=lambda _plan: None, waits=lambda _files, _until_ms: None, sleep=time.sleep)
     told = {**order, "run_id": None, "failures": []}
     try:
-        run = execute_maintenance(place, session, clock, telling)
+        run = execute_maintenance(place, session, clock, callbacks)
         told |= {"run_id": run.run_id, "failures": _failures(run)}
     except LogStorageError as error:
         told["failures"] = [f"{type(error).__name__}: {error}"]

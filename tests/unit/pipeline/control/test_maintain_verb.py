@@ -110,7 +110,7 @@ def test_maintain_when_a_given_plan_makes_no_sense_then_refused_with_all_other_p
     file.write_text(json.dumps(planned | {"store_id": "another", "made_ms": 1}))
     ran = sparklog("maintain", store, "--execute", "--plan", file, "--every", "15m")
     assert ran.code == 2
-    assert all(words in ran.err for words in ("store_id=another", "too old: ", "not every so often"))
+    assert all(words in ran.err for words in ("store_id=another", "too old: ", "leave out every"))
 
     for text, words in (("{", "is not JSON"), ("{}", "is not what maintain --json prints")):
         file.write_text(text)
@@ -261,7 +261,7 @@ def test_describe_when_a_log_is_compacted_then_what_a_cleaner_makes_of_it(sparkl
     line = "cleaner: keyed-0 first dirty offset 20, dirty ratio"
     assert line in sparklog("describe", store).out
     assert (
-        "failed 2 times, tried again at 1970-01-01T00:00:00.005Z: damaged: position=7"
+        "failed 2 times, retry at 1970-01-01T00:00:00.005Z: damaged: position=7"
         in sparklog("describe", store, "keyed").out
     )
 

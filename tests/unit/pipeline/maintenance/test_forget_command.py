@@ -142,7 +142,7 @@ def test_forget_when_nothing_was_asked_for_then_verify_says_so(sparklog: Sparklo
     """No request is no failure."""
     ran = sparklog("forget", write_keyed(tmp_path / "store", count=20), "--verify")
 
-    assert (ran.code, ran.out) == (0, "nothing was ever to be forgotten\n")
+    assert (ran.code, ran.out) == (0, "no requests to forget keys\n")
 
 
 def test_forget_when_the_topic_to_verify_is_unknown_then_it_is_refused(sparklog: Sparklog, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_plan_when_a_log_failed_not_long_ago_then_it_waits() -> None:
 
     assert _done(plan) == [("b", "compact")]
     (waiting,) = (each for each in plan.tasks if each.decision == "wait")
-    assert waiting.reason == "failed 2 times, tried again at 2023-11-14T22:13:20.001Z: damaged: position=7"
+    assert waiting.reason == "failed 2 times, retry at 2023-11-14T22:13:20.001Z: damaged: position=7"
     assert _done(plan_maintenance(logs, NOW_MS + 1)) == [("a", "compact"), ("b", "compact")]
 
 

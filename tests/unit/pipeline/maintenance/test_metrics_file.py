@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sparklog.pipeline.maintenance.metrics_file import metrics_text, telling_failure, write_metrics
+from sparklog.pipeline.maintenance.metrics_file import metrics_text, recording_failure, write_metrics
 from sparklog.pipeline.maintenance.report import RunReport
 from sparklog.pipeline.maintenance.run import MaintenanceRun
 from sparklog.pipeline.maintenance.runs import TaskResult
@@ -110,14 +110,14 @@ def test_metrics_when_a_run_ends_by_an_exception_then_success_is_0_unless_anothe
     """A file of the run before would say that all is well."""
     path = tmp_path / "sparklog.prom"
     path.write_text("sparklog_maintenance_success 1\n")
-    with pytest.raises(StoreLockedError), telling_failure(path, ManualClock(NOW_MS)):
+    with pytest.raises(StoreLockedError), recording_failure(path, ManualClock(NOW_MS)):
         raise StoreLockedError("held")
     assert path.read_text() == "sparklog_maintenance_success 1\n"
 
-    with pytest.raises(StorageError), telling_failure(path, ManualClock(NOW_MS)):
+    with pytest.raises(StorageError), recording_failure(path, ManualClock(NOW_MS)):
         raise StorageError("gone")
     assert "\nsparklog_maintenance_success 0\n" in path.read_text()
     assert f"\nsparklog_maintenance_run_timestamp_seconds {NOW_MS / 1000:.15g}\n" in path.read_text()
 
-    with pytest.raises(StorageError), telling_failure(None, ManualClock(NOW_MS)):
+    with pytest.raises(StorageError), recording_failure(None, ManualClock(NOW_MS)):
         raise StorageError("gone")
