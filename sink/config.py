@@ -1,4 +1,4 @@
-"""What a sink is told: the store, its topics, and what to do with rows that can't become records."""
+"""Settings of a sink: the store, its topics, and the treatment of rows that can't become records."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ _ON_INVALID = ("fail", "quarantine")
 _OWN_FOLDERS = ("ledger", "staging", "control")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _UNUSABLE = re.compile(r"[\[\]\\^|%\x00-\x1f\x7f]")
-"""Characters in a path that the ledger's library takes for others."""
+"""Characters in a path that the ledger's library misreads."""
 _OF_A_PROPERTY = re.compile(r"([a-z][a-z0-9.]*)=")
 _UNKNOWN_PROPERTY = re.compile(r"unknown property '([^']+)'")
 _INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
@@ -30,7 +30,7 @@ _INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """A topic: its name, how many logs it has, and their settings."""
+    """A topic: its name, its number of logs, and their settings."""
 
     name: str
     partitions: int = 1
@@ -67,7 +67,7 @@ class TopicConfig:
 
 @cache
 def _note_ignored(topic: str, name: str) -> None:
-    """Say once that a property does nothing: settings are looked at when they are read, and when they are used."""
+    """Warn once about a property without effect: settings are checked when they are read, and when they are used."""
     logger.warning("topics.%s: %s is ignored, it has no meaning without a broker", topic, name)
 
 
@@ -83,7 +83,7 @@ class SinkConfig:
         on_invalid: `fail` refuses the whole micro-batch, `quarantine` diverts the row.
         quarantine: folder of diverted rows, absolute.
         log_dirs: Kafka's `log.dirs`, relative to the store or absolute.
-        stage_buffer_bytes: how much of its input a task holds before it encodes.
+        stage_buffer_bytes: input that a task holds before it encodes.
     """
 
     store: Path
@@ -107,7 +107,7 @@ class SinkConfig:
             problems.append(f"on_invalid={self.on_invalid!r} is none of {', '.join(_ON_INVALID)}")
         names = sorted(self.topics)
         problems += [
-            f"topics {first!r} and {second!r} collide: Kafka's metric names do not tell '.' from '_'"
+            f"topics {first!r} and {second!r} collide: Kafka's metric names have '_' for '.'"
             for i, first in enumerate(names)
             for second in names[i + 1 :]
             if topic_names_collide(first, second)
@@ -116,7 +116,7 @@ class SinkConfig:
             raise InvalidConfigError(*problems)
 
     def _place_problems(self) -> list[str]:
-        """Refuse folders that would swallow each other: what lies in `staging` is deleted at every start."""
+        """Refuse folders that overlap: each start empties `staging`."""
         problems = []
         if _UNUSABLE.search(str(self.store)):
             problems.append(f"store={str(self.store)!r} holds one of [ ] \\ ^ | % or a control character")
@@ -135,7 +135,7 @@ class SinkConfig:
         quarantine = Path(os.path.normpath(self.quarantine))
         if quarantine == store or any(quarantine.is_relative_to(each) for each in (*own, *roots)):
             problems.append(
-                f"quarantine={str(self.quarantine)!r} is the store, or lies in a folder that it needs itself"
+                f"quarantine={str(self.quarantine)!r} is the store, or lies in a folder that the store itself uses"
             )
         return problems
 
@@ -158,7 +158,7 @@ class SinkConfig:
         """
         places = {"store": (store,), "quarantine": (quarantine,), "log_dirs": log_dirs}
         problems = [
-            f"{name}={str(place)!r} is no folder of this machine: a store lies on a local or mounted filesystem"
+            f"{name}={str(place)!r} is not a folder of this machine: a store needs a local or mounted filesystem"
             for name, each in places.items()
             for place in each
             if place is not None and _URI.match(str(place))
@@ -189,7 +189,7 @@ class SinkConfig:
 
 
 def _topic_problem(name: str, problem: str) -> str:
-    """Return a problem of a topic with the full key of the setting that it is about."""
+    """Return a problem of a topic with the full key of its setting."""
     if found := _UNKNOWN_PROPERTY.match(problem):
         return f"topics.{name}.{found[1]}: unknown property{problem[found.end() :]}"
     found = _OF_A_PROPERTY.match(problem)
@@ -206,5 +206,5 @@ def log_dir_problem(store: Path, name: str) -> str | None:
     store = Path(os.path.normpath(store))
     root = Path(os.path.normpath(store / name))
     if store.is_relative_to(root) or any(root.is_relative_to(store / each) for each in _OWN_FOLDERS):
-        return f"log_dirs={name!r} is the store, a folder above it, or one that the store needs itself"
+        return f"log_dirs={name!r} is the store, a folder above it, or one that the store itself uses"
     return None

@@ -25,7 +25,7 @@ __all__ = ["LogSink"]
 class LogSink:
     """Appends frames to the logs of a store.
 
-    Opening takes the store's writer lock, undoes what a crash left, and creates the topics named. Use it as
+    Opening takes the store's writer lock, recovers from a crash, and creates the named topics. Use it as
     `df.writeStream.foreachBatch(LogSink(...)).start()`, or `write` for a plain frame; `close` it at the end.
 
     A frame's columns are those of Spark's Kafka sink: `value`, and optionally `key`, `headers`, `topic`, `partition`
@@ -44,7 +44,7 @@ class LogSink:
         on_commit: called with the metrics of each micro-batch.
 
     Attributes:
-        last_error: what the latest micro-batch failed with; Spark passes on only its text.
+        last_error: the error of the latest micro-batch; Spark passes on only its text.
 
     Raises:
         InvalidConfigError: every problem of the settings.
@@ -79,7 +79,7 @@ class LogSink:
         """
         query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         if query_id is None:
-            raise InvalidConfigError("no streaming query runs this: call write() for a plain frame")
+            raise InvalidConfigError("not called by a streaming query: call write() for a plain frame")
         self.write(frame, query_id=query_id, batch_id=batch_id, end_offsets=end_offsets)
 
     def write(
@@ -90,16 +90,15 @@ class LogSink:
         batch_id: int = 0,
         end_offsets: EndOffsets | None = None,
     ) -> MicroBatchMetrics:
-        """Append a frame under an id of the caller's; a second call with the same ids changes nothing.
+        """Append a frame under the caller's ids; a second call with the same ids changes nothing.
 
         Args:
             frame: any frame with the sink's columns.
             query_id: names the writer of this sequence of frames.
             batch_id: grows by each frame of the sequence.
-            end_offsets: with preserved offsets, where logs end behind this frame: `{(topic, partition): offset}`. A log
-                that is not named ends above its last record. So does the source, unless transaction markers, aborted
-                or compacted records come last there: then its end offset has to be given, or the log ends below its
-                source.
+            end_offsets: with preserved offsets, the logs' ends after this frame: `{(topic, partition): offset}`. Other
+                logs end right above their last record. Give the source's end offset where transaction markers, aborted
+                or compacted records come last, or the log ends below its source.
 
         Raises:
             LogStorageError: it failed as a whole; nothing of it is visible.
@@ -115,7 +114,7 @@ class LogSink:
         return metrics
 
     def close(self) -> None:
-        """Bring indexes and checkpoint files up to date, and give the store back."""
+        """Complete indexes and checkpoint files, and release the store."""
         self._writer.close()
 
     def __enter__(self) -> "LogSink":
@@ -127,7 +126,7 @@ class LogSink:
         self.close()
 
     def _stage(self, frame: DataFrame, plan: StagePlan) -> list[StageReport]:
-        """Run the staging tasks; return their reports in the order of their numbers."""
+        """Run the staging tasks; return their reports in task order."""
         prepare_workers(frame.sparkSession.sparkContext)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

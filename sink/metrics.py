@@ -1,4 +1,4 @@
-"""What one micro-batch did and what it cost."""
+"""Counts and times of one micro-batch."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ __all__ = ["CommitCosts", "MicroBatchMetrics"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitCosts:
-    """What it took to make a staged micro-batch count.
+    """Counts and times of the commit of a staged micro-batch.
 
     Attributes:
-        logs: how many logs grew.
-        rolls: how many segments were started.
+        logs: number of logs that grew.
+        rolls: number of segments that were started.
     """
 
     logs: int
@@ -27,9 +27,9 @@ class MicroBatchMetrics:
 
     Attributes:
         replayed: it was committed before; nothing was done.
-        bytes: what the logs grew by.
-        logs: how many logs grew.
-        rolls: how many segments were started.
+        bytes: growth of the logs.
+        logs: number of logs that grew.
+        rolls: number of segments that were started.
         quarantined: rows diverted.
     """
 

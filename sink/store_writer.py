@@ -1,8 +1,7 @@
 """Appends staged micro-batches to the logs of a store, exactly once; knows nothing of Spark.
 
-Opening takes the store's writer lock and undoes what a crash left (`opening/open_store.py`). A micro-batch is staged by
-whoever calls, then placed, made durable and committed here; see `docs/architecture.md` for what each step leaves when
-it is the last one.
+Opening takes the writer lock and recovers from a crash (`opening/open_store.py`). The caller stages a micro-batch; the
+writer places, syncs and commits it. `docs/architecture.md` has the state of the disk after a crash at each step.
 """
 
 import contextlib
@@ -59,12 +58,12 @@ class StoreWriter:
 
     Args:
         config: the sink's settings.
-        clock: tells append times.
+        clock: source of append times.
         take_lock_by_force: takes the store from a writer that can't be stopped.
 
     Raises:
         InvalidConfigError: the settings do not fit the store.
-        StoreLockedError: another writer holds it; by force, a maintenance or whoever has both locks.
+        StoreLockedError: another writer holds it; by force, a maintenance run or an owner of both locks.
     """
 
     def __init__(self, config: SinkConfig, clock: Clock, *, take_lock_by_force: bool = False) -> None:
@@ -91,7 +90,7 @@ class StoreWriter:
     ) -> MicroBatchMetrics:
         """Append one micro-batch, unless it was committed before.
 
-        After an error that leaves the store to somebody else, or to the next start, this writer is closed.
+        This writer closes itself after an error that gives the store to another writer, or to the next opening.
 
         Args:
             query_id: names the writer of this sequence of micro-batches; a file name.
@@ -127,7 +126,7 @@ class StoreWriter:
                     raise WriterFencedError(f"another writer took the store by force: {error}") from error
                 elif isinstance(error, StorageError):
                     is_doubtful = distrust_cache(self._ledger, self._store.log_path)
-                    if is_doubtful and not isinstance(error, LogDirOfflineError):  # whose logs are left alone from now
+                    if is_doubtful and not isinstance(error, LogDirOfflineError):  # offline logs get no appends
                         self._abandon()
                 raise
             except BaseException:
@@ -135,7 +134,7 @@ class StoreWriter:
                 raise
 
     def close(self) -> None:
-        """Bring indexes and checkpoint files up to date, and give the store back."""
+        """Complete indexes and checkpoint files, and release the store."""
         with self._one_at_a_time:
             if self._lock is None:
                 return
@@ -179,7 +178,7 @@ class StoreWriter:
         if staged is not None and self._log_dirs.offline:
             self._log_dirs.require([self._ledger.state(row) for row in np.unique(staged.row).tolist()])
         costs = self._commit(staged, reports, directory, query_id, batch_id)
-        lock.check()  # the checkpoint files of a store that was lost since are somebody else's
+        lock.check()  # after a takeover the checkpoint files are the new writer's
         self._write_derived()
         reach("clean.derived")
         if any(report.quarantined for report in reports):
@@ -204,18 +203,19 @@ class StoreWriter:
         return metrics
 
     def _write_derived(self) -> None:
-        """Write the checkpoint files; the micro-batch is committed, so that a failure here is not one of it."""
+        """Write the checkpoint files; a failure only warns, as the micro-batch is committed."""
         try:
             self._derived.write_if_due(self._clock.monotonic_ms())
         except StorageError as error:
-            logger.warning("Checkpoint files were not written, a later micro-batch will: %s", error)
+            logger.warning("Checkpoint files were not written; a later micro-batch retries: %s", error)
 
     def _stage(
         self, run_stage: Callable[[StagePlan], list[StageReport]], directory: Path, batch_id: int
     ) -> tuple[list[StageReport], StagedBatches | None]:
-        """Stage every split; once more where a preserved offset goes back from one split to a later one.
+        """Stage every split; stage again if a preserved offset goes back from one split to a later one.
 
-        No task can see that, so each is told how far the splits before it got, and finds the row.
+        No task can see that alone, so in the second pass each gets the offsets of the splits before it and finds the
+        row.
         """
         floors: Mapping[int, Mapping[int, int]] = {}
         while True:
@@ -250,7 +250,7 @@ class StoreWriter:
     def _commit(
         self, staged: StagedBatches | None, reports: list[StageReport], directory: Path, query_id: str, batch_id: int
     ) -> CommitCosts:
-        """Place what was staged and make it count; a micro-batch without records is recorded all the same."""
+        """Place the staged batches, sync and commit them; a micro-batch without records is committed, too."""
         started = time.monotonic()
         quarantined = [directory / report.quarantine for report in reports if report.quarantine]
         try:
@@ -264,7 +264,7 @@ class StoreWriter:
         except BackwardOffsetError as error:
             raise InvalidRecordError(self._describe_backward(staged, error.batch)) from error
         except (WriterFencedError, CommitStateUnknownError):
-            raise  # the store is somebody else's, or the next start's: touch nothing
+            raise  # only the new writer, or the next opening, may change the store now
         except Exception:
             self._undo(staged)
             raise
@@ -282,17 +282,17 @@ class StoreWriter:
             self._ledger.update(placement.rows, placement.values, query_id, batch_id, self._placer.owner)
         except LogStorageError:
             raise
-        except Exception as error:  # whatever it was, it does not say whether the commit counts
+        except Exception as error:  # any error: the commit may have succeeded
             raise CommitStateUnknownError(
                 f"the ledger did not answer: {one_line(error)}", query_id, batch_id
             ) from error
 
     def _undo(self, staged: StagedBatches | None) -> None:
-        """Cut the touched logs back; where that fails the next start will, and this writer gives up.
+        """Cut the touched logs back; if that fails, this writer closes and the next opening cuts them.
 
         Raises:
-            WriterFencedError: the store is somebody else's by now.
-            LogDirOfflineError: that was why: the writer goes on with the logs of other directories.
+            WriterFencedError: another writer owns the store.
+            LogDirOfflineError: a log directory failed; the writer continues with the others.
         """
         self._placer.owner.check()
         rows = [] if staged is None else np.unique(staged.row).tolist()
@@ -305,27 +305,27 @@ class StoreWriter:
                 self._placer.undo(np.array(online, np.int64))
         except WriterFencedError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next start undoes it
-            logger.error("An unfinished micro-batch was not undone, the next start will: %s", error)
+        except Exception as error:  # noqa: BLE001 - the next opening undoes it after any error
+            logger.error("An unfinished micro-batch was not undone; the next opening does it: %s", error)
             self._abandon()
         self._log_dirs.require([*states.values(), *failed])
 
     def _leave_failed(self) -> list[LogState]:
-        """Return the logs whose directories have failed since; they are offline until the next start."""
+        """Return the logs whose directories have failed since; they stay offline until the next opening."""
         online = self._log_dirs.online(self._ledger.states())
         self._log_dirs.check_again(online.values())
-        self._opened.leave_offline()
+        self._opened.skip_offline()
         return [state for state in online.values() if state.log_dir in self._log_dirs.offline]
 
     def _abandon(self) -> None:
-        """Give the lock back without a word about the state of the logs; what was running has ended by then."""
+        """Release the lock without signing off, after all threads have ended."""
         self._placer.stop()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     def _is_lost(self) -> bool:
-        """Whether another writer owns the store by now; then this one is closed."""
+        """Whether another writer owns the store; then this one is closed."""
         if self._lock is None:
             return False
         try:
@@ -338,7 +338,7 @@ class StoreWriter:
         return False
 
     def _clear_staging(self, directory: Path) -> None:
-        """Remove this writer's staging files of a micro-batch, and the folders above where nobody else has any."""
+        """Remove this writer's staging files of a micro-batch, and folders above that are empty then."""
         with contextlib.suppress(OSError, WriterFencedError):
             if not directory.exists():
                 return
@@ -360,8 +360,8 @@ class StoreWriter:
 def _take_by_force(path: Path) -> WriterLock:
     """Take the store from a sink that can't be stopped.
 
-    Who renames or removes files just now must be stopped first: were he to wake up later, he would hit new files of the
-    same names. He who takes the maintenance lock from now on sees that the writer lock is lost.
+    Maintenance must have stopped: a suspended run could later rename or remove files of the new writer that have the
+    same names. A run that takes the maintenance lock after this sees that the writer lock is lost.
     """
     with keep_maintenance_out(path.parent):
         return WriterLock.take_by_force(path)

@@ -1,4 +1,4 @@
-"""A topic's settings in the forms that staging and placing need them."""
+"""A topic's settings in the forms that staging and placing need."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ def log_limits(config: SinkConfig, ledger: Ledger) -> LogLimits:
 
 
 def with_append_time(topic: StageTopic, log: LogConfig, now_ms: int) -> StageTopic:
-    """Complete a topic with what depends on the time of the micro-batch."""
+    """Add to a topic the settings that depend on the time of the micro-batch."""
     if log.message_timestamp_type == "LogAppendTime":
         return replace(topic, options=replace(topic.options, log_append_time_ms=now_ms))
     newest = now_ms + log.message_timestamp_after_max_ms

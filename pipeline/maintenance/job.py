@@ -46,7 +46,7 @@ from sparklog.sink.operations.clean_logs import (
     pending_removals,
 )
 from sparklog.sink.operations.retain_logs import PendingRemoval, RetentionRun, execute_plans, remove_deleted
-from sparklog.sink.operations.roll_active import roll_where_no_sink_is
+from sparklog.sink.operations.roll_active import roll_without_sink
 from sparklog.sink.spark.errors import SPARK_ERRORS, explain, raised_in_task
 from sparklog.sink.stage.stage_rows import freeze_garbage
 from sparklog.storage_core.cleaner.clean_log import UNCLEANABLE, CleanedLog, LogToClean
@@ -112,7 +112,7 @@ def run_plan(
     due = [each for each in plan.due if each.cleaning is not None]
     cleanings = [each.cleaning for each in due if each.cleaning is not None]
     rolls = [each.log for each in cleanings if each.plan is not None and each.plan.rolls]
-    roll_where_no_sink_is(maintained, rolls, clock)
+    roll_without_sink(maintained, rolls, clock)
     states = Ledger.open(maintained.store.ledger_path).states()
     shared = _Shared(replace(budget, leaves_large=True), clock, owner, stop)
     tasks = _tasks(cleanings, states)

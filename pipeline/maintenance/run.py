@@ -28,7 +28,7 @@ from sparklog.pipeline.settings.maintenance_settings import MaintenanceSettings,
 from sparklog.pipeline.settings.stream_settings import load_settings
 from sparklog.sink.opening.access import MaintainedStore, maintaining
 from sparklog.sink.operations.clean_logs import CleanerBudget
-from sparklog.sink.operations.forget_keys import RequestState, known_erasure, prepare_erasure, settle_requests
+from sparklog.sink.operations.forget_keys import RequestState, finish_requests, known_erasure, prepare_erasure
 from sparklog.sink.operations.retain_logs import PendingRemoval, RetentionRun, remove_deleted, waits_until_ms
 from sparklog.sink.store.forgotten_keys import ForgetRequest, erased_keys, read_requests
 from sparklog.sink.store.store_folder import Store
@@ -161,7 +161,7 @@ def execute_maintenance(
             survey = replace(survey, plan=compare_plans(place.given_plan, survey.plan))
         callbacks.plan(survey.plan)
         run, pending = _carry_out(maintained, (survey, erasure.requests), place.settings, spark(), clock)
-        erasures = settle_requests(maintained.store, erasure.requests, clock)
+        erasures = finish_requests(maintained.store, erasure.requests, clock)
     if (until_ms := waits_until_ms(pending, clock)) is not None:
         callbacks.waits(sum(len(each.files) for each in pending), until_ms)
     unremoved = remove_deleted(RetentionRun([], pending), clock, callbacks.sleep)

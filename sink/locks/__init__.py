@@ -1,1 +1,1 @@
-"""Who may change a store: the writer's, the taker's and the broker's lock."""
+"""Locks of a store: writer and maintenance lock, takeover lock, a broker's `.lock`."""

@@ -1,10 +1,10 @@
-"""A broker's own lock on its roots, `.lock`: held by a store's writer, and while a command changes what is a broker's.
+"""A broker's `.lock` of its roots: held by a store's writer, and by commands that change a broker's folder.
 
-A broker takes a record lock of its process (Java's `FileLock`). Here it is one of the open file: both kinds keep each
-other out, and this one does not go when the process closes another descriptor of the same file.
+A broker takes a lock of its process (Java's `FileLock`), Sparklog one of the open file. Both kinds exclude each other,
+and Sparklog's stays when the process closes another descriptor of the same file.
 
-A writer that was declared dead may live and hold the locks of its roots. Whoever took its store by force puts new lock
-files in their place, as with `writer.lock`; a broker's own lock is never taken so.
+A writer whose store was taken by force may live and hold the locks of its roots. The new writer replaces these lock
+files, as `writer.lock`; it never replaces a broker's own.
 
 Source: Kafka LogManager.lockLogDirs, FileLock; fcntl(2), open file description locks.
 """
@@ -40,7 +40,7 @@ _UNWRITABLE: Final = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 _HELD: Final = (errno.EACCES, errno.EAGAIN)
 _FLOCK: Final = "hhqqi"
 _OF_OPEN_FILE: Final = -1
-"""What the kernel names as the process of a lock that belongs to an open file: one of Sparklog's."""
+"""The kernel's process id for a lock that belongs to an open file: one of Sparklog's."""
 
 
 class RootLocks:
@@ -77,7 +77,7 @@ class RootLocks:
         self._held[path] = descriptor
 
     def close(self) -> None:
-        """Give all of them back."""
+        """Release all of them."""
         for descriptor in self._held.values():
             descriptor.close()
         self._held.clear()
@@ -85,13 +85,12 @@ class RootLocks:
 
 @contextlib.contextmanager
 def broker_locked_out(roots: Iterable[Path]) -> Iterator[None]:
-    """Hold the locks of roots while they are changed; a root gets a lock file if it has none, and keeps it.
+    """Hold the locks of roots during a change; a root without a lock file gets one, and keeps it.
 
-    So a broker that is started meanwhile stops, and so does a second command, also where no broker has ever run.
+    A broker that starts meanwhile stops, and so does a second command, also where no broker has ever run.
 
     Args:
-        roots: folders that may be roots: with `meta.properties` or with logs. Of others only a lock that is there is
-            taken.
+        roots: folders; those with `meta.properties`, logs or a lock file are locked.
 
     Raises:
         StoreLockedError: a broker runs, or another command.
@@ -103,7 +102,7 @@ def broker_locked_out(roots: Iterable[Path]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_broker_runs(roots: Iterable[Path]) -> Iterator[None]:
-    """Hold the locks of roots while they are only read: where there is no lock file no process is kept out.
+    """Hold the locks of roots during a read; a root without a lock file stays unlocked.
 
     Raises:
         StoreLockedError: a broker runs, or another command.
@@ -113,9 +112,9 @@ def no_broker_runs(roots: Iterable[Path]) -> Iterator[None]:
 
 
 def refuse_brokers(roots: Iterable[Path]) -> None:
-    """Refuse to work on roots that a broker has just now; a sink may have them.
+    """Refuse roots that a running broker has; a sink may have them.
 
-    A root whose lock file can't be opened to write keeps nobody from the others: a sink takes such a one for offline.
+    A root whose lock file can't be opened for writing is skipped with a warning: for a sink it is offline.
 
     Raises:
         StoreLockedError: a broker runs.
@@ -129,7 +128,7 @@ def refuse_brokers(roots: Iterable[Path]) -> None:
             except OSError as error:
                 if error.errno not in _UNWRITABLE:
                     raise
-                logger.warning("Whether a broker has a log directory can't be seen lock=%s (%s)", path, error)
+                logger.warning("Can't check whether a broker has a log directory lock=%s (%s)", path, error)
                 continue
             with contextlib.closing(descriptor):
                 holder = _holder(descriptor, path)
@@ -177,10 +176,10 @@ def _lock(descriptor: OwnDescriptor, path: Path) -> None:
 
 
 def _replaced(path: Path, taken: OwnDescriptor, owner: Owner) -> OwnDescriptor:
-    """Put a lock file in the place of the one that a fenced writer holds; return it, locked.
+    """Replace the lock file of a fenced writer; return the new one, locked.
 
     Raises:
-        StoreLockedError: the writer has died, and a broker took its lock before this one was in its place.
+        StoreLockedError: the writer died, and a broker took its lock before the replacement.
     """
     mine = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}")
     with storage_errors(path):
@@ -200,7 +199,7 @@ def _replaced(path: Path, taken: OwnDescriptor, owner: Owner) -> OwnDescriptor:
 
 
 def _holder(descriptor: OwnDescriptor, path: Path) -> int | None:
-    """Return the process that has a lock, `_OF_OPEN_FILE` for one of Sparklog's, None if none has it."""
+    """Return the process that holds a lock, `_OF_OPEN_FILE` for Sparklog, None without one."""
     with storage_errors(path):
         found = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _whole_file()))
     return None if found[0] == fcntl.F_UNLCK else int(found[4])

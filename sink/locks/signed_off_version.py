@@ -1,9 +1,9 @@
-"""The ledger's version that an owner of a store saw last when it ended well: no version below it is believed.
+"""The ledger version at the last clean end: a ledger below it has lost entries and is refused.
 
-An entry that is missing at the end, as after a copy that was cut short, leaves a ledger that is sound in itself and
-ends lower. Versions only grow, so a version that was durable once is a lower bound for ever: also beside a running
-sink, and after owners that died and recorded none. The writer lock and the maintenance lock have a file each, which
-only the holder of that lock replaces. A store whose owners have not recorded any yet has no bound.
+A ledger whose newest entries are missing, as after an incomplete copy, is sound in itself. Versions only grow, so a
+version that was durable once is a lower bound for ever, also beside a running sink and after crashed owners. The writer
+lock and the maintenance lock have a file each, which only the owner of that lock replaces. Without a file there is no
+bound.
 """
 
 import json
@@ -27,11 +27,10 @@ _KEY: Final = "ledger_version"
 
 
 def signed_off_version(ledger: Path) -> int:
-    """Return the least version that a ledger has; -1 where none is written down.
+    """Return the least version that a ledger has; -1 where none is recorded.
 
     Raises:
-        CorruptFileError: a file that says it is damaged; the message names it.
-        StorageError: it can't be read.
+        CorruptFileError: a file is damaged; the message names it.
     """
     return max(_read(_folder(ledger) / name) for name in _FILES.values())
 
@@ -63,15 +62,10 @@ def require_signed_off(ledger: Path, version: int, least: int) -> None:
 
 
 def sign_off_version(ledger: Path, lock: WriterLock, version: int) -> None:
-    """Write down, durably, that a version is on the disk; before the owner of the lock signs off.
+    """Record a durable ledger version and sync the file, before the owner of the lock signs off.
 
-    The lock's own file is written anew if it is damaged. What is wrong with the other one is no reason for an owner to
-    end badly: it counts for nothing here, and keeps the next owner from opening the store.
-
-    Args:
-        ledger: its folder.
-        lock: that the caller holds.
-        version: of the ledger, durable.
+    The lock's own file is replaced if it is damaged. Damage of the other file is ignored here; the next opening refuses
+    the store for it.
     """
     path = _folder(ledger) / _FILES[lock.name]
     recorded = {name: _read_sound(_folder(ledger) / name) for name in _FILES.values()}
@@ -83,7 +77,7 @@ def sign_off_version(ledger: Path, lock: WriterLock, version: int) -> None:
 
 
 def forget_signed_off(ledger: Path, owner: Owner) -> None:
-    """Forget what owners of a ledger recorded that is made anew; the owner has the store."""
+    """Remove the recorded versions of a ledger that is made anew; the owner has the store."""
     for name in _FILES.values():
         with storage_errors(_folder(ledger) / name):
             remove_file(owner, _folder(ledger) / name)
@@ -94,7 +88,7 @@ def _folder(ledger: Path) -> Path:
 
 
 def _read_sound(path: Path) -> int | None:
-    """Return what a file records, -1 where there is none, None and a warning where it is damaged."""
+    """Return a file's version, -1 without a file, None and a warning if it is damaged."""
     try:
         return _read(path)
     except CorruptFileError as error:

@@ -1,11 +1,11 @@
-"""`<store>/takeover.lock`: who takes a store by force waits until no file of it is just being removed or renamed.
+"""`<store>/takeover.lock`: a taking by force waits for the end of each single removal or rename.
 
-A writer holds it shared from its look at `writer.lock` to the end of one removal or rename by path, which is
-microseconds; a taking by force holds it alone while it puts another `writer.lock` in place. The failure it prevents: a
-writer finds that it owns the store, is suspended, another one takes the store by force and commits to files of the same
-names, the first one wakes up and removes them.
+A writer holds it shared from its check of `writer.lock` to the end of one removal or rename by path, which is
+microseconds; a taking by force holds it alone while it replaces `writer.lock`. The failure it prevents: a writer
+checks that it owns the store and is suspended; another writer takes the store by force and commits to files of the same
+names; the first writer wakes up and removes them.
 
-The lock goes with its process, like `writer.lock`. The file is empty, stays, and is never replaced.
+The lock ends with its process, like `writer.lock`. The file is empty, stays, and is never replaced.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _POLL_S: Final = 0.002
 class TakeoverLock:
     """One process's handle of the lock, for all of its threads.
 
-    `flock` belongs to the open file, not to the thread: the first thread takes it, the last one gives it back.
+    `flock` belongs to the open file, not to the thread: the first thread takes it, the last one releases it.
 
     Args:
         store: its folder.
@@ -46,7 +46,7 @@ class TakeoverLock:
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
-        """Hold it beside others; who is just taking the store is waited for."""
+        """Hold it beside others, after waiting for a taking by force."""
         with self._mutex:
             if not self._holder_count:
                 fcntl.flock(self._opened(), fcntl.LOCK_SH)
@@ -61,7 +61,7 @@ class TakeoverLock:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[bool]:
-        """Hold it while no other process does; false if another one still held it after a few seconds."""
+        """Hold it alone; yield false if another process still held it after 3 seconds."""
         is_held = wait_until(self._try_alone, _WAIT_S, _POLL_S)
         try:
             yield is_held
@@ -70,7 +70,7 @@ class TakeoverLock:
                 fcntl.flock(self._opened(), fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._descriptor is not None:
             self._descriptor.close()
 

@@ -1,20 +1,20 @@
-"""One writer per store: an OS lock held for the life of the sink, and how a lost one is noticed.
+"""One writer per store: an OS lock held for the life of the sink; fencing of a writer that lost it.
 
-The lock is `flock` on `<store>/writer.lock`: it goes with its process, so a crash leaves nothing to clean. Taking it
-by force replaces the file; the earlier owner still holds a lock, but on a file that has lost its name, and sees that at
-its next check.
+The lock is `flock` on `<store>/writer.lock`. The kernel releases it when the process ends, so a crash leaves no stale
+lock. Taking it by force replaces the file; the earlier owner then holds a lock on a file without a name, and its next
+check finds that.
 
-The file holds its owner's signature, which an owner that ends well takes out again: one that is found there says that
-the owner died, and that the logs need a close look. Until an owner begins to change ledger or logs, its signature says
-that it is opening the store only: one that dies or is refused by then has left the store as it was. So the next owner
-knows that bytes above a committed end are no unfinished micro-batch's, and that the ledger's last entry was committed.
+The file holds its owner's signature, and an owner that ends well removes it: a signature without an owner means a
+crash, and the logs need recovery. Until `begin` the signature is marked as `opening`: an owner that dies or is refused
+by then has changed nothing. So the next owner knows that bytes past a committed end are not an unfinished
+micro-batch, and that the ledger's last entry was committed.
 
-Taking by force is written into it, too, and handed on from owner to owner until one has given the logs new inodes: an
-earlier owner that wakes up must not find a file that counts. What the taker finds in the file decides, as for any
-owner, whether it follows a crash: force may come after a clean end, and bytes above a committed end are damage then.
+A taking by force is recorded in it, too, from owner to owner, until one has given the logs new inodes: an earlier owner
+that wakes up must not write into committed files. The signature that the taker finds decides, as for any owner, whether
+it follows a crash: after a clean end bytes past a committed end are damage.
 
-Removing and renaming by path needs more than a check, which says nothing of the next moment: `holding` (see
-`takeover_lock.py`).
+A check is not enough before a removal or rename by path, as the lock may be lost right after it: use `holding`
+(`takeover_lock.py`).
 """
 
 import contextlib
@@ -40,9 +40,9 @@ __all__ = ["WriterLock"]
 
 _SIGNATURE_BYTES = 4096
 _LONGEST_LOOK_S = 0.1
-"""Who reads a signature that an owner left has it locked for a moment."""
+"""A reader of a signature locks the file for a moment."""
 _WRITER = "another writer"
-"""The holder of a lock that can be taken by force; who holds another one never owes new inodes."""
+"""The owner of a lock that can be taken by force; owners of other locks never owe new inodes."""
 
 
 class WriterLock:
@@ -50,10 +50,10 @@ class WriterLock:
 
     Attributes:
         token: 8 hex digits that no other owner has; names this writer's unpublished files.
-        follows_crash: whether the owner before had begun, and did not end well.
-        owes_renewal: whether the store was taken by force, by this owner or one before, and not all logs have got new
-            inodes since: somebody who can't be stopped may still write into the files they have.
-        roots: the locks of the store's log directories, which go with this one.
+        follows_crash: whether the previous owner crashed after `begin`.
+        owes_renewal: whether this or an earlier owner took the store by force, and not all logs have new inodes since:
+            the former writer may still write into the files they have.
+        roots: the locks of the store's log directories, which end with this one.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class WriterLock:
 
     @classmethod
     def acquire(cls, path: Path, holder: str = _WRITER) -> "WriterLock":
-        """Take the lock, at once or not at all; `begin` comes before any change.
+        """Take the lock, without waiting; call `begin` before any change.
 
         Args:
             path: of the lock's file.
-            holder: what its owner is, for the message.
+            holder: kind of its owner, for the message.
 
         Raises:
-            StoreLockedError: somebody holds it; the message says who.
+            StoreLockedError: another process holds it; the message names it.
         """
         with storage_errors(path):
             while True:
@@ -98,12 +98,12 @@ class WriterLock:
                         descriptor,
                         uuid.uuid4().hex[:8],
                         follows_crash=_is_crash(signature),
-                        owes_renewal=holder == _WRITER and _says(signature, "forced", unreadable=True),
+                        owes_renewal=holder == _WRITER and _has_mark(signature, "forced", unreadable=True),
                         can_be_taken=holder == _WRITER,
                     )
                     if lock._is_current():
                         lock._sign()
-                        sync_directory(path.parent)  # nor must its file lose its name
+                        sync_directory(path.parent)  # a power cut must not remove the file's name
                         return lock
                 except BlockingIOError:
                     owner = os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0).decode(errors="replace").strip()
@@ -118,26 +118,26 @@ class WriterLock:
                 descriptor.close()
 
     @staticmethod
-    def was_left(path: Path) -> bool:
-        """Whether a lock's last owner died behind `begin`, and nobody has taken it since."""
+    def owner_crashed(path: Path) -> bool:
+        """Whether a lock's last owner died after `begin`, and no process has taken it since."""
         return _is_crash(_left_signature(path))
 
     @staticmethod
     def has_begun(path: Path) -> bool:
-        """Whether a lock's last owner, alive or dead, got past `begin` and has not ended well."""
+        """Whether a lock's last owner, alive or dead, called `begin` and has not ended well."""
         with storage_errors(path):
             return _is_crash(read_if_there(path) or b"")
 
     @staticmethod
     def is_held(path: Path) -> bool:
-        """Whether somebody has a lock; who took it in this moment, and has not signed it yet, does not count."""
+        """Whether a process holds and has signed a lock."""
         with storage_errors(path):
             is_signed = path.exists() and path.stat().st_size > 0
         return is_signed and not _left_signature(path)
 
     @staticmethod
     def ended_well(path: Path) -> bool:
-        """Whether nobody has a lock, and its last owner ended well or had not begun; false where nobody ever had it."""
+        """Whether a lock is free, and its last owner ended well or before `begin`; false if it was never taken."""
         with storage_errors(path):
             signature = read_if_there(path)
         if not signature:
@@ -146,11 +146,10 @@ class WriterLock:
 
     @classmethod
     def take_by_force(cls, path: Path) -> "WriterLock":
-        """Take the lock from the process that holds it: the file is replaced by one that this process has locked.
+        """Take the lock from its owner: replace the file by one that this process has locked.
 
         Raises:
-            StoreLockedError: the owner is in the middle of a removal or a rename, and was after seconds of waiting;
-                nothing was changed.
+            StoreLockedError: the owner did not finish a removal or a rename within seconds; nothing was changed.
         """
         token = uuid.uuid4().hex[:8]
         mine = path.with_name(f"{path.name}.{token}")
@@ -173,7 +172,7 @@ class WriterLock:
         return self._path.name
 
     def check(self) -> None:
-        """Make sure that this writer still owns the store.
+        """Check that this writer still owns the store.
 
         Raises:
             WriterFencedError: it does not, or this process was forked from the owner.
@@ -183,14 +182,14 @@ class WriterLock:
             is_current, is_signed = self._is_current(), self._is_signed()
         if not is_current:
             raise WriterFencedError(f"another writer took the store by force: lock={self._path}; this one has to stop")
-        if not is_signed:  # the lock does not reach the other's machine, or this owner gave up
+        if not is_signed:  # an owner on a machine that the lock does not reach, or this owner signed off
             raise WriterFencedError(f"the lock has lost this owner's signature: lock={self._path}; it has to stop")
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """Check, and let no process take the store by force before the context ends: for one removal or rename by path.
+        """Check, and block a taking by force until the context ends: for one removal or rename by path.
 
-        Who holds the maintenance lock keeps it from being taken for as long as he holds it: there the check is all.
+        The maintenance lock can't be taken by force, so for that one this only checks.
 
         Raises:
             WriterFencedError: this writer does not own the store any more.
@@ -201,31 +200,28 @@ class WriterLock:
             yield
 
     def begin(self) -> None:
-        """Say, durably, that this owner changes ledger or logs from now on: if it dies, the next one looks closely.
+        """Record and sync that this owner now changes ledger or logs: after its crash the next owner recovers them.
 
         Raises:
             WriterFencedError: this writer does not own the store any more.
         """
         if self._is_opening:
-            with self.holding(), storage_errors(self._path):  # a taker reads this signature before or after it
+            with self.holding(), storage_errors(self._path):  # a taker by force must not read half a signature
                 self._is_opening = False
                 self._sign()
 
     def note_renewed(self) -> None:
-        """Write down that no file is left that an owner before the taking by force may have open.
-
-        Those on disks that are offline are on a list of their own.
-        """
+        """Record that all logs have new inodes; ledger rows of offline logs record their own debt."""
         if self.owes_renewal:
             self.owes_renewal = False
             with storage_errors(self._path):
                 self._sign()
 
     def sign_off(self) -> None:
-        """Take the signature out, unless new inodes are still owed: this owner leaves nothing else to undo.
+        """Remove the signature after a clean end, unless new inodes are still owed.
 
-        Another owner's stays: it has taken over where the lock does not reach its machine. So does that of the process
-        which forked this one.
+        The signature of another owner stays: one on a machine that the lock does not reach, or the parent of this
+        forked process.
         """
         if self._descriptor.is_open and not self.owes_renewal:
             with storage_errors(self._path):
@@ -233,9 +229,9 @@ class WriterLock:
                     os.ftruncate(self._descriptor.fileno(), 0)
 
     def release(self) -> None:
-        """Give the lock back; one that was found without a signature, and not begun with, has none then."""
+        """Release the lock; before `begin` the signature goes, too."""
         if self._is_opening:
-            with contextlib.suppress(StorageError):  # it says that it is no crash's
+            with contextlib.suppress(StorageError):  # the mark `opening` in it rules out a crash
                 self.sign_off()
         self.roots.close()
         self._descriptor.close()
@@ -245,11 +241,11 @@ class WriterLock:
     def _require_own_process(self) -> None:
         if not self._descriptor.is_open:
             raise WriterFencedError(
-                f"this process does not hold the lock, it gave it back or was forked from its owner: lock={self._path}"
+                f"this process does not hold the lock, it released it or was forked from its owner: lock={self._path}"
             )
 
     def _replace(self, mine: Path) -> None:
-        """Put this owner's file in the place of the other one's, while that one removes and renames nothing."""
+        """Replace the former owner's file by this one's, while that owner removes and renames nothing."""
         takeover = TakeoverLock(self._path.parent)
         try:
             with takeover.alone() as is_held:
@@ -291,16 +287,16 @@ class WriterLock:
 
 
 def _is_crash(signature: bytes) -> bool:
-    """Whether who left a signature may have left anything half done; so may one whose signature can't be read."""
-    return bool(signature) and not _says(signature, "opening", unreadable=False)
+    """Whether an owner with this signature may have left partial changes; true for an unreadable signature."""
+    return bool(signature) and not _has_mark(signature, "opening", unreadable=False)
 
 
-def _says(signature: bytes, what: str, *, unreadable: bool) -> bool:
-    """Whether a signature says something; the answer for one that can't be read is given."""
+def _has_mark(signature: bytes, mark: str, *, unreadable: bool) -> bool:
+    """Whether a signature has a mark; `unreadable` is the answer for an unreadable one."""
     if not signature:
         return False
     try:
-        return bool(json.loads(signature.partition(b"\n")[0]).get(what, False))
+        return bool(json.loads(signature.partition(b"\n")[0]).get(mark, False))
     except (ValueError, AttributeError):
         return unreadable
 
@@ -309,7 +305,7 @@ def _lock_alone(descriptor: OwnDescriptor) -> None:
     """Take the lock of an open file.
 
     Raises:
-        BlockingIOError: an owner has it, and not just somebody who looked at a signature for a moment.
+        BlockingIOError: an owner has it, for longer than a reader of the signature.
     """
 
     def is_locked() -> bool:
@@ -323,14 +319,14 @@ def _lock_alone(descriptor: OwnDescriptor) -> None:
 
 
 def _left_signature(path: Path) -> bytes:
-    """Return the signature of an owner that died, nothing if there is none or somebody has the lock."""
+    """Return the signature of a dead owner; empty without one, or if a process has the lock."""
     with storage_errors(path):
         if not path.exists():
             return b""
         descriptor = OwnDescriptor(partial(open_to_change, path, os.O_RDONLY))
         try:
             if not os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0):
-                return b""  # without a lock, which may refuse an owner that comes just now
+                return b""  # without taking the lock, which might refuse a new owner
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return os.pread(descriptor.fileno(), _SIGNATURE_BYTES, 0)
         except BlockingIOError:

@@ -1,1 +1,1 @@
-"""Opening a store for writing: what a crash left is finished or undone."""
+"""Opening a store for writing, with crash recovery: a reopen after a crash finishes or undoes partial writes."""

@@ -1,8 +1,8 @@
-"""Access to a store for those who change it without a sink: beside a running one, or in its place.
+"""Opens a store for commands without a sink: beside a running sink, or in its place.
 
-Two locks, both files that hold their owner's signature: `writer.lock` for whoever changes ends, active segments or the
-set of logs, `maintenance.lock` for whoever raises log starts and removes closed segments. The second may work beside a
-sink. A signature that is left in either says that its owner died, and the next opening of the store looks closely.
+Two lock files hold their owner's signature. The owner of `writer.lock` changes ends, active segments and the set of
+logs; the owner of `maintenance.lock` raises log starts and removes closed segments, also beside a sink. A signature
+that remains in either shows that its owner crashed: the next opening recovers the store.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class MaintainedStore:
 
     @contextlib.contextmanager
     def try_writer(self) -> Iterator["WrittenStore | None"]:
-        """Give the writer's part of the store too, or None while a sink holds it.
+        """Take the writer lock, too, and yield the store for writing; None while a sink holds the lock.
 
         Raises:
             LedgerDamagedError: the ledger can't be trusted.
@@ -62,9 +62,9 @@ class MaintainedStore:
         with _released(lock):
             try:
                 written = _take_over(self.store, lock, follows_crash=lock.follows_crash or self.lock.follows_crash)
-            except LedgerDamagedError:  # behind other errors it may go on without the writer
+            except LedgerDamagedError:  # after other errors the run may continue without the writer lock
                 if not self.lock.follows_crash:
-                    self.lock.sign_off()  # what it has done is whole: the next opening must not drop the newest entry
+                    self.lock.sign_off()  # no partial write of ours: the next opening must keep the newest entry
                 raise
             yield written
             sign_off_version(self.store.ledger_path, lock, written.ledger.version)
@@ -73,7 +73,7 @@ class MaintainedStore:
 
 @dataclass(frozen=True, slots=True)
 class WrittenStore:
-    """A store that nobody else writes or maintains."""
+    """A store whose two locks the caller holds."""
 
     store: Store
     ledger: Ledger
@@ -82,22 +82,20 @@ class WrittenStore:
 
 @contextlib.contextmanager
 def maintaining(root: Path) -> Iterator[MaintainedStore]:
-    """Hold the maintenance lock of a store.
+    """Hold the maintenance lock of a store, and finish interrupted cleanings.
 
-    Where a sink or a maintenance died and no sink runs, its last commit may be torn, and is dropped first. What
-    cleanings have left half way is finished, in each log where that can be done.
+    If a sink or a maintenance run crashed and no sink runs, its torn last commit is dropped first.
 
     Raises:
-        InvalidConfigError: no store is there.
-        InvalidConfigError: another copy of the store has a log directory.
-        StoreLockedError: another maintenance runs, the message says who; or a broker has a log directory.
+        InvalidConfigError: no store is there, or another copy of the store has a log directory.
+        StoreLockedError: another maintenance run holds it, the message names it; or a broker has a log directory.
         LedgerDamagedError: the ledger can't be trusted.
     """
     store = Store.find(root)
     with _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)) as lock:
         maintained = MaintainedStore(store, lock)
-        if lock.follows_crash or WriterLock.was_left(root / WRITER_LOCK):
-            _look_closely(maintained)
+        if lock.follows_crash or WriterLock.owner_crashed(root / WRITER_LOCK):
+            _recover(maintained)
         _refuse_others_roots(store)
         lock.begin()
         finish_cleanings(store, lock)
@@ -108,17 +106,17 @@ def maintaining(root: Path) -> Iterator[MaintainedStore]:
 
 
 def _refuse_others_roots(store: Store) -> None:
-    """Keep a maintenance from log directories that another copy of the store has, or a broker."""
+    """Refuse log directories that another copy of the store has, or a broker."""
     states = Ledger.open(store.ledger_path).states().values()
     names = {state.log_dir for state in states} - set(find_unreadable(store, states))
     store.refuse_claimed(names)
     refuse_brokers(store.log_dir(name) for name in names)
 
 
-def _look_closely(maintained: MaintainedStore) -> None:
-    """Finish what a dead owner left; a log that is in no state to be written keeps nobody from the others.
+def _recover(maintained: MaintainedStore) -> None:
+    """Recover from a crash; a log where that fails only warns.
 
-    The writer lock then keeps its signature, so that the next opening looks closely, too.
+    The writer lock then keeps its signature, so that the next opening recovers, too.
     """
     try:
         with maintained.try_writer():
@@ -126,35 +124,35 @@ def _look_closely(maintained: MaintainedStore) -> None:
     except (WriterFencedError, LedgerDamagedError, StoreLockedError):
         raise
     except LogStorageError as error:
-        logger.warning("What a dead owner left can't be finished yet: %s", error)
+        logger.warning("Recovery from a crash can't be finished yet: %s", error)
 
 
 @contextlib.contextmanager
 def both_locks(root: Path) -> Iterator[tuple[WriterLock, WriterLock]]:
     """Hold the writer lock and the maintenance lock of a store.
 
-    Who changes ledger or logs begins with both before, and signs off from both when he is done well.
+    A caller that changes ledger or logs first calls `begin` of both, and `sign_off` of both after success.
 
     Raises:
-        StoreLockedError: a sink or a maintenance runs; the message says who.
+        StoreLockedError: a sink or a maintenance run holds one; the message names it.
     """
     with (
         _released(WriterLock.acquire(root / WRITER_LOCK)) as lock,
         _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)) as maintenance,
     ):
-        lock.check()  # from here on no process takes it by force
+        lock.check()  # the maintenance lock now prevents a taking by force
         yield lock, maintenance
 
 
 @contextlib.contextmanager
 def writing(root: Path) -> Iterator[WrittenStore]:
-    """Hold both locks of a store, its ledger opened for writing, what a crash left undone, cleanings finished.
+    """Hold both locks of a store that is open for writing, recovered from a crash, its cleanings finished.
 
-    Nobody can take the store by force meanwhile: its files are renamed and removed here, not only added to.
+    No process can take the store by force meanwhile, so files may be renamed and removed.
 
     Raises:
         InvalidConfigError: no store is there.
-        StoreLockedError: a sink or a maintenance runs; the message says who.
+        StoreLockedError: a sink or a maintenance run holds a lock; the message names it.
         LedgerDamagedError: the ledger can't be trusted.
         CorruptFileError, UnflushedRecordsLostError: committed bytes are gone.
     """
@@ -171,31 +169,24 @@ def writing(root: Path) -> Iterator[WrittenStore]:
 
 @contextlib.contextmanager
 def keep_maintenance_out(root: Path) -> Iterator[None]:
-    """Hold the maintenance lock for what the writer alone can't do; what its last owner left is said on.
+    """Hold the maintenance lock, too; if its last owner crashed, its mark stays for the next opening.
 
     Raises:
-        StoreLockedError: a maintenance runs, or whoever has both locks; the message says who.
+        StoreLockedError: a maintenance run or an owner of both locks holds it; the message names it.
     """
     with _released(WriterLock.acquire(root / MAINTENANCE_LOCK, holder=_MAINTENANCE)):
         yield
 
 
 def _take_over(store: Store, lock: WriterLock, *beside: WriterLock, follows_crash: bool) -> WrittenStore:
-    """Open a store for writing.
-
-    Args:
-        store: to open.
-        lock: the writer lock.
-        beside: other locks that were taken for this alone.
-        follows_crash: whether the ledger's last entry may be torn; a maintenance may have left it so.
-    """
+    """Open a store for writing; args as in `Opening`."""
     opened = open_store(store, Opening(lock=lock, follows_crash=follows_crash, beside=beside))
     return WrittenStore(store, opened.ledger, lock)
 
 
 @contextlib.contextmanager
 def _released(lock: WriterLock) -> Iterator[WriterLock]:
-    """Give a lock back at the end; its signature stays unless its owner signs off."""
+    """Release a lock at the end; its signature stays unless its owner signs off."""
     try:
         yield lock
     finally:

@@ -1,8 +1,8 @@
-"""Log directories, and quarantined rows, taken over from another copy of a store.
+"""Adopts log directories and quarantined rows of another copy of a store.
 
-A log directory names its store, and so does a store's part of a quarantine folder. Where another folder with the same
-store id is named, and still has that directory or can't be looked at, an opening refuses it: which of the two goes on
-is for people to decide. From the adoption on the other one is refused.
+A log directory names its store, and so does a store's part of a quarantine folder. If it names another copy of the
+store, and that copy still has it or can't be read, an opening refuses it: people decide which copy continues. After an
+adoption the other copy is refused.
 """
 
 from collections.abc import Collection
@@ -24,7 +24,7 @@ __all__ = ["ClaimedRoot", "adopt_roots", "plan_adoption"]
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRoot:
-    """A folder of a store that another copy of it has.
+    """A folder of a store that another copy claims.
 
     Attributes:
         kind: a log directory, or the store's part of a quarantine folder.
@@ -38,7 +38,7 @@ class ClaimedRoot:
 
 
 def plan_adoption(root: Path, more: Collection[str] = ()) -> list[ClaimedRoot]:
-    """Return what would be taken over; changes nothing.
+    """Return the folders that an adoption would take; changes nothing.
 
     Args:
         root: of the store.
@@ -60,13 +60,13 @@ def plan_adoption(root: Path, more: Collection[str] = ()) -> list[ClaimedRoot]:
 
 
 def adopt_roots(root: Path, more: Collection[str] = ()) -> list[ClaimedRoot]:
-    """Take log directories over from another copy; args and result are those of `plan_adoption`.
+    """Adopt folders of another copy; args and result are those of `plan_adoption`.
 
     Raises:
         StoreLockedError: the store or the other copy is open, or a broker has a log directory.
-        StorageError: the disk refused; the next call goes on.
+        StorageError: the disk refused; the next call continues.
     """
-    with both_locks(root) as (lock, _):  # neither ledger nor logs are changed: what their last owner left stays
+    with both_locks(root) as (lock, _):  # no `begin`: neither ledger nor logs change
         store, claimed = Store.find(root), plan_adoption(root, more)
         for each in claimed:
             if each.kind == "log_dir":
@@ -79,7 +79,7 @@ def adopt_roots(root: Path, more: Collection[str] = ()) -> list[ClaimedRoot]:
 
 
 def _refuse_open(claimed: ClaimedRoot) -> None:
-    """Refuse to take quarantined rows, which have no lock, from a copy whose sink runs; one that can't be seen may."""
+    """Refuse to take quarantined rows, which have no lock, from a copy with a running sink; skip an unreadable copy."""
     try:
         is_open = WriterLock.is_held(claimed.other / WRITER_LOCK)
     except StorageError:

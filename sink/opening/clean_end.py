@@ -1,8 +1,8 @@
-"""After a clean end no log has bytes above its committed end: what lies there then is damage, and is not cut off.
+"""After a clean end, bytes past a log's committed end are damage, which an opening refuses and does not truncate.
 
-A writer that ends well has cut back what it did not commit, or ledger rows say which logs it could not reach. So the
-bytes come from elsewhere, or the ledger does: one restored from an older copy lets the logs end lower than they do.
-Empty files are passed over: they are of segments that were begun and not written.
+A writer that ends well has cut back its uncommitted bytes, or ledger rows name the logs that it could not reach. So
+either the bytes or the ledger come from elsewhere: a ledger restored from an older copy ends below its logs. Empty
+files are skipped: they belong to segments that were begun and not written.
 """
 
 import os
@@ -28,15 +28,15 @@ _LOCK = "writer.lock"
 
 
 def refuse_surplus(store: Store, ledger: Ledger, offline: Collection[str]) -> None:
-    """Refuse a store that is opened after a clean end and has bytes above a log's committed end.
+    """Refuse a store that is opened after a clean end and has bytes past a log's committed end.
 
     Args:
-        store: whose log directories the caller has; another copy's bytes are no surplus.
+        store: the caller holds the locks of its log directories; another copy's bytes are no surplus.
         ledger: its own.
-        offline: log directories to leave alone.
+        offline: log directories to skip.
 
     Raises:
-        LedgerDamagedError: it has; nothing was changed.
+        LedgerDamagedError: it has such bytes; nothing was changed.
     """
     if not is_signed_off(store.ledger_path):
         return
@@ -46,15 +46,15 @@ def refuse_surplus(store: Store, ledger: Ledger, offline: Collection[str]) -> No
 
 
 def find_surplus(store: Store, states: Mapping[TopicPartition, LogState], version: int) -> str | None:
-    """Return what lies above a committed end in a store that has no writer and that was closed well; None if nothing.
+    """Describe bytes past a committed end in a store that has no writer and was closed well; None without any.
 
     Args:
         store: only read; a writer may take it at any time.
         states: of the ledger.
-        version: of the ledger that says so.
+        version: of the ledger that has these states.
 
     Raises:
-        CorruptFileError: a file below `control/` is damaged, so that it can't be told.
+        CorruptFileError: a file below `control/` is damaged, so this is unknown.
     """
     if not _is_at_rest(store) or not is_signed_off(store.ledger_path):
         return None
@@ -62,7 +62,7 @@ def find_surplus(store: Store, states: Mapping[TopicPartition, LogState], versio
     found = _find(store, states, offline)
     if found is None or newest_version(store.ledger_path / "_delta_log") != version or not _is_at_rest(store):
         return None
-    return _find(store, states, offline)  # once more: a writer may have come and gone while the files were looked at
+    return _find(store, states, offline)  # again: a writer may have come and gone during the first look
 
 
 def _is_at_rest(store: Store) -> bool:
@@ -71,7 +71,7 @@ def _is_at_rest(store: Store) -> bool:
 
 
 def surplus_files(store: Store, states: Mapping[TopicPartition, LogState]) -> Iterator[tuple[Path, int, int]]:
-    """Yield every segment with bytes above its log's committed end: path, committed bytes, size."""
+    """Yield every segment with bytes past its log's committed end: path, committed bytes, size."""
     for state in states.values():
         directory = store.log_path(state)
         for segment in list_segments(directory) if directory.is_dir() else []:
@@ -83,7 +83,7 @@ def surplus_files(store: Store, states: Mapping[TopicPartition, LogState]) -> It
 
 
 def _find(store: Store, states: Mapping[TopicPartition, LogState], offline: Collection[str]) -> str | None:
-    """Look at two files of each log that can be judged: at its active segment, and at one that follows it."""
+    """Check the active segment and the one after it, of each log that can be judged."""
     roots: dict[str, str] = {}
     for log, state in states.items():
         if state.log_dir in offline or state.owes or state.intent:
@@ -93,9 +93,9 @@ def _find(store: Store, states: Mapping[TopicPartition, LogState], offline: Coll
             name = segment_file_name(base, LOG)
             if _size(directory + name) > committed:
                 return (
-                    f"bytes lie above a log's committed end, though the store was closed well: file={directory}{name}"
+                    f"bytes lie past a log's committed end, though the store was closed well: file={directory}{name}"
                     f" committed_bytes={committed} log_end_offset={state.log_end_offset}; restore ledger, logs and"
-                    " control folder of one moment, or let sparklog repair STORE --execute cut them off and keep them"
+                    " control folder of one moment, or run sparklog repair STORE --execute: it copies, then drops them"
                 )
     return None
 

@@ -1,8 +1,8 @@
-"""Finishes what cleanings that stopped half way have left, before anybody looks at the logs to change them.
+"""Finishes interrupted cleanings before any other change of the logs.
 
-Readers find a replaced segment under either name. Who plans what to delete, or truncates, must not: for it a segment
-without its name is none. A run that ended well may leave one as well: a lost lease, a disk, or the death of a task ends
-a cleaning between two names. So every owner of the maintenance lock lists every log, whoever came before.
+A reader finds a replaced segment under either name. Retention and truncation would miss a segment without its final
+name. A run that ended well may leave one, too: a lost lease, a disk error or the death of a task stops a cleaning
+between two renames. So every owner of the maintenance lock checks every log.
 """
 
 import logging
@@ -28,9 +28,9 @@ def finish_cleaning(store: Store, state: LogState, owner: Owner) -> None:
 
     Raises:
         CorruptFileError: a replacement is damaged; nothing was changed.
-        StoreLockedError: a task is still at work on the log.
-        StorageError: the disk refused; the next call goes on.
-        WriterFencedError: somebody else owns the store.
+        StoreLockedError: a task still holds the log.
+        StorageError: the disk refused; the next call continues.
+        WriterFencedError: another run owns the store.
     """
     directory = store.log_path(state)
     if has_swaps(directory, state.active_base_offset):
@@ -41,8 +41,8 @@ def finish_cleaning(store: Store, state: LogState, owner: Owner) -> None:
 def finish_cleanings(store: Store, lock: WriterLock) -> None:
     """Finish or undo the replacement of segments in every log that is not offline; the maintenance lock is held.
 
-    A log where that fails is left as it is, and keeps nobody from the others: a task of a dead run may still hold it, a
-    disk may refuse, or the replacement is damaged, which a check of the store names and a repair mends.
+    A log where that fails is skipped with a warning: a task of a dead run may still hold it, a disk may refuse, or the
+    replacement is damaged, which `verify` reports and `repair` mends.
 
     Raises:
         LedgerDamagedError: the ledger can't be trusted.

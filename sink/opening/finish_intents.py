@@ -1,7 +1,7 @@
-"""Finishes deleted topics and moved logs whose ledger rows say that directories are left to be named or to go.
+"""Finishes deleted topics and moved logs: renames and removes the directories that ledger rows name.
 
-Of a moved log the directory counts that lies where the ledger says: it gets its name if it has not got it yet, and
-others are set aside. On a disk that is offline nothing can be done, so that row keeps what it says.
+A moved log lives in the directory that the ledger names: that one gets its final name, others are set aside. On an
+offline disk nothing can be done, so the row keeps its intent.
 """
 
 import logging
@@ -22,25 +22,25 @@ from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.storage.local import storage_errors, sync_directory
 from sparklog.storage_core.storage.owned_names import Owner, rename
 
-__all__ = ["clear_directories", "finish_directories", "named_log_dirs", "settled_intents"]
+__all__ = ["clear_directories", "finish_directories", "named_log_dirs", "remaining_intents"]
 
 logger = logging.getLogger(__name__)
 
 
 def named_log_dirs(ledger: Ledger) -> set[str]:
-    """Return every log directory in which deletions and moves have something left to do."""
+    """Return every log directory with unfinished deletions or moves."""
     return {name for state in _unfinished(ledger).values() for name in _log_dirs(state)}
 
 
 def finish_directories(store: Store, ledger: Ledger, owner: Owner) -> list[Path]:
-    """Give moved logs their names, and set the directories aside that are to go; the caller holds the writer lock.
+    """Give moved logs their names, and set unneeded directories aside; the caller holds the writer lock.
 
     Returns:
-        `-delete` directories that came of it.
+        The new `-delete` directories.
 
     Raises:
         InvalidConfigError: two directories claim to be one log; neither was changed.
-        StoreLockedError: a task of a dead maintenance run is still at work on a log that was deleted or moved.
+        StoreLockedError: a task of a dead maintenance run still holds a log that was deleted or moved.
     """
     states = _unfinished(ledger).values()
     for topic in sorted({state.topic for state in states if state.is_deleted}.difference(ledger.topics)):
@@ -56,12 +56,12 @@ def finish_directories(store: Store, ledger: Ledger, owner: Owner) -> list[Path]
 
 
 def clear_directories(store: Store, ledger: Ledger, owner: Owner) -> set[str]:
-    """Remove what is set aside in the log directories of deletions and moves, and write their checkpoint files.
+    """Remove `-delete` directories of deletions and moves, and write the roots' checkpoint files.
 
-    In those the ledger may have no logs any more, and nobody else would write the files.
+    A root that the ledger has no logs in any more gets its checkpoint files only here.
 
     Returns:
-        The log directories where all of that is done; a full disk must not keep the store from being opened.
+        The log directories where this succeeded; a full disk does not stop the opening.
     """
     done = set()
     derived = DerivedFiles(store, ledger, owner)
@@ -72,19 +72,19 @@ def clear_directories(store: Store, ledger: Ledger, owner: Owner) -> set[str]:
             remove_deleted(find_deleted(store.log_dir(name)))
             derived.write_roots({name})
         except StorageError as error:
-            logger.warning("A log directory was not tidied, the next opening tries again: %s", error)
+            logger.warning("A log directory was not tidied, the next opening retries: %s", error)
         else:
             done.add(name)
     return done
 
 
-def settled_intents(store: Store, ledger: Ledger, done: Collection[str]) -> Mapping[int, str | None]:
-    """Return what is left to do of deletions and moves that are finished: the row's `intent`, None if the row may go.
+def remaining_intents(store: Store, ledger: Ledger, done: Collection[str]) -> Mapping[int, str | None]:
+    """Return the new `intent` of each row whose deletion or moves are finished, None for a row to remove.
 
     Args:
         store: of the logs.
         ledger: its own.
-        done: as `clear_directories` has it.
+        done: the result of `clear_directories`.
     """
     found: dict[int, str | None] = {}
     for row, state in _unfinished(ledger).items():
@@ -105,10 +105,10 @@ def _log_dirs(state: LogState) -> set[str]:
 
 
 def _forget_topic(store: Store, topic: str, owner: Owner) -> None:
-    """Forget losses and settings of a topic that is deleted, before a later one of that name is made."""
+    """Forget losses and settings of a deleted topic, before a later topic of that name is made."""
     owner.check()
     lost = LostRangeTable(store.root / "control" / "lost_ranges")
-    lost.drop_torn(owner)  # a power cut may have come while it was forgotten
+    lost.drop_torn(owner)  # a power cut may have torn an earlier call
     lost.forget(topic)
     forget_topic_config(store, topic, owner)
 
@@ -116,8 +116,8 @@ def _forget_topic(store: Store, topic: str, owner: Owner) -> None:
 def _take_name(store: Store, state: LogState, owner: Owner) -> None:
     """Give a complete `-future` directory the log's name, durably, unless the log has it already.
 
-    The new directory gets its name before the old one loses it, as in Kafka: with a crash in between a broker finds the
-    log twice and does not start. The other way round it would find none, and begin an empty log.
+    The new directory gets its name before the old one loses it, as in Kafka: after a crash in between a broker finds
+    the log twice and does not start. In the reverse order it would find none, and begin an empty log.
     """
     if check_root(store, state.log_dir) is not None:
         return
@@ -132,10 +132,10 @@ def _take_name(store: Store, state: LogState, owner: Owner) -> None:
 
 
 def _leftovers(store: Store, ledger: Ledger, state: LogState) -> Iterator[Path]:
-    """Yield directories that are there and have to go: never one of a later topic of that name.
+    """Yield existing directories to set aside: never one of a later topic of that name.
 
-    One that does not say whose it is can only be what is looked for, unless the ledger names it. Those of a moved log
-    stay until it has its name.
+    A directory without a topic id counts as this log's, unless the ledger names it. A moved log's old directories stay
+    until the new one has its name.
     """
     is_offline = check_root(store, state.log_dir) is not None
     if not state.is_deleted and (is_offline or not store.log_path(state).is_dir()):

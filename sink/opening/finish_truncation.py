@@ -1,9 +1,8 @@
 """Carries truncations out after their commit, and finishes those that a crash or an offline disk stopped.
 
-A truncation takes whole batches, so a log may end before the offset that it was truncated to. Until a batch stands for
-the offsets in between, the ledger lets it end with its last one: a log that ends in offsets without a batch can't be
-read to its end. The row says what is left to do until the last commit. Each step can be done again, so an opening
-carries all of them out.
+A truncation drops whole batches, so a log may end below its truncation offset. Until an empty batch fills the gap, the
+ledger has the end of the last batch: readers could not reach an end above it. The row keeps the intent until the last
+commit. Each step can be repeated, so an opening carries all of them out.
 """
 
 import contextlib
@@ -54,12 +53,12 @@ def finish_truncations(
         store: open for writing.
         ledger: open for writing.
         lock: the writer lock.
-        offline: log directories whose logs have to wait.
-        keep_maintenance_out: is entered where there is anything to do: a truncation needs both locks.
+        offline: log directories to skip.
+        keep_maintenance_out: entered if any truncation is due: it needs both locks.
 
     Raises:
-        StoreLockedError: a maintenance runs meanwhile.
-        StorageError: the disk refused; the next opening goes on.
+        StoreLockedError: a maintenance run holds its lock.
+        StorageError: the disk refused; the next opening continues.
     """
     due = [
         log
@@ -75,7 +74,7 @@ def finish_truncations(
 
 
 def may_have_truncations(store: Store) -> bool:
-    """Whether an opening may have truncations to finish; so it may where only an opening mends the ledger."""
+    """Whether an opening may have truncations to finish; true for a ledger that only an opening can mend."""
     try:
         states = Ledger.open(store.ledger_path).states()
     except LedgerDamagedError:
@@ -84,7 +83,7 @@ def may_have_truncations(store: Store) -> bool:
 
 
 def carry_out(store: Store, ledger: Ledger, lock: WriterLock, row: int) -> None:
-    """Do what the truncation in a row takes: lists of losses and forgotten keys, files, then end and start."""
+    """Carry out a row's truncation: lists of losses and forgotten keys, files, then end and start."""
     state = ledger.state(row)
     truncation = _truncation_of(state)
     if truncation is None:
@@ -120,7 +119,7 @@ def _truncation_of(state: LogState) -> Truncation | None:
 
 
 def _record_lost(store: Store, state: LogState, truncation: Truncation, from_offset: int) -> None:
-    """Record what went with a batch that reached across the cut, and forget what is known of offsets above it."""
+    """Record offsets lost with a batch that crossed the truncation offset; drop lost ranges above it."""
     first, offset = truncation.lost_from, truncation.offset
     gap = LostRange(
         topic=state.topic,
@@ -136,7 +135,7 @@ def _record_lost(store: Store, state: LogState, truncation: Truncation, from_off
 
 
 def _fill_up(state: LogState, directory: Path, truncation: Truncation, lock: WriterLock) -> dict[str, int]:
-    """Fill a log up to its end with a batch without records; return the row's values after that."""
+    """Fill a log up to its end with an empty batch; return the row's new values."""
     batch = pack_empty_batch(state.log_end_offset, truncation.offset - 1, state.leader_epoch)
     path = directory / segment_file_name(state.active_base_offset, LOG)
     with storage_errors(path):
@@ -158,7 +157,7 @@ def _fill_up(state: LogState, directory: Path, truncation: Truncation, lock: Wri
 
 
 def _begin_anew(directory: Path, state: LogState, lock: WriterLock) -> None:
-    """Let an empty segment be all of a log, which starts and ends there under the leader epoch that it has."""
+    """Replace all segments by an empty one at the log's end, under the log's leader epoch."""
     mark_deleted(directory, lambda _base: True, lock)
     drop_deleted(directory, [each.name for each in list_deleted(directory)])
     add_empty_segment(directory, state.log_end_offset, lock.token, lock)

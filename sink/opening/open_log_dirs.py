@@ -1,8 +1,7 @@
-"""Looks at a store's log directories when it is opened for writing: which are offline, and what does not belong there.
+"""Checks a store's log directories when it is opened for writing: finds offline ones, refuses foreign folders.
 
-The ledger rows of logs whose directory is offline say what they owe it. Nobody could undo there what a crash had left,
-and the store may be closed well many times before the disk is back. So the row, not the lock's signature, says that its
-log needs a close look then.
+Ledger rows of offline logs record the crash recovery that they owe. The store may be closed well many times before the
+disk is back, so the row, not the lock's signature, shows that a log needs recovery then.
 """
 
 import logging
@@ -21,7 +20,7 @@ from sparklog.sink.opening.finish_intents import (
     clear_directories,
     finish_directories,
     named_log_dirs,
-    settled_intents,
+    remaining_intents,
 )
 from sparklog.sink.store.log_dirs import check_log_dirs, check_root, require_online, states_online
 from sparklog.sink.store.set_aside import find_deleted, remove_deleted
@@ -36,7 +35,7 @@ __all__ = ["LogDirs", "open_log_dirs", "take_log_dirs", "take_roots"]
 logger = logging.getLogger(__name__)
 
 _Remedy = Literal["look", "renew"]
-"""What the logs of a directory need that was offline: a close look, or new inodes behind a lock that was taken."""
+"""Needs of logs whose directory was offline: `look` for recovery, `renew` for new inodes after a taking by force."""
 
 _FOLDERS: Final = ("remote-log-index-cache",)
 
@@ -49,9 +48,9 @@ class LogDirs:
         store: theirs.
         ledger: of the store, open for writing.
         owner: the writer lock of the store.
-        offline: why, by name, of those that can't be used.
-        remedy: what logs in them owe them.
-        cleared: those in which nothing is left of deletions and moves.
+        offline: unusable ones: the reason, by name.
+        remedy: what logs in them owe.
+        cleared: those without unfinished deletions and moves.
     """
 
     store: Store
@@ -66,7 +65,7 @@ class LogDirs:
         return states_online(states, self.offline)
 
     def require(self, states: Collection[LogState]) -> None:
-        """Refuse to work on logs of which one is offline.
+        """Refuse logs if one of them is offline.
 
         Raises:
             LogDirOfflineError: it names the directory, the reason and the logs.
@@ -74,7 +73,7 @@ class LogDirs:
         require_online(self.store, states, self.offline)
 
     def check_again(self, states: Collection[LogState]) -> None:
-        """Look whether directories of these logs have failed since; they are offline until the store is opened anew."""
+        """Note directories of these logs that have failed since; they are offline until the next opening."""
         found = check_log_dirs(self.store, [each for each in states if each.log_dir not in self.offline])
         if found:
             _warn(self.store, found)
@@ -83,12 +82,12 @@ class LogDirs:
             self.note_offline()
 
     def prepare(self, names: Sequence[str], states: Mapping[TopicPartition, LogState]) -> list[str]:
-        """Make those of the configured directories that are no log directories yet; return those that can be used.
+        """Make configured log directories that do not exist yet; return the usable ones.
 
         Raises:
             InvalidConfigError: one belongs to another store or broker.
-            CorruptFileError: whose one is can't be told.
-            StorageError: one can't be made, and the store has no logs yet that would go on without it.
+            CorruptFileError: the `meta.properties` of one is unreadable, so its owner is unknown.
+            StorageError: one can't be made, and the store has no logs yet that could continue without it.
         """
         usable, problems = [], dict(self.offline)
         for name in (each for each in names if each not in self.offline):
@@ -113,11 +112,11 @@ class LogDirs:
         return usable
 
     def with_remedy(self, states: Mapping[TopicPartition, LogState], *remedies: _Remedy) -> list[TopicPartition]:
-        """Return the logs of directories that are back and need one of these."""
+        """Return the logs of usable directories that owe one of these."""
         return [log for log, state in self.online(states).items() if state.owes in remedies]
 
     def note_offline(self) -> None:
-        """Commit what logs of offline directories owe them."""
+        """Commit what logs of offline directories owe."""
         owes = {
             row: "renew" if self.remedy == "renew" else state.owes or "look"
             for row, state in enumerate(self.ledger.all_states())
@@ -125,14 +124,14 @@ class LogDirs:
         }
         self._commit(owes, {})
 
-    def settle(self) -> None:
-        """Commit that logs of directories that are back owe nothing any more, and which deletions and moves are done.
+    def commit_finished(self) -> None:
+        """Commit that logs of usable directories owe nothing any more, and that their deletions and moves are done.
 
-        Rows of deleted logs go here, so that the others may get other numbers.
+        This removes the rows of deleted logs, so other rows may get new numbers.
         """
         states = self.ledger.all_states()
         owes = dict.fromkeys((row for row, each in enumerate(states) if each.log_dir not in self.offline), "")
-        self._commit(owes, settled_intents(self.store, self.ledger, self.cleared))
+        self._commit(owes, remaining_intents(self.store, self.ledger, self.cleared))
         reach("open.settled")
 
     def _commit(self, owes: Mapping[int, str], intents: Mapping[int, str | None]) -> None:
@@ -151,10 +150,10 @@ class LogDirs:
 
 
 def take_log_dirs(store: Store, ledger: Ledger, lock: WriterLock) -> dict[str, str]:
-    """Take the locks of the log directories that can be used; return why the others can't, by name.
+    """Take the locks of the usable log directories; return the reasons of the offline ones, by name.
 
     Raises:
-        LogDirOfflineError: none is left.
+        LogDirOfflineError: none is usable.
         InvalidConfigError: another copy of the store has one; nothing was changed.
         StoreLockedError: a broker has one, or another store.
     """
@@ -167,16 +166,16 @@ def take_log_dirs(store: Store, ledger: Ledger, lock: WriterLock) -> dict[str, s
 
 
 def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, offline: dict[str, str]) -> LogDirs:
-    """Finish what deletions and moves left in log directories that can be used.
+    """Finish deletions and moves in the usable log directories.
 
     Args:
         store: to open.
         ledger: open for writing.
-        lock: the writer lock; its logs in an offline directory will need new inodes where it owes them.
-        offline: what `take_log_dirs` has returned.
+        lock: the writer lock; if it owes new inodes, logs of offline directories owe them, too.
+        offline: result of `take_log_dirs`.
 
     Raises:
-        InvalidConfigError: a log has two directories, or a folder is no log's.
+        InvalidConfigError: a log has two directories, or a folder is not a log.
     """
     finish_directories(store, ledger, lock)
     states = ledger.states()
@@ -194,20 +193,20 @@ def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, offline: dict[
         try:
             remove_deleted(find_deleted(root))
         except StorageError as error:
-            logger.warning("A log directory was not tidied, the next opening tries again: %s", error)
+            logger.warning("A log directory was not tidied, the next opening retries: %s", error)
     _warn(store, offline)
     cleared = clear_directories(store, ledger, lock)
     return LogDirs(store, ledger, lock, offline, "renew" if lock.owes_renewal else "look", cleared)
 
 
 def take_roots(store: Store, ledger: Ledger, lock: WriterLock, offline: dict[str, str]) -> None:
-    """Take the locks of all log directories that a store has, until the writer lock is given back.
+    """Take the locks of all log directories of a store, until the writer lock is released.
 
     Args:
         store: theirs.
         ledger: of the store.
-        lock: the writer lock; where it owes new inodes they are taken from a writer that can't be stopped.
-        offline: directories to leave alone; gets those whose locks can't be had because of their disks.
+        lock: the writer lock; if it owes new inodes the locks are taken from a writer that can't be stopped.
+        offline: directories to skip; gets those whose disks refuse the lock.
 
     Raises:
         InvalidConfigError: another copy of the store has one; nothing was changed.
@@ -225,13 +224,13 @@ def take_roots(store: Store, ledger: Ledger, lock: WriterLock, offline: dict[str
 
 
 def _entry_problems(root: Path, homes: Mapping[TopicPartition, Path]) -> Iterator[str]:
-    """Yield what a broker refuses to start on, and so does Sparklog: nobody can tell which of two is the log."""
+    """Yield folders on which a broker, and so Sparklog, refuses to start: foreign ones, and second ones of a log."""
     with storage_errors(root), os.scandir(root) as entries:
         names = sorted(each.name for each in entries if each.is_dir())
     for name in names:
         log = parse_directory_name(name)
         if log is None and parse_set_aside_name(name) is None and name not in _FOLDERS:
-            yield f"a folder among logs is no topic-partition: path={root / name}; move it away"
+            yield f"a folder among logs is not a topic-partition: path={root / name}; move it away"
         home = homes.get(log) if log is not None else None
         if log is not None and home is not None and (root, name) != (home, log.directory_name):
             yield (

@@ -1,6 +1,6 @@
-"""Opening a store for a sink: makes the store and its topics if they are not there, and a placer of logs.
+"""Opens a store for a sink: makes the store and its topics if they do not exist, and a placer of logs.
 
-What settings get wrong is refused before ledger or logs are changed; the steps are those of every opening.
+Wrong settings are refused before ledger or logs change; the steps are those of every opening.
 """
 
 from collections.abc import Callable
@@ -34,8 +34,8 @@ class SinkStore:
     Attributes:
         store: its folder.
         ledger: open for writing; it names the topics of the settings.
-        log_dirs: which can be used.
-        placer: of logs that are as the ledger says; those on disks that are offline it leaves alone.
+        log_dirs: usable and offline ones.
+        placer: of logs that end where the ledger says; it skips those on offline disks.
         quarantine: of diverted rows.
     """
 
@@ -45,19 +45,19 @@ class SinkStore:
     placer: Placer
     quarantine: Quarantine
 
-    def leave_offline(self) -> None:
-        """Let the placer leave the logs alone whose directories are offline by now."""
+    def skip_offline(self) -> None:
+        """Make the placer skip logs whose directories are offline."""
         names = self.log_dirs.offline
         rows = [self.ledger.rows[log] for log, state in self.ledger.states().items() if state.log_dir in names]
-        self.placer.leave(np.array(rows, np.int64))
+        self.placer.skip(np.array(rows, np.int64))
 
 
 def open_sink_store(config: SinkConfig, clock: Clock, lock: WriterLock) -> SinkStore:
-    """Open a store, making it and its topics if they are not there.
+    """Open a store, making it and its topics if they do not exist.
 
     Args:
         config: the sink's settings.
-        clock: tells append times.
+        clock: source of append times.
         lock: the writer lock.
 
     Raises:
@@ -85,7 +85,7 @@ def open_sink_store(config: SinkConfig, clock: Clock, lock: WriterLock) -> SinkS
     directories = [store.log_path(state) for state in ledger.all_states()]
     placer = Placer(ledger, lock, clock, directories, log_limits(config, ledger), config.offsets == "preserved")
     of_sink = SinkStore(store, ledger, opened.log_dirs, placer, quarantine)
-    of_sink.leave_offline()
+    of_sink.skip_offline()
     return of_sink
 
 

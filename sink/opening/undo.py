@@ -1,4 +1,4 @@
-"""Which logs a crash left with anything behind their committed end, and cutting those back."""
+"""Finds logs with partial writes past their committed end after a crash, and cuts them back."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -14,10 +14,10 @@ from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.write_back import sync_filesystems
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["committed_end", "cut_back_torn", "find_torn", "find_torn_online", "renew", "renew_returned", "settle_cuts"]
+__all__ = ["committed_end", "cut_back_torn", "find_torn", "find_torn_online", "renew", "renew_returned", "sync_cuts"]
 
 _CHUNK = 256
-"""Logs that a thread looks at in one go."""
+"""Logs that a thread checks in one go."""
 _SYNC_THREADS = 8
 """Threads that mostly wait for the disk."""
 
@@ -28,9 +28,9 @@ def committed_end(state: LogState) -> CommittedEnd:
 
 
 def find_torn(store: Store, states: Mapping[TopicPartition, LogState], *, follows_crash: bool) -> list[TopicPartition]:
-    """Return the logs with anything behind their end, having changed nothing.
+    """Return the logs with bytes or files past their end; changes nothing.
 
-    Two `stat` calls a log tell what a failed micro-batch leaves; after a crash each directory is listed, too.
+    Two `stat` calls a log find the rest of a failed micro-batch; after a crash each directory is listed, too.
 
     Raises:
         CorruptFileError: committed bytes are gone.
@@ -53,7 +53,7 @@ def find_torn(store: Store, states: Mapping[TopicPartition, LogState], *, follow
 def find_torn_online(
     log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], *, follows_crash: bool
 ) -> list[TopicPartition]:
-    """Do the same for the logs that are not offline; those that were get the close look of a crash."""
+    """As `find_torn`, for online logs; logs that were offline until now are checked as after a crash."""
     online, returned = log_dirs.online(states), log_dirs.with_remedy(states, "look", "renew")
     torn = find_torn(log_dirs.store, online, follows_crash=follows_crash)
     known = set(torn)
@@ -61,10 +61,10 @@ def find_torn_online(
     return torn + find_torn(log_dirs.store, close, follows_crash=True)
 
 
-def settle_cuts(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState]) -> None:
-    """Sync what a writer that died has cut.
+def sync_cuts(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState]) -> None:
+    """Sync truncations that a crashed writer made.
 
-    Index entries that a power cut brings back would lead to places that other records have by then.
+    If a power cut undid them later, old index entries would point into newer batches.
     """
     roots = {log_dirs.store.log_dir(state.log_dir) for state in log_dirs.online(states).values()}
     with storage_errors("log directories"):
@@ -72,9 +72,9 @@ def settle_cuts(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState]) ->
 
 
 def renew(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: WriterLock) -> None:
-    """Give every log that is not offline new inodes: who had the store before it was taken by force writes past them.
+    """Give every online log new inodes: the writer before the taking by force still has the old files open.
 
-    Until the last one has them the lock goes on saying that they are owed.
+    The lock owes new inodes until the last log has them.
     """
 
     def renew_log(state: LogState) -> None:
@@ -86,16 +86,16 @@ def renew(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: Wr
 
 
 def renew_returned(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: WriterLock) -> None:
-    """Give logs that are back new inodes where the store was taken by force meanwhile; what was offline is settled."""
+    """Give returned logs new inodes if the store was taken by force meanwhile; then clear all paid debts."""
     for log in log_dirs.with_remedy(states, "renew"):
         renew_active_segment(log_dirs.store.log_path(states[log]), committed_end(states[log]), lock.token, lock)
-    log_dirs.settle()
+    log_dirs.commit_finished()
 
 
 def cut_back_torn(
     log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], torn: Collection[TopicPartition], lock: WriterLock
 ) -> None:
-    """Make the logs that were found torn end where the ledger says.
+    """Cut torn logs back to their committed ends.
 
     Raises:
         CorruptFileError: committed bytes are gone; nothing was changed.

@@ -1,8 +1,8 @@
-"""Logs with committed records above their recovery point: looked at after a crash, and brought onto the disk.
+"""Checks and syncs committed records above recovery points: a power cut may have taken them from the page cache.
 
-A flush policy may leave records that the ledger names to the page cache. Whoever opens such a store can't know whether
-a power cut took some of them, so he looks: what is gone is never passed over in silence, and nothing is appended
-behind it. What is whole is synced at once: from then on only what this writer appends is above a recovery point.
+A flush policy may leave committed records in the page cache. Every opening for writing reads them: lost records are an
+error, and nothing is appended after them. Whole ones are synced at once, so later only this writer's records lie above
+a recovery point.
 """
 
 import logging
@@ -30,13 +30,13 @@ logger = logging.getLogger(__name__)
 
 _THREADS = 4
 _NAMED = 5
-"""How many logs an error names; the others are counted."""
+"""Logs that an error names; it counts the others."""
 
 
 def check_unflushed(ledger: Ledger, directory_of: Callable[[LogState], Path], offline: Collection[str] = ()) -> None:
-    """Make sure that every committed record above a recovery point can be read; changes nothing.
+    """Check that every committed record above a recovery point can be read; changes nothing.
 
-    A log whose directory is not there is left to those who look for it.
+    Logs with a missing directory are skipped; `find_torn` reports them.
 
     Raises:
         UnflushedRecordsLostError: some can't.
@@ -55,9 +55,9 @@ def check_unflushed(ledger: Ledger, directory_of: Callable[[LogState], Path], of
     if problems:
         more = f" and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
         raise UnflushedRecordsLostError(
-            "committed records that the flush policy had left to the page cache did not survive:"
-            f" {'; '.join(problems[:_NAMED])}{more}: `sparklog repair STORE --execute` keeps what is left of them and"
-            " writes the others down as lost, then writing goes on behind them"
+            "committed records that the flush policy left in the page cache did not survive:"
+            f" {'; '.join(problems[:_NAMED])}{more}: `sparklog repair STORE --execute` keeps the readable ones and"
+            " records the others as lost; then writing continues above them"
         )
     logger.info("Committed records above the recovery point are whole logs=%d", len(states))
 
@@ -68,7 +68,7 @@ def flush_logs(
     owner: Owner,
     offline: Collection[str] = (),
 ) -> int:
-    """Bring every log onto the disk as a whole and move its recovery point to its end; return how many were not.
+    """Sync every log and raise its recovery point to its end; return the number of logs that needed it.
 
     Raises:
         StorageError: the disk refused; recovery points stay.
@@ -93,10 +93,10 @@ def flush_logs(
 
 
 def distrust_cache(ledger: Ledger, directory_of: Callable[[LogState], Path]) -> bool:
-    """Return whether a log has records above its recovery point, and let the next reading of them ask the disk.
+    """Return whether a log has records above its recovery point, and drop them from the page cache.
 
-    For whoever saw the disk fail: a later sync may succeed without them, so no recovery point may move on before
-    somebody has looked.
+    For a writer after a disk error: a later fsync may succeed without them, so no recovery point may rise before the
+    disk was read.
     """
     behind = list(_unflushed(ledger, ()).values())
     drop_cached(directory_of(state) / segment_file_name(state.active_base_offset, LOG) for state in behind)

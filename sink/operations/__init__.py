@@ -1,1 +1,1 @@
-"""What is done to a store's logs apart from appending."""
+"""Operations on a store's logs apart from appending."""

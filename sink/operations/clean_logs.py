@@ -1,10 +1,9 @@
 """Compaction of a store's logs: plans, and carries plans out beside a running sink.
 
-What the ledger says bounds everything: a log's start, its end, its active segment, which is never touched. Where the
-last cleaning of a log ended is told by the caller, who keeps it: lost, it costs a cleaning that begins at the log's
-start and finds little to do.
+The ledger bounds a cleaning: the log's start, its end, its active segment, which is never touched. The caller keeps the
+cleaner checkpoints; without one a cleaning begins at the log's start and finds little to do.
 
-A log that can't be cleaned says why and keeps no other from its turn.
+The row of a log that can't be cleaned has the reason; the other logs are cleaned.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from sparklog.sink.store.map_logs import map_logs
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import read_topic_configs
 from sparklog.storage_core.cleaner.clean_log import UNCLEANABLE, CleanedLog, LogToClean, clean_log
-from sparklog.storage_core.cleaner.survey.cleanable import CleaningPlan, order_of_work
+from sparklog.storage_core.cleaner.survey.cleanable import CleaningPlan, by_urgency
 from sparklog.storage_core.cleaner.survey.plan_log import LogFacts, plan_log
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import CorruptFileError, LogStorageError, WriterFencedError
@@ -50,19 +49,19 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 Outcome = Literal["cleaned", "stopped", "skipped", "uncleanable", "failed"]
-"""All of a log's range was cleaned; a part of it; nothing, for something changed; it is damaged, or has a record
-without a key; the disk refused or lacks room, and trying again may help."""
+"""The whole range was cleaned; a part of it; nothing, as the log changed; the log is damaged, or has a record without
+a key; the disk refused or lacks room, and a retry may help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerBudget:
-    """What a cleaning may take.
+    """Limits of a cleaning.
 
     Attributes:
         map_bytes: of the offset map, for one log at a time.
         hash_key: of the maps, 16 random bytes.
-        erased_keys: keys whose records all go, binary, by topic id.
-        leaves_large: whether a log with more keys than a map takes is left as it is: the row says `is_large`.
+        erased_keys: keys to erase, binary, by topic id.
+        leaves_large: skip a log with more keys than a map takes; its row has `is_large`.
     """
 
     map_bytes: int
@@ -73,11 +72,11 @@ class CleanerBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCleaning:
-    """What a cleaner makes of one log of a store.
+    """A cleaner's plan for one log of a store.
 
     Attributes:
-        state: of the log in the ledger that the plan was made from.
-        plan: None where the log can't be read.
+        state: the log's ledger row at the plan.
+        plan: None if the log can't be read.
         failure: why there is no plan.
     """
 
@@ -91,13 +90,13 @@ class LogCleaning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCleaningRow:
-    """What was done to one log.
+    """Result of one log's cleaning.
 
     Attributes:
-        reason: in words and numbers: of the plan, why it stopped, or what is wrong.
-        first_dirty_offset: where the next round begins; where nothing was cleaned, where this one would have.
+        reason: for people: of the plan, of a stop, or of a failure.
+        first_dirty_offset: start of the next round; if nothing was cleaned, of this one.
         duration_ms: of this log alone.
-        cleaned: figures; None where nothing was cleaned.
+        cleaned: figures; None if nothing was cleaned.
     """
 
     log: TopicPartition
@@ -109,7 +108,7 @@ class LogCleaningRow:
 
     @property
     def is_large(self) -> bool:
-        """Whether nothing was done because the log has more keys than a map takes."""
+        """Whether the log was skipped as it has more keys than a map takes."""
         found = self.cleaned
         return found is not None and found.built is not None and found.built.is_full and not found.segments_before
 
@@ -124,16 +123,16 @@ def plan_cleanings(
     may_roll: bool = False,
     erased_in_active: Collection[TopicPartition] = (),
 ) -> list[LogCleaning]:
-    """Return what a cleaner makes of each log; changes nothing.
+    """Return the plan for each log; changes nothing.
 
     Args:
-        store: to look at.
-        checkpoints: where the last cleaning of each log ended.
-        clock: tells how old records are.
-        logs: to look at; all if None.
-        log_starts: where logs will start before they are cleaned, if that is later than where they do.
-        may_roll: whether who cleans rolls active segments first, those whose plan says so: no sink holds the store.
-        erased_in_active: logs whose active segment has records of keys that are to be erased.
+        store: of the logs.
+        checkpoints: end of the last cleaning of each log.
+        clock: for the age of records.
+        logs: to plan; all if None.
+        log_starts: log starts that will be raised before the cleaning.
+        may_roll: whether the run may roll active segments first: no sink holds the store.
+        erased_in_active: logs whose active segment has records of keys to erase.
 
     Raises:
         CorruptFileError: the topics' settings can't be read.
@@ -163,17 +162,17 @@ def plan_cleanings(
 def clean_logs(
     maintained: MaintainedStore, plans: Sequence[LogCleaning], budget: CleanerBudget, clock: Clock
 ) -> Iterator[LogCleaningRow]:
-    """Clean the logs that are due, the most urgent first, and then those with keys to erase.
+    """Clean the due logs, the most urgent first, and then those with keys to erase.
 
     Yields:
-        a row for each as soon as it is done.
+        a row after each log.
 
     Raises:
         WriterFencedError: the store was taken by force.
         LedgerDamagedError: the ledger can't be read.
     """
     planned = [each for each in plans if each.plan is not None]
-    due = order_of_work(planned, _plan_of)
+    due = by_urgency(planned, _plan_of)
     due += [each for each in planned if not _plan_of(each).is_due and _has_erased_keys(each, budget)]
     for each in due:
         states = Ledger.open(maintained.store.ledger_path).states()
@@ -185,17 +184,17 @@ def clean_logs(
 def clean_one_log(
     each: LogCleaning, state: LogState, budget: CleanerBudget, clock: Clock, owner: Owner
 ) -> LogCleaningRow:
-    """Clean one log that has a plan, and tell what came of it; for those who work on several side by side.
+    """Clean one log that has a plan, due or not; for callers that clean several at once.
 
     Args:
-        each: to clean, due or not.
-        state: of the log in a ledger that is not older than the maintenance lock; a sink may go on.
+        each: to clean.
+        state: of the log, from a ledger read under the maintenance lock; a sink may append meanwhile.
         budget: of this cleaning.
-        clock: tells the time.
-        owner: its check raises once another run owns the store.
+        clock: its times.
+        owner: the lock.
 
     Raises:
-        WriterFencedError: another run owns it.
+        WriterFencedError: another run owns the store.
     """
     return _clean(each, state, budget, clock, _with_one_map(owner))
 
@@ -203,7 +202,7 @@ def clean_one_log(
 def clean_log_by(
     each: LogCleaning, state: LogState, budget: CleanerBudget, clock: Clock, clean: Callable[[LogToClean], CleanedLog]
 ) -> LogCleaningRow:
-    """Let somebody else's function clean a log, and tell what came of it, as `clean_one_log` does."""
+    """As `clean_one_log`, with the caller's function for the cleaning itself."""
     return _clean(each, state, budget, clock, clean)
 
 
@@ -212,13 +211,13 @@ def _with_one_map(owner: Owner) -> Callable[[LogToClean], CleanedLog]:
 
 
 def failed_cleaning(each: LogCleaning, reason: str) -> LogCleaningRow:
-    """Return the row of a log that nobody could clean."""
+    """Return the row of a log whose cleaning failed."""
     dirty = each.state.log_start_offset if each.plan is None else each.plan.first_dirty_offset
     return LogCleaningRow(log=each.log, outcome="failed", reason=reason, first_dirty_offset=dirty, duration_ms=0)
 
 
 def pending_removals(plans: Sequence[LogCleaning], clock: Clock) -> list[PendingRemoval]:
-    """Return the renamed files of these logs, in the order in which they are due, for `remove_deleted`.
+    """Return the renamed files of these logs in due order, for `remove_deleted`.
 
     Raises:
         StorageError: a directory can't be read.
@@ -256,7 +255,7 @@ def _clean(
     clock: Clock,
     clean: Callable[[LogToClean], CleanedLog],
 ) -> LogCleaningRow:
-    """Clean a log, and tell what came of it."""
+    """Clean a log, unless it does not fit its plan any more."""
     plan, now_ms, began_ms = _plan_of(each), clock.now_ms(), clock.monotonic_ms()
 
     def row(outcome: Outcome, reason: str, cleaned: CleanedLog | None = None) -> LogCleaningRow:
@@ -290,7 +289,7 @@ def _clean(
 
 
 def _to_clean(each: LogCleaning, state: LogState, budget: CleanerBudget, now_ms: int) -> LogToClean:
-    """Return a log as it is now: its start may have risen since the plan was made."""
+    """Return a log's present state: its start may have risen since the plan."""
     plan = _plan_of(each)
     return LogToClean(
         directory=each.directory,

@@ -1,7 +1,7 @@
 """Lifts the limits that truncations set to cleaner checkpoints, beside a running sink.
 
-Other records may have the offsets above a cut by now, and nobody has cleaned them: so a truncation commits that
-checkpoints count no further, until a maintenance run has recorded where the log's cleaning ends now.
+New, uncleaned records may have the offsets above a truncation. So a truncation commits a limit for cleaner checkpoints,
+until a maintenance run has recorded the log's new checkpoint.
 """
 
 import logging
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def lift_cleaner_limits(store: Store, logs: Collection[TopicPartition]) -> None:
-    """Let checkpoints of these logs count as they are; the caller holds the maintenance lock.
+    """Lift the limits of these logs; the caller holds the maintenance lock.
 
     Raises:
         CommitStateUnknownError: the ledger's folder failed; the limits may or may not be lifted.
@@ -35,4 +35,4 @@ def lift_cleaner_limits(store: Store, logs: Collection[TopicPartition]) -> None:
             ledger.correct(rows, {"cleaner_limit_offset": np.full(len(rows), -1, np.int64)})
             return
         except WriterFencedError:
-            logger.debug("A sink committed first, once more version=%d", ledger.version)
+            logger.debug("A sink committed first, retrying version=%d", ledger.version)

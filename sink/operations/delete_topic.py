@@ -1,4 +1,4 @@
-"""Deletes a topic of a store: from one ledger commit on it does not exist, whatever is left of it on the disks.
+"""Deletes a topic of a store: after one ledger commit it does not exist; its files are removed later.
 
 | step | done | killed after it |
 |---|---|---|
@@ -41,11 +41,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedLog:
-    """One log of a topic that is to go.
+    """One log of a topic to delete.
 
     Attributes:
-        offsets: how many it holds.
-        size_bytes: of all its files; None where its disk is offline.
+        offsets: number of its offsets.
+        size_bytes: of all its files; None on an offline disk.
     """
 
     log: TopicPartition
@@ -56,11 +56,11 @@ class DeletedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDeletionPlan:
-    """What deleting a topic takes.
+    """Plan of a topic's deletion.
 
     Attributes:
         logs: by partition.
-        file_delete_delay_ms: how long the renamed directories stay.
+        file_delete_delay_ms: delay before the renamed directories are removed.
     """
 
     topic: str
@@ -70,7 +70,7 @@ class TopicDeletionPlan:
 
 
 def plan_topic_deletion(store: Store, ledger: Ledger, topic: str) -> TopicDeletionPlan:
-    """Return what deleting a topic takes; changes nothing.
+    """Plan the deletion of a topic; changes nothing.
 
     Raises:
         UnknownTopicError: the store has no such topic.
@@ -96,22 +96,22 @@ def plan_topic_deletion(store: Store, ledger: Ledger, topic: str) -> TopicDeleti
 
 
 def delete_topic(written: WrittenStore, topic: str) -> list[Path]:
-    """Delete a topic, but for the content of its directories.
+    """Delete a topic, except the content of its directories.
 
     Returns:
-        `-delete` directories to be removed; those on disks that are offline are left to a later opening.
+        `-delete` directories to remove; a later opening finds those on offline disks.
 
     Raises:
         UnknownTopicError: the store has no such topic.
-        StoreLockedError: a task of a dead maintenance run is still at work on a log; nothing was changed.
-        CommitStateUnknownError: the ledger's folder failed; the next opening finds out.
-        StorageError: the disk refused; behind the commit the next opening goes on.
+        StoreLockedError: a task of a dead maintenance run still holds a log; nothing was changed.
+        CommitStateUnknownError: the ledger's folder failed; the next opening decides.
+        StorageError: the disk refused; after the commit the next opening continues.
     """
     store, ledger = written.store, written.ledger
     states = _states(ledger, topic)
     wait_for_tasks(store.log_path(state) for state in states if check_root(store, state.log_dir) is None)
     rows = np.array([ledger.rows[state.log] for state in states], np.int64)
-    ends = np.array([state.log_end_offset for state in states], np.int64)  # no record needs to be synced any more
+    ends = np.array([state.log_end_offset for state in states], np.int64)  # no record needs a sync any more
     ledger.correct(rows, {"intent": [_intent(state) for state in states], "recovery_point": ends})
     reach("delete-topic.committed")
     deleted = finish_directories(store, ledger, written.lock)
@@ -129,7 +129,7 @@ def _states(ledger: Ledger, topic: str) -> list[LogState]:
 
 
 def _intent(state: LogState) -> str:
-    """Return what is left to do of a deleted log: an offline disk may have directories of earlier moves, too."""
+    """Return a deleted log's intent: an offline disk may have directories of earlier moves, too."""
     moves = tuple(each for each in state.intents if not isinstance(each, Truncation))
     return render_intents((*moves, Deletion()))
 

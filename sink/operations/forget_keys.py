@@ -1,9 +1,9 @@
-"""Erasure: where the records of forgotten keys lie, what a maintenance run does about it, whether any is left.
+"""Erasure: finds the records of forgotten keys, plans their erasure, and checks that none is left.
 
-    search -> list of keys -> search -> plan -> roll of active segments -> cleaning -> search -> keys off the list
+    search -> request -> search -> plan -> roll of active segments -> cleaning -> search -> request is done
 
-A cleaner never touches an active segment. Where no sink holds the store, the plan rolls it first; otherwise its records
-wait until the sink rolls it, and the request stays on the list.
+A cleaner never touches an active segment. If no sink holds the store, the plan rolls it first; otherwise the request
+waits until the sink rolls it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = [
     "Erasure",
     "RequestState",
     "ask_to_forget",
+    "finish_requests",
     "known_erasure",
     "prepare_erasure",
     "search_requests",
-    "settle_requests",
 ]
 
 logger = logging.getLogger(__name__)
@@ -47,10 +47,10 @@ States = Mapping[TopicPartition, LogState]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestState:
-    """A request, and what a search found of it.
+    """A request and the result of a search.
 
     Attributes:
-        found: the segments that have records of its keys from before the request, or could not be searched.
+        found: segments that have older records of its keys, or could not be searched.
     """
 
     request: ForgetRequest
@@ -58,7 +58,7 @@ class RequestState:
 
     @property
     def records_count(self) -> int:
-        """How many records are left, in logs that can be searched."""
+        """Number of records left, in logs that can be searched."""
         return sum(each.records_count for each in self.found)
 
     @property
@@ -69,13 +69,12 @@ class RequestState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
-    """What a run has to erase.
+    """Erasures of a maintenance run.
 
     Attributes:
-        requests: that wait.
-        closed: logs with records of theirs in closed segments, or that could not be searched: these are cleaned, due or
-            not.
-        active: logs with records of theirs in the active segment: it has to be rolled first.
+        requests: unfinished ones.
+        closed: logs with their records in closed segments, or that could not be searched: cleaned, due or not.
+        active: logs with their records in the active segment, which must be rolled first.
     """
 
     requests: Sequence[ForgetRequest] = ()
@@ -87,15 +86,15 @@ NO_ERASURE: Final = Erasure()
 
 
 def ask_to_forget(store: Store, topic: str, keys: pa.Array, clock: Clock) -> RequestState:
-    """Put keys of a topic on the list, durably, with how many records they have where; return what was found.
+    """Write a request to forget keys of a topic, durably, with the counts of their records.
 
-    Searched first, written once: a run that begins meanwhile must not find its request written again behind it.
+    It is written once, after the search: a second write could undo the update of a run that began meanwhile.
 
     Args:
-        store: that has the topic.
-        topic: whose records they are.
+        store: of the topic.
+        topic: of the records.
         keys: binary, without nulls; each counts once.
-        clock: tells when.
+        clock: time of the request.
 
     Raises:
         LedgerDamagedError: the ledger can't be read.
@@ -109,7 +108,7 @@ def ask_to_forget(store: Store, topic: str, keys: pa.Array, clock: Clock) -> Req
 
 
 def search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[RequestState]:
-    """Search the logs for what requests are about; changes nothing.
+    """Search the logs for the records of requests; changes nothing.
 
     Raises:
         LedgerDamagedError: the ledger can't be read.
@@ -119,7 +118,7 @@ def search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[Req
 
 
 def known_erasure(store: Store, requests: Sequence[ForgetRequest]) -> Erasure:
-    """Return what a run has to erase as far as earlier searches tell; reads no log."""
+    """Return the erasures that earlier searches found; reads no log."""
     wanted = [each for each in requests if each.completed_ms is None]
     if not wanted:
         return NO_ERASURE
@@ -127,7 +126,7 @@ def known_erasure(store: Store, requests: Sequence[ForgetRequest]) -> Erasure:
     closed, active = set(), set()
     for each in wanted:
         for log, state in _logs_of(each, states):
-            bases = each.found.get(log.partition, {-1: 1})  # what could not be searched is cleaned
+            bases = each.found.get(log.partition, {-1: 1})  # clean logs that could not be searched
             if any(base < state.active_base_offset for base in bases):
                 closed.add(log)
             if any(base >= state.active_base_offset for base in bases):
@@ -136,9 +135,9 @@ def known_erasure(store: Store, requests: Sequence[ForgetRequest]) -> Erasure:
 
 
 def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> Erasure:
-    """Return what a run has to erase; says so in the requests, and changes nothing else.
+    """Search for the erasures of a run; updates only the requests.
 
-    Requests whose topic is gone are done: its records went with it.
+    A request whose topic was deleted is done.
 
     Raises:
         CorruptFileError, UnsupportedFormatError: a request can't be read.
@@ -154,13 +153,14 @@ def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> Erasure:
     )
 
 
-def settle_requests(store: Store, requests: Sequence[ForgetRequest], clock: Clock) -> list[RequestState]:
-    """Search again behind a cleaning; take the keys off the list of those requests of which nothing is left."""
+def finish_requests(store: Store, requests: Sequence[ForgetRequest], clock: Clock) -> list[RequestState]:
+    """Search again after a cleaning; complete the requests without records left."""
     found = []
     for each in _search_requests(store, requests):
         if each.found:
             found.append(_noted(store, each))
-            logger.info("Records of forgotten keys are left request=%s records=%d", *_facts(each))
+            ids = each.request.request_id, each.records_count
+            logger.info("Records of forgotten keys are left request=%s records=%d", *ids)
         else:
             done = complete_request(store, each.request, clock.now_ms(), UNSHARED)
             found.append(RequestState(request=done, found=()))
@@ -168,7 +168,7 @@ def settle_requests(store: Store, requests: Sequence[ForgetRequest], clock: Cloc
 
 
 def _without_gone(store: Store, requests: Sequence[ForgetRequest], clock: Clock) -> list[ForgetRequest]:
-    """Return the requests that are not done; those of topics that are gone are done by that."""
+    """Return the unfinished requests; complete those of deleted topics."""
     wanted = [each for each in requests if each.completed_ms is None]
     if not wanted:
         return []
@@ -176,7 +176,7 @@ def _without_gone(store: Store, requests: Sequence[ForgetRequest], clock: Clock)
     for each in wanted:
         if each.topic_id not in topic_ids:
             complete_request(store, each, clock.now_ms(), UNSHARED)
-            logger.info("A topic with forgotten keys is gone request=%s topic=%s", each.request_id, each.topic)
+            logger.info("A topic with forgotten keys was deleted request=%s topic=%s", each.request_id, each.topic)
     return [each for each in wanted if each.topic_id in topic_ids]
 
 
@@ -201,7 +201,7 @@ def _search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[Re
 
 
 def _noted(store: Store, state: RequestState) -> RequestState:
-    """Keep with a request what a search found out, if that is new."""
+    """Update a request from a search, if it found anything new."""
     request = _with_found(state)
     if request.found == state.request.found and request.cleared == state.request.cleared:
         return state
@@ -210,7 +210,7 @@ def _noted(store: Store, state: RequestState) -> RequestState:
 
 
 def _with_found(state: RequestState) -> ForgetRequest:
-    """Return a request with the figures of logs that could be searched for the first time, and those that are clear."""
+    """Return a request with the counts of newly searched logs, and its cleared partitions."""
     request, found = state.request, dict(state.request.found)
     failed = {log.partition for log in state.unsearched}
     for partition in request.end_offsets.keys() - found.keys() - failed:
@@ -219,10 +219,6 @@ def _with_found(state: RequestState) -> ForgetRequest:
         }
     left = {each.log.partition for each in state.found}
     return replace(request, found=found, cleared=frozenset(request.end_offsets.keys() - left))
-
-
-def _facts(each: RequestState) -> tuple[str, int]:
-    return each.request.request_id, each.records_count
 
 
 def _logs_of(request: ForgetRequest, states: States) -> list[tuple[TopicPartition, LogState]]:

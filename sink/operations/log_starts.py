@@ -1,6 +1,6 @@
-"""Raises log start offsets, beside a running sink: the records below are deleted from then on.
+"""Raises log start offsets, beside a running sink: this deletes the records below.
 
-One commit for all logs. Whoever commits first wins the version; the other takes its change over and tries again.
+One commit for all logs. If the sink commits the version first, this reads the new version and retries.
 """
 
 import logging
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 def raise_log_starts(
     store: Store, starts: Mapping[TopicPartition, int], clock: Clock
 ) -> dict[TopicPartition, LogState]:
-    """Let logs start at these offsets, or later where they do already. The caller holds the maintenance lock.
+    """Raise log starts to these offsets; higher ones stay. The caller holds the maintenance lock.
 
     Returns:
         the rows of these logs, as committed.
@@ -44,12 +44,12 @@ def raise_log_starts(
             "log_start_offset": np.array(list(risen.values()), np.int64),
             "updated_ms": np.full(len(risen), clock.now_ms(), np.int64),
         }
-        # What is deleted needs no recovery any more.
+        # Deleted records need no sync any more.
         values["recovery_point"] = np.maximum(ledger.column("recovery_point")[rows], values["log_start_offset"])
         try:
             ledger.correct(rows, values)
         except WriterFencedError:
-            logger.debug("A sink committed first, once more version=%d", ledger.version)
+            logger.debug("A sink committed first, retrying version=%d", ledger.version)
             continue
         return _states(ledger, starts)
 

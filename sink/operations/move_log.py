@@ -10,10 +10,10 @@
 | 6 | the old directory removed, checkpoint files of both roots written | on the target | does 7 |
 | 7 | ledger: nothing is left to do, in one commit | on the target | |
 
-Why the commit stands before the names: the other way round a directory with the log's name would lie where the ledger
-does not say, and a kill would leave two of them until the next opening. Between 3 and 4 readers find the log under its
-`-future` name. Why the new directory gets its name before the old one loses it (4, 5): a broker that is started on what
-a kill leaves in between finds the log twice and refuses to start. Without 4 it would find none, and begin an empty log.
+The commit (3) comes before the names: otherwise a crash would leave two directories with the log's name until the next
+opening. Between 3 and 4 readers find the log under its `-future` name. The new directory gets its name before the old
+one loses it (4, 5): after a crash in between a broker finds the log twice and refuses to start; in the reverse order it
+would find none, and begin an empty log.
 
 Source: Kafka LogManager.replaceCurrentWithFutureLog; KIP-113.
 """
@@ -32,7 +32,7 @@ from sparklog.sink.ledger.intents import Copy, Move, future_name, render_intents
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.opening.access import WrittenStore
-from sparklog.sink.opening.finish_intents import clear_directories, finish_directories, settled_intents
+from sparklog.sink.opening.finish_intents import clear_directories, finish_directories, remaining_intents
 from sparklog.sink.store.log_dirs import check_log_dirs, check_root, require_online
 from sparklog.sink.store.set_aside import remove_deleted
 from sparklog.sink.store.store_folder import Store
@@ -54,13 +54,13 @@ _LEFT_BEHIND = (CLEANED, DELETED, ".tmp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovePlan:
-    """How a log moves.
+    """Plan of a log's move.
 
     Attributes:
-        state: what the ledger says of it.
+        state: its ledger row.
         source, target: log directories, as the ledger names them.
         sizes: bytes to copy of each file.
-        is_new: whether the target is no log directory yet.
+        is_new: whether the target is not a log directory yet.
     """
 
     log: TopicPartition
@@ -77,7 +77,7 @@ class MovePlan:
 
 
 def plan_move(store: Store, ledger: Ledger, log: TopicPartition, target: str) -> MovePlan:
-    """Return how a log would move; changes nothing.
+    """Plan the move of a log; changes nothing.
 
     Args:
         store: of the log.
@@ -87,9 +87,9 @@ def plan_move(store: Store, ledger: Ledger, log: TopicPartition, target: str) ->
 
     Raises:
         UnknownTopicError: the store has no such log.
-        InvalidConfigError: it can't move there; the message says why.
-        LogDirOfflineError: one of both log directories is offline.
-        StorageError: there is too little room.
+        InvalidConfigError: it can't move there; the message has the reason.
+        LogDirOfflineError: one of the two log directories is offline.
+        StorageError: too little room on the disk.
     """
     states = ledger.states()
     state = states.get(log)
@@ -118,16 +118,16 @@ def plan_move(store: Store, ledger: Ledger, log: TopicPartition, target: str) ->
 
 
 def move_log(written: WrittenStore, log: TopicPartition, target: str) -> MovePlan:
-    """Move a log; return what that took.
+    """Move a log; return the plan that was carried out.
 
     Raises:
-        StoreLockedError: a task of a dead maintenance run is still at work on the log; nothing was changed.
+        StoreLockedError: a task of a dead maintenance run still holds the log; nothing was changed.
         LogStorageError: as `plan_move`; or the copy failed, and the log is where it was.
-        CommitStateUnknownError: the ledger's folder failed; the next opening finds out.
+        CommitStateUnknownError: the ledger's folder failed; the next opening decides.
     """
     store, ledger, lock = written.store, written.ledger, written.lock
     wait_for_tasks([plan_move(store, ledger, log, target).source])
-    plan = plan_move(store, ledger, log, target)  # until then a task may have replaced files
+    plan = plan_move(store, ledger, log, target)  # again: the task may have replaced files
     store.prepare_log_dirs((plan.target,), lock)
     lock.roots.take(store.log_dir(plan.target), lock, by_force=False)
     row, intents = np.array([ledger.rows[log]]), plan.state.intents
@@ -149,23 +149,23 @@ def move_log(written: WrittenStore, log: TopicPartition, target: str) -> MovePla
 
 
 def _finish(written: WrittenStore, log: TopicPartition) -> None:
-    """Name and remove directories as the log's row says, and clear that."""
+    """Name and remove directories by the log's intent, and clear it."""
     store, ledger = written.store, written.ledger
     remove_deleted(finish_directories(store, ledger, written.lock), lambda _path: reach("move.deleted"))
     row = ledger.rows[log]
-    left = settled_intents(store, ledger, clear_directories(store, ledger, written.lock)).get(row)
+    left = remaining_intents(store, ledger, clear_directories(store, ledger, written.lock)).get(row)
     if left is not None:
         ledger.correct(np.array([row]), {"intent": [left]})
 
 
 def _known_name(store: Store, names: list[str], target: str) -> str:
-    """Return the name under which the ledger knows a log directory, or the one given."""
+    """Return the ledger's name of a log directory, else the given one."""
     wanted = os.path.realpath(store.log_dir(target))
     return next((name for name in names if os.path.realpath(store.log_dir(name)) == wanted), target)
 
 
 def _check_place(store: Store, name: str, names: list[str]) -> None:
-    """Refuse a new log directory that lies in the store's own folders or another log directory, or they in it."""
+    """Refuse a new log directory that overlaps the store's own folders or another log directory."""
     if name in names:
         return
     problem = log_dir_problem(store.root, name)
@@ -187,7 +187,7 @@ def _check_target(store: Store, log: TopicPartition, name: str) -> None:
             raise InvalidConfigError(f"a directory of that name is there already: path={root / log.directory_name}")
         if not root.exists():
             return
-        is_empty = root.is_dir() and set(os.listdir(root)) <= {"meta.properties.tmp"}  # where making it was interrupted
+        is_empty = root.is_dir() and set(os.listdir(root)) <= {"meta.properties.tmp"}  # an orphan of a crash
         if not (root / "meta.properties").exists() and not is_empty:
             raise InvalidConfigError(f"neither a log directory nor an empty folder: log_dir={root}")
     problem = check_root(store, name) if (root / "meta.properties").exists() else None
@@ -196,7 +196,7 @@ def _check_target(store: Store, log: TopicPartition, name: str) -> None:
 
 
 def _sizes(directory: Path, state: LogState) -> dict[str, int]:
-    """Return the bytes that count of each file; the active segment's as the ledger says."""
+    """Return the bytes to copy of each file; those of the active segment from the ledger."""
     with storage_errors(directory), os.scandir(directory) as entries:
         found = sorted((entry.name, entry.is_file(), entry.stat().st_size) for entry in entries)
     for name, is_file, _ in found:

@@ -1,7 +1,7 @@
 """Repairs a store: mends its logs first, then opens it by the steps of every opening, and signs off.
 
-What an opening refuses is what a repair is there for, so some steps come before `opening/open_store.py`. They are told
-here in their order; the opening does each of them again, on what is mended by then.
+A repair must mend what an opening refuses, so some steps come before `opening/open_store.py`, in the order below; the
+opening repeats each of them on the mended logs.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MendedStore:
-    """A store whose logs are being mended, under both of its locks.
+    """A store in repair, under both of its locks.
 
     Attributes:
         store: its folder.
@@ -62,7 +62,7 @@ class MendedStore:
     lock: WriterLock
 
     def correct_ledger(self, repairs: Iterable[tuple[TopicPartition, LogRepair]], now_ms: int) -> None:
-        """Commit the sizes and starts that repaired logs have."""
+        """Commit the sizes and starts of repaired logs."""
         changes: dict[int, tuple[int, int]] = {}
         for log, repair in repairs:
             row = self.ledger.rows[log]
@@ -91,7 +91,7 @@ class MendedStore:
         """Write the files of all roots from the ledger.
 
         Args:
-            files: (name of the root, name of the file) of those that are wrong; without any nothing is written.
+            files: (name of the root, name of the file) of wrong ones; without any nothing is written.
         """
         if not files:
             return
@@ -111,28 +111,28 @@ def repair_store(root: Path, kept_in: Path, mend: Callable[[MendedStore], bool])
 
     Args:
         root: of the store.
-        kept_in: folder that takes bytes above committed ends which no crash left.
-        mend: mends the logs, and returns whether it leaves something that the user has been told of.
+        kept_in: folder for copies of bytes past committed ends after a clean end.
+        mend: mends the logs, and returns whether it reported damage that it left.
 
     Returns:
-        The logs that were cut back to their committed ends. None, and the next opening looks closely, where the store
-        can't be opened with what `mend` leaves.
+        The logs that were cut back to their committed ends. Empty if reported damage prevents the opening; then the
+        next opening recovers as after a crash.
 
     Raises:
-        StoreLockedError: a writer, a maintenance or a broker holds the store, or a task of a dead maintenance run is
-            still at work on a log.
-        LogStorageError: the disk refused, what was done is done; or the mended store can't be opened for what no
-            repair looks at, as a log that has two directories.
+        StoreLockedError: a writer, a maintenance run or a broker holds the store, or a task of a dead maintenance run
+            still holds a log.
+        LogStorageError: the disk refused, finished steps stay; or the opening refuses the mended store for a problem
+            that no repair mends, as two directories of one log.
     """
     with both_locks(root) as (lock, maintenance):
         store = Store.find(root)
         mended = _begin(store, kept_in, lock, maintenance)
         is_left = mend(mended)
-        # By now the ledger and the list of lost offsets are whole, whoever crashed: nothing torn is looked for.
-        opened = _try_to_open(store, Opening(lock=lock, follows_crash=False, is_mended=True), is_told=is_left)
+        # `_begin` has dropped torn ends of the ledger and of the lost ranges.
+        opened = _try_to_open(store, Opening(lock=lock, follows_crash=False, is_mended=True), is_reported=is_left)
         if opened is None:
             return ()
-        # Replacements of segments are not finished as by other operations: mending has done it, or left a damaged one.
+        # No `finish_cleanings`: `mend` has finished replacements of segments, or left a damaged one.
         sign_off_version(store.ledger_path, lock, opened.ledger.version)
         maintenance.sign_off()
         lock.sign_off()
@@ -140,52 +140,52 @@ def repair_store(root: Path, kept_in: Path, mend: Callable[[MendedStore], bool])
 
 
 def _begin(store: Store, kept_in: Path, lock: WriterLock, maintenance: WriterLock) -> MendedStore:
-    """Do what has to come before logs are mended."""
-    # The ledger is the truth for every later step.
+    """Do the steps before logs are mended."""
+    # Every later step relies on the ledger.
     follows_crash = lock.follows_crash or maintenance.follows_crash
     ledger = Ledger.open_for_writing(store.ledger_path, lock, follows_crash=follows_crash)
     states = ledger.states()
-    # All directories that can be read: an opening leaves those alone whose meta.properties is damaged, a repair not.
+    # All readable directories: unlike an opening, a repair also mends those with a damaged meta.properties.
     offline = find_unreadable(store, states.values())
     take_roots(store, ledger, lock, offline)
     online = states_online(states, offline)
-    # Before any change: a task of a dead run may be stopped before a rename by path, which would hit mended files.
+    # Before any change: a suspended task of a dead run could later rename mended files.
     for state in online.values():
-        with contextlib.suppress(StorageError):  # nor is it mended
+        with contextlib.suppress(StorageError):  # such a log is not mended either
             wait_for_tasks([store.log_path(state)])
-    # Before `begin`, as an opening would refuse them here: behind it, whoever opens the store next cuts them off.
+    # Before `begin`: after it the next opening would truncate these bytes.
     if not lock.follows_crash:
         _keep_surplus(store, online, kept_in)
-    # Before logs are mended: the former writer could still commit to a log that is being mended.
+    # Before logs are mended: the former writer could still commit to them.
     if lock.owes_renewal:
         ledger.fence()
-    # Before the first change, which makes bytes above ends and a torn entry possible again.
+    # Before the first change: a crash after it may leave bytes past committed ends, and a torn entry.
     for each in (lock, maintenance):
         each.begin()
-    # Before the first check, which reads the list.
+    # Before the first check, which reads the lost ranges.
     LostRangeTable(store.root / "control" / "lost_ranges").drop_torn(lock)
-    # Before the first check: a moved log may not have its name yet, and would be mended as one that is gone.
+    # Before the first check: a moved log may not have its name yet, and would be mended as a missing one.
     finish_directories(store, ledger, lock)
     return MendedStore(store, ledger, lock)
 
 
-def _try_to_open(store: Store, opening: Opening, *, is_told: bool) -> OpenedStore | None:
+def _try_to_open(store: Store, opening: Opening, *, is_reported: bool) -> OpenedStore | None:
     try:
         return open_store(store, opening)
     except (WriterFencedError, LedgerDamagedError, StoreLockedError):
         raise
     except LogStorageError as error:
-        if not is_told:
+        if not is_reported:
             raise
-        logger.warning("The store can't be opened with what is left: %s", error)
+        logger.warning("The store can't be opened with the remaining damage: %s", error)
         return None
 
 
 def _keep_surplus(store: Store, states: Mapping[TopicPartition, LogState], kept_in: Path) -> None:
-    """Keep what is going to be cut off, though no crash left it: it may be records of a newer ledger."""
+    """Copy bytes past committed ends after a clean end before they are truncated: a newer ledger may have them."""
     for log, state in states.items():
         found: list[tuple[Path, int, int]] = []
-        with contextlib.suppress(StorageError):  # nor is it cut
+        with contextlib.suppress(StorageError):  # such a log is not truncated either
             found = list(surplus_files(store, {log: state}))
         for path, start, end in found:
             keep_bytes(path, start, end, kept_in / path.parent.name / f"{path.name}.{start}-{end}")

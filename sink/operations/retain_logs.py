@@ -1,12 +1,12 @@
 """Retention of a store's logs: plans, and carries plans out beside a running sink.
 
-The order, and what each step leaves if it is the last one:
-- an empty segment behind an active one that is due, only where no sink holds the store (`retain.rolled`): undone by the
-  next opening, for no ledger names it;
-- the ledger: logs start behind what is to go, in one commit for the rolled ones and one for the others
-  (`retain.committed`): the next run finds segments below their log's start, which may go whatever the settings say;
-- names: `.deleted` (`retain.renamed`): the next run removes what has waited long enough;
-- `file.delete.delay.ms` later the files go (`retain.deleted`).
+The steps, and recovery from a crash after each:
+- if no sink holds the store, an empty segment after an active one that is due (`retain.rolled`): the next opening
+  removes it, as no ledger names it;
+- the ledger: log starts are raised, in one commit for the rolled logs and one for the others (`retain.committed`): the
+  next run deletes segments below their log's start, whatever the settings are;
+- names: `.deleted` (`retain.renamed`): the next run removes files that have waited long enough;
+- `file.delete.delay.ms` later the files are removed (`retain.deleted`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _LONGEST_SLEEP_MS = 1000
-"""So that a machine which was suspended meanwhile does not keep a caller waiting."""
+"""Short, as the machine may be suspended meanwhile."""
 
 Decide = Callable[[LogFacts, LogConfig], RetentionPlan]
 """Makes a log's plan."""
@@ -68,14 +68,14 @@ Decide = Callable[[LogFacts, LogConfig], RetentionPlan]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRetention:
-    """What retention does to one log of a store.
+    """Retention's plan for one log of a store.
 
     Attributes:
-        state: of the log in the ledger that the plan was made from.
+        state: the log's ledger row at the plan.
         delay_ms: `file.delete.delay.ms` of its topic.
-        plan: None where the log can't be read.
+        plan: None if the log can't be read.
         listed: its directory, None likewise.
-        failure: why nothing is done, or what was not.
+        failure: why the log, or a part of its plan, is skipped.
     """
 
     log: TopicPartition
@@ -88,7 +88,7 @@ class LogRetention:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is anything to do before files are removed."""
+        """Whether there is a step to do before files are removed."""
         if self.plan is None or self.listed is None or self.failure is not None:
             return False
         has_risen = self.plan.log_start_offset > self.state.log_start_offset
@@ -96,7 +96,7 @@ class LogRetention:
 
     @property
     def waiting(self) -> tuple[DeletedFile, ...]:
-        """Files that an earlier run has renamed and not removed."""
+        """Files that an earlier run renamed and did not remove."""
         return () if self.listed is None else self.listed.deleted
 
 
@@ -105,8 +105,8 @@ class PendingRemoval:
     """Renamed files of one log.
 
     Attributes:
-        files: as they were found; nobody holds a lock while they wait.
-        due_ms: when they may go, by the monotonic clock of this process.
+        files: as they were found; no lock is held during the delay.
+        due_ms: time of their removal, by the monotonic clock of this process.
     """
 
     log: TopicPartition
@@ -117,11 +117,11 @@ class PendingRemoval:
 
 @dataclass(frozen=True, slots=True)
 class RetentionRun:
-    """What was done.
+    """Result of a retention run.
 
     Attributes:
-        logs: every log of the plans; those that failed say why, and segments that a running sink keeps are held back.
-        pending: files that wait to be removed, in the order in which they are due.
+        logs: every log of the plans, with its failure; without segments that only a running sink may roll.
+        pending: files to remove later, in due order.
     """
 
     logs: list[LogRetention]
@@ -131,12 +131,12 @@ class RetentionRun:
 def plan_logs(
     store: Store, clock: Clock, logs: Collection[TopicPartition] | None = None, decide: Decide | None = None
 ) -> list[LogRetention]:
-    """Return what retention does to each log; changes nothing.
+    """Return the plan for each log; changes nothing.
 
     Args:
-        store: to look at.
-        clock: tells how old records are.
-        logs: to look at; all if None.
+        store: of the logs.
+        clock: for the age of records.
+        logs: to plan; all if None.
         decide: makes a plan; by the topic's settings if None.
 
     Raises:
@@ -158,11 +158,11 @@ def plan_logs(
 def execute_plans(maintained: MaintainedStore, plans: Sequence[LogRetention], clock: Clock) -> RetentionRun:
     """Carry plans out up to the renamed files; the caller waits and calls `remove_deleted`, without any lock.
 
-    A log that fails, or is no longer what its plan was made from, is left alone and says so.
+    A log that fails, or has changed since its plan, is skipped with a `failure`.
 
     Raises:
         WriterFencedError: the store was taken by force.
-        CommitStateUnknownError: the ledger's folder failed; the next run goes on.
+        CommitStateUnknownError: the ledger's folder failed; the next run continues.
         LedgerDamagedError, CorruptFileError: the store can't be trusted.
     """
     store = maintained.store
@@ -181,24 +181,22 @@ def execute_plans(maintained: MaintainedStore, plans: Sequence[LogRetention], cl
 
 
 def waits_until_ms(pending: Sequence[PendingRemoval], clock: Clock) -> int | None:
-    """Return when the last of these files may go, by the wall clock; None if all may at once."""
+    """Return the time at which the last file may be removed, by the wall clock; None if all may be now."""
     left_ms = max((each.due_ms for each in pending), default=0) - clock.monotonic_ms()
     return clock.now_ms() + left_ms if left_ms > 0 else None
 
 
 def due_in_ms(renamed_ms: int, delay_ms: int, now_ms: int) -> int:
-    """Return how long a renamed file waits from now on, by the wall clock; one that was set back delays none twice."""
+    """Return the remaining delay of a renamed file, by the wall clock; a clock that was set back delays it once."""
     return max(0, min(renamed_ms, now_ms) + delay_ms - now_ms)
 
 
 def remove_deleted(
     run: RetentionRun, clock: Clock, sleep: Callable[[float], None] = sleep
 ) -> dict[TopicPartition, str]:
-    """Wait until renamed files may go, and remove them; return what failed, by log.
+    """Wait for the delay of renamed files, and remove them; return the failures, by log.
 
-    A name that another run has given to another file by then is left to the next run.
-
-    Interrupted at any moment, it leaves files that the next run removes.
+    A name that another run has given to another file is skipped. After an interrupt the next run removes the rest.
     """
     failures = {}
     for each in run.pending:
@@ -232,13 +230,13 @@ def _plan_log(
     found = replace(found, plan=plan, listed=listed)
     if plan.undecided is None or found.is_due:
         return found
-    return replace(found, failure=f"its age can't be told, so it stays: {plan.undecided}; repair the store")
+    return replace(found, failure=f"its age is unknown, so it stays: {plan.undecided}; repair the store")
 
 
 def _try_writer(maintained: MaintainedStore, held: contextlib.ExitStack) -> WrittenStore | None:
-    """Return the writer's part of the store, None while a sink has it, or where a log is in no state to be written.
+    """Return the store open for writing, None while a sink has it, or if its opening fails.
 
-    Closed segments of the other logs may go all the same.
+    Retention of closed segments continues without it.
     """
     try:
         return held.enter_context(maintained.try_writer())
@@ -250,7 +248,7 @@ def _try_writer(maintained: MaintainedStore, held: contextlib.ExitStack) -> Writ
 
 
 def _rolled(maintained: MaintainedStore, plans: Sequence[LogRetention], clock: Clock) -> list[LogRetention]:
-    """Roll the active segments that are due, or leave them out: the lock is held for that alone, a sink may want it."""
+    """Roll due active segments, or drop them from the plans; the writer lock is held only for this."""
     if not any(each.plan is not None and each.plan.rolls for each in plans):
         return list(plans)
     with contextlib.ExitStack() as held:
@@ -259,14 +257,14 @@ def _rolled(maintained: MaintainedStore, plans: Sequence[LogRetention], clock: C
 
 
 def _held_back(each: LogRetention) -> LogRetention:
-    """Return a plan without the roll that only a sink may do while it runs."""
+    """Return a plan without its roll, which a running sink prevents."""
     return each if each.plan is None else replace(each, plan=without_roll(each.plan, each.state.log_start_offset))
 
 
 def _roll(written: WrittenStore, plans: Sequence[LogRetention], clock: Clock) -> list[LogRetention]:
-    """Put an empty segment behind each active one that is due, and let the ledger say that it is the log.
+    """Add an empty segment after each active one that is due, and commit it as the whole log.
 
-    The records of the old one are below the log's start from that commit on; it needs no last index entries any more.
+    After that commit the old segment is below the log's start, so it needs no last index entries.
     """
     states = written.ledger.states()
     found, rolled = [], []
@@ -297,7 +295,7 @@ def _roll(written: WrittenStore, plans: Sequence[LogRetention], clock: Clock) ->
 
 
 def _check(each: LogRetention, states: Mapping[TopicPartition, LogState]) -> LogRetention:
-    """Return a log as it is, or with the failure that its plan was made from another one."""
+    """Return a log unchanged, or with a failure if it does not fit its plan any more."""
     if each.plan is None or not each.is_due:
         return each
     state = states.get(each.log)
@@ -313,7 +311,7 @@ def _check(each: LogRetention, states: Mapping[TopicPartition, LogState]) -> Log
 
 
 def _delete(each: LogRetention, states: Mapping[TopicPartition, LogState], owner: Owner) -> LogRetention:
-    """Rename what is to go, and return the log with the files that wait then."""
+    """Rename the files to delete, and return the log with all renamed files."""
     plan, listed = each.plan, each.listed
     if plan is None or listed is None or not each.is_due:
         return each
@@ -331,7 +329,7 @@ def _delete(each: LogRetention, states: Mapping[TopicPartition, LogState], owner
 
 
 def _pending(each: LogRetention, clock: Clock) -> Iterator[PendingRemoval]:
-    """Yield the files that may go at once, and those that have to wait."""
+    """Yield the files that may be removed now, and those with a delay."""
     now_ms, monotonic_ms = clock.now_ms(), clock.monotonic_ms()
     left_ms = {file: due_in_ms(file.renamed_ms, each.delay_ms, now_ms) for file in each.waiting}
     for files in ([file for file, ms in left_ms.items() if not ms], [file for file, ms in left_ms.items() if ms]):
@@ -341,11 +339,11 @@ def _pending(each: LogRetention, clock: Clock) -> Iterator[PendingRemoval]:
 
 
 def _write_derived(maintained: MaintainedStore) -> None:
-    """Write the checkpoint files unless a sink will; all is committed, so that a failure here is not one of it."""
+    """Write the checkpoint files unless a sink does; a failure only warns, as everything is committed."""
     with contextlib.ExitStack() as held:
         written = _try_writer(maintained, held)
         try:
             if written is not None:
                 DerivedFiles(written.store, written.ledger, written.lock).write()
         except StorageError as error:
-            logger.warning("Checkpoint files were not written, the next sink will: %s", error)
+            logger.warning("Checkpoint files were not written, the next sink retries: %s", error)

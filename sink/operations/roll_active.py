@@ -1,10 +1,9 @@
-"""Active segments rolled without an append: what they hold stays, and is a closed segment's from then on.
+"""Rolls active segments without an append; their records stay, in closed segments.
 
-The order, and what each step leaves if it is the last one:
-- the last time entry, as a broker writes it when a segment stops being the active one: one that a close writes, too
-  (`roll.closed`);
-- an empty segment behind (`roll.added`): undone by the next opening, for no ledger names it;
-- the ledger, for all logs in one commit (`roll.committed`): from here on the empty segment is the active one.
+The steps, and recovery from a crash after each:
+- the last time entry, as a broker writes it for a closed segment (`roll.closed`): harmless, a close writes it, too;
+- an empty segment after it (`roll.added`): the next opening removes it, as no ledger names it;
+- the ledger, for all logs in one commit (`roll.committed`): the empty segment is the active one.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ from sparklog.storage_core.storage.local import storage_errors, sync_file, write
 from sparklog.storage_core.storage.open_regular import open_to_change
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["roll_where_no_sink_is"]
+__all__ = ["roll_without_sink"]
 
 logger = logging.getLogger(__name__)
 
 _THREADS: Final = 8
 
 
-def roll_where_no_sink_is(
+def roll_without_sink(
     maintained: MaintainedStore, logs: Sequence[TopicPartition], clock: Clock
 ) -> frozenset[TopicPartition]:
-    """Roll the active segments of some logs, unless they are empty or gone; return which were.
+    """Roll the existing, non-empty active segments of some logs; return the rolled ones.
 
-    Where a sink runs, they are left to it. What can't be rolled stays as it is, and is told as a warning.
+    A running sink keeps them. A failure only warns.
 
     Raises:
         WriterFencedError: the store was taken by force.
@@ -55,7 +54,7 @@ def roll_where_no_sink_is(
     try:
         with maintained.try_writer() as written:
             if written is None:
-                logger.info("A sink holds the active segments, they wait for it logs=%d", len(logs))
+                logger.info("A sink holds the active segments and rolls them later logs=%d", len(logs))
                 return frozenset()
             return _roll(written, logs, clock)
     except WriterFencedError:
@@ -66,7 +65,7 @@ def roll_where_no_sink_is(
 
 
 def _roll(written: WrittenStore, logs: Sequence[TopicPartition], clock: Clock) -> frozenset[TopicPartition]:
-    """Roll segments side by side, for each waits for its disk; one commit tells of all."""
+    """Roll segments on threads, as each waits for its disk; one commit for all."""
     states = written.ledger.states()
     wanted = [log for log in logs if log in states and states[log].active_size_bytes]
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="roll") as pool:
@@ -83,7 +82,7 @@ def _roll(written: WrittenStore, logs: Sequence[TopicPartition], clock: Clock) -
 
 
 def _roll_one(written: WrittenStore, state: LogState, clock: Clock) -> bool:
-    """Put an empty segment behind an active one; return False where that failed."""
+    """Add an empty segment after an active one; return whether that succeeded."""
     directory = written.store.log_path(state)
     try:
         appended = load_append_state(directory, committed_end(state), clock.monotonic_ms(), 0, written.lock)

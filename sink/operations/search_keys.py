@@ -1,6 +1,6 @@
-"""Which segments of a log have records of some keys.
+"""Finds the segments of a log that have records of some keys.
 
-Segments change under a search as under any reader; where retention overtakes it, it begins anew.
+Segments may change during a search; if retention removes the first ones, the search starts again.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from sparklog.storage_core.topic_partition import TopicPartition
 __all__ = ["FoundRecords", "search_log"]
 
 _TRIES: Final = 3
-"""Searches of a log whose first segments are removed meanwhile."""
+"""Searches of a log that loses its first segments to retention."""
 
 _Offsets = dict[int, list[npt.NDArray[np.int64]]]
-"""Of the records that were found, by base offset of their segment."""
+"""Offsets of found records, by base offset of their segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,9 @@ class FoundRecords:
 
     Attributes:
         base_offset: of the segment.
-        first_offset, last_offset: of the first one and the last one; -1 where there are none.
-        is_active: whether the log still grows in it: no cleaner touches it.
-        failure: why the log can't be searched; there may be more then.
+        first_offset, last_offset: of the first and the last record; -1 without any.
+        is_active: whether it is the active segment, which no cleaner touches.
+        failure: why the log can't be searched; it may have more records.
     """
 
     log: TopicPartition
@@ -65,9 +65,9 @@ class FoundRecords:
 
 
 def search_log(store: Store, state: LogState, keys: KeySet, end_offset: int) -> list[FoundRecords]:
-    """Return the segments of a log that have records of some keys below an offset; one more, if it can't be searched.
+    """Return the segments of a log that have records of some keys below an offset, and one with a failure.
 
-    What lies below the log's start is looked at, too, as long as it is there.
+    Existing records below the log's start are searched, too.
     """
     log = TopicPartition(state.topic, state.partition)
     found: _Offsets = {}
@@ -92,12 +92,9 @@ def search_log(store: Store, state: LogState, keys: KeySet, end_offset: int) -> 
 
 
 def _search(found: _Offsets, store: Store, state: LogState, keys: KeySet, end_offset: int) -> None:
-    """Add what is found to `found`, as far as a log can be read.
-
-    Markers of transactions are nobody's records, though their keys have the bytes of an int32 0 or 1.
-    """
+    """Add offsets to `found`, as far as a log can be read; skips transaction markers, whose keys look like int32."""
     end = min(end_offset, state.log_end_offset)
-    list_cleanable_segments(store.log_path(state), committed_end(state), state.log_start_offset)  # none is lost
+    list_cleanable_segments(store.log_path(state), committed_end(state), state.log_start_offset)  # refuses lost ones
     segments = SegmentList(store.log_path(state), state.log_end_offset)
     first = segments.files[0].base_offset if segments.files else 0
     with closing(LogWalk(segments, first, end).chunks()) as chunks:

@@ -1,16 +1,14 @@
-"""Truncates a log of a store, as a follower whose leader lost records does: what lies behind an offset is gone.
+"""Truncates a log of a store to an offset, as a follower whose leader lost records.
 
-The order, and what each step leaves if it is the last one:
-- the ledger: the log ends with its last whole batch, or begins anew; cleaner checkpoints count no further than the
-  offset; the row says what is left to do (`truncate.committed`): from here on the next opening does the rest
-  (`finish_truncation.py`);
-- losses above the cut are forgotten, for other records will have those offsets, and those are recorded that go with a
-  batch which reaches across it; what lies above is cut (`undo.deleted`, `undo.cut`);
-- where the log's last batch ends before the offset, a batch without records that stands for those between
-  (`truncate.filled`);
-- the ledger once more: the log ends at the offset, and nothing is left to do (`truncate.finished`).
+The steps; after a crash the next opening does the rest (`finish_truncation.py`):
+- the ledger: the log ends with its last whole batch, or begins anew; cleaner checkpoints are limited to the offset; the
+  row's intent has the later steps (`truncate.committed`);
+- lost ranges above the offset are dropped, as new records will have these offsets; the records below it that go with a
+  batch across it are recorded as lost; files are truncated (`undo.deleted`, `undo.cut`);
+- if the log's last batch ends below the offset, an empty batch fills the gap (`truncate.filled`);
+- the ledger again: the log ends at the offset, the intent is cleared (`truncate.finished`).
 
-No verb calls it yet; every opening finishes what it left (`finish_truncation.py`).
+No verb calls it yet; every opening finishes a truncation.
 
 Source: Kafka UnifiedLog.truncateTo, UnifiedLog.truncateFullyAndStartAt, LogSegment.truncateTo.
 """
@@ -44,13 +42,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Where a log ends once it is cut.
+    """A log's end after the truncation.
 
     Attributes:
-        segment: that becomes the active one.
-        size_bytes: that stay of it.
-        next_offset: behind its last batch that stays; the segment's base if none does.
-        first_lost: first offset of a batch that reaches across the cut, the cut's offset if none does.
+        segment: the new active one.
+        size_bytes: its new size.
+        next_offset: above its last kept batch; the segment's base without one.
+        first_lost: first offset of a batch across the truncation offset, that offset without one.
     """
 
     segment: SegmentFiles
@@ -62,24 +60,24 @@ class _Cut:
 def truncate_to(root: Path, log: TopicPartition, offset: int, clock: Clock) -> bool:
     """Drop a log's records from an offset on; the next record gets that offset.
 
-    A batch that reaches across the offset goes as a whole: its records below the offset are written down as lost.
+    A batch across the offset is dropped as a whole: its records below the offset are recorded as lost.
 
     Args:
-        root: of the store; nobody else may write it meanwhile.
+        root: of the store.
         log: to truncate.
-        offset: the log's new end. Where no batch lies before it, the log is emptied and starts there.
-        clock: says when.
+        offset: the log's new end. Without a batch below it, the log is emptied and starts there.
+        clock: time of the truncation.
 
     Returns:
-        False if the log ends there or before, and nothing was changed.
+        False if the log ends at or below the offset; then nothing was changed.
 
     Raises:
         OffsetOutOfRangeError: the offset is negative.
         UnknownTopicError: there is no such log.
-        LogDirOfflineError: the log's disk is; nothing was changed.
-        StoreLockedError: a sink or a maintenance runs, or a task of a dead one is still at work on the log.
-        CorruptBatchError: damage hides where the cut would be; nothing was changed.
-        CorruptFileError: so does a damaged replacement of segments; nothing was changed.
+        LogDirOfflineError: the log's disk is offline; nothing was changed.
+        StoreLockedError: a sink or a maintenance run holds the store, or a task of a dead run holds the log.
+        CorruptBatchError: damage hides the truncation position; nothing was changed.
+        CorruptFileError: a damaged replacement of segments hides it; nothing was changed.
     """
     with writing(root) as written:
         state = _state(written, log, offset)
@@ -98,7 +96,7 @@ def truncate_to(root: Path, log: TopicPartition, offset: int, clock: Clock) -> b
 
 
 def truncate_fully_and_start_at(root: Path, log: TopicPartition, offset: int, clock: Clock) -> None:
-    """Drop all records of a log, which then starts and ends at an offset, above or below where it was.
+    """Drop all records of a log; it then starts and ends at the offset, which may be above its old end.
 
     Raises:
         As `truncate_to`.
@@ -115,17 +113,17 @@ def _state(written: WrittenStore, log: TopicPartition, offset: int) -> LogState:
         raise OffsetOutOfRangeError(f"can't truncate to a negative offset: log={log} offset={offset}")
     state = written.ledger.state(written.ledger.rows[log])
     require_online(written.store, [state], check_log_dirs(written.store, [state]))
-    finish_cleaning(written.store, state, written.lock)  # a segment without its name would come back behind the cut
+    finish_cleaning(written.store, state, written.lock)  # a `.swap` segment would come back after the truncation
     return state
 
 
 def _find_cut(segment: SegmentFiles, offset: int, state: LogState) -> _Cut:
-    """Return where the first batch that reaches the offset starts, and where the one before it ends."""
+    """Return the start of the first batch that reaches the offset, and the end of the batch before it."""
     with SegmentReader(segment) as reader:
         if segment.base_offset == state.active_base_offset:
             reader.size_bytes = min(reader.size_bytes, state.active_size_bytes)
         next_offset = segment.base_offset
-        for chunk in reader.chunks_from(offset - 1):  # so that the batch before it is met, too
+        for chunk in reader.chunks_from(offset - 1):  # includes the batch before it
             reader.check_crcs(chunk, chunk.scan)
             reaching = np.flatnonzero(chunk.scan.last_offset >= offset)
             if not len(reaching):
@@ -140,9 +138,9 @@ def _find_cut(segment: SegmentFiles, offset: int, state: LogState) -> _Cut:
 
 
 def _largest_timestamp(segments: list[SegmentFiles], cut: _Cut) -> int:
-    """Return the largest timestamp of what stays, -1 if nothing with one does.
+    """Return the largest timestamp of the kept batches, -1 without any.
 
-    The time index of the segment that is cut may tell of batches that go, so its headers are read.
+    The time index of the truncated segment may have dropped batches, so its headers are read.
     """
     latest = -1
     for files in segments:
@@ -154,13 +152,13 @@ def _largest_timestamp(segments: list[SegmentFiles], cut: _Cut) -> int:
 
 
 def _empty(written: WrittenStore, state: LogState, offset: int, clock: Clock) -> None:
-    """Drop every segment: the log goes on at an offset."""
+    """Drop every segment: the log continues at an offset."""
     truncation = Truncation(offset=offset, log_start_offset=offset, lost_from=offset, began_ms=clock.now_ms())
     _truncate(written, state, truncation, {"log_end_offset": offset, "active_base_offset": offset})
 
 
 def _cut(written: WrittenStore, state: LogState, cut: _Cut, offset: int, max_timestamp_ms: int, clock: Clock) -> None:
-    """Keep the batches below an offset; the log's start moves only if it lay above that."""
+    """Keep the batches below an offset; a log start above it is lowered to it."""
     start = min(state.log_start_offset, offset)
     truncation = Truncation(
         offset=offset, log_start_offset=start, lost_from=max(cut.first_lost, start), began_ms=clock.now_ms()
@@ -175,7 +173,7 @@ def _cut(written: WrittenStore, state: LogState, cut: _Cut, offset: int, max_tim
 
 
 def _truncate(written: WrittenStore, state: LogState, truncation: Truncation, end: Mapping[str, int]) -> None:
-    """Commit the log's new end and what is left to do, and carry it out."""
+    """Commit the log's new end and its intent, and carry it out."""
     store, ledger, row = written.store, written.ledger, written.ledger.rows[state.log]
     limits = [each for each in (state.cleaner_limit_offset, truncation.offset) if each >= 0]
     written.lock.check()
@@ -183,9 +181,9 @@ def _truncate(written: WrittenStore, state: LogState, truncation: Truncation, en
         "active_size_bytes": 0,
         "max_timestamp_ms": -1,
         **end,
-        # Until its end is where it belongs, the log does not start above its last batch.
+        # Until the empty batch is there, the log must not start above its last batch.
         "log_start_offset": min(truncation.log_start_offset, end["log_end_offset"]),
-        "recovery_point": end["log_end_offset"],  # whoever opens the store for writing has flushed every log
+        "recovery_point": end["log_end_offset"],  # the opening has synced every log
         "updated_ms": truncation.began_ms,
         "cleaner_limit_offset": min(limits),
     }

@@ -76,7 +76,7 @@ def plan_upgrade(root: Path) -> int:
     """
     store = Store.find(root, _FROM_LAYOUT)
     for name in (WRITER_LOCK, MAINTENANCE_LOCK):
-        _require_ended_well(root / name, was_left=WriterLock.was_left(root / name))
+        _require_ended_well(root / name, was_left=WriterLock.owner_crashed(root / name))
     _require_nothing_left(store)
     return len(_read_old(store.ledger_path).rows)
 

@@ -1,13 +1,13 @@
-"""Where logs end if their source ends above the last record: in transaction markers, aborted or compacted records.
+"""Ends of mirrored logs whose source ends above the last record: in transaction markers, aborted or compacted records.
 
-Without this a log with preserved offsets would end right above its last record. The offsets above it would be given out
-again by a broker that gets the log, and a group that has read the source to its end would miss those records. Likewise
-a new log would start at its first record, and a group that waits below that at the source would be out of range.
+Without this a log with preserved offsets would end right above its last record. A broker that gets the log would give
+the offsets above it to new records, and a group that has read the source to its end would miss those. Likewise a new
+log would start at its first record, and a group that waits below it at the source would be out of range.
 
-A batch without records stands for the offsets up to the end, as a broker's cleaner writes one for the last batch of a
-log. It is staged on the driver as the last batch of its log, so it is placed, synced, committed and undone like all
-others. Another one, the first batch of a new log, stands for the offsets from the micro-batch's start to its first
-record. Where the start is not known, or is the end, a log without records starts at the offset below its end.
+An empty batch stands for the offsets up to the end, as a broker's cleaner writes one for the last batch of a log. The
+driver stages it as the last batch of its log, so it is placed, synced, committed and undone like all others. Another
+one, the first batch of a new log, stands for the offsets from the micro-batch's start to its first record. If the start
+is unknown, or is the end, a log without records starts one offset below its end.
 
 Source: Kafka Cleaner, "keep the last batch of the cleaned range"; DefaultRecordBatch.writeEmptyHeader.
 """
@@ -42,10 +42,10 @@ _STARTS_NAME, _ENDS_NAME = "starts.batches", "ends.batches"
 
 
 class PlannedEnds(dict[tuple[str, int], int]):
-    """End offsets that a source's plan tells: one may go back with its source, which is no fault of the others.
+    """End offsets of a source's plan; one that goes back with its source only warns.
 
     Attributes:
-        starts: where the micro-batch starts in the source's logs, as far as that is known: there new logs start.
+        starts: known start offsets of the micro-batch in the source's logs: there new logs start.
     """
 
     def __init__(self, ends: EndOffsets, starts: EndOffsets = MappingProxyType({})) -> None:
@@ -72,12 +72,12 @@ def check_end_offsets(config: SinkConfig, end_offsets: EndOffsets) -> None:
 
 
 class EndBatches:
-    """Adds to each micro-batch of a writer the batches without records that its logs end in.
+    """Adds to each micro-batch of a writer the empty batches up to the ends of its logs.
 
     Args:
-        ledger: tells where the logs end so far.
-        config: tells what happens to an end offset that is too low: it is refused, or, as rows are, left out; a
-            planned one always is left out.
+        ledger: has the committed ends.
+        config: `on_invalid` decides whether an end offset that is too low is refused or skipped; a planned one is
+            always skipped.
     """
 
     def __init__(self, ledger: Ledger, config: SinkConfig) -> None:
@@ -86,7 +86,7 @@ class EndBatches:
         self._warned = set[tuple[str, int]]()
 
     def add_to(self, staged: StagedBatches | None, end_offsets: EndOffsets, directory: Path) -> StagedBatches | None:
-        """Return the staged batches, and one without records wherever a log ends above, or starts below, all others.
+        """Return the staged batches, and an empty one wherever a log ends above, or starts below, its records.
 
         Args:
             staged: by the tasks of the micro-batch; None without a batch.
@@ -112,7 +112,7 @@ class EndBatches:
         return _merge(staged, _stage(due, first, ends - 1, directory / _ENDS_NAME))
 
     def _spans_of_starts(self, staged: StagedBatches | None, planned: PlannedEnds) -> Iterator[tuple[int, int, int]]:
-        """Yield ledger row, first and last offset of what new logs hold below their first record, in order of rows."""
+        """Yield ledger row, first and last offset of the gap below a new log's first record, in order of rows."""
         below = {self._ledger.rows[TopicPartition(*log)]: end for log, end in planned.items()}
         if staged is not None:
             rows, position = np.unique(staged.row, return_index=True)
@@ -124,7 +124,7 @@ class EndBatches:
                 yield row, start, min(below[row] - 1, start + INT32_MAX)
 
     def _check_too_low(self, reached: npt.NDArray[np.int64], end_offsets: EndOffsets) -> None:
-        """Refuse end offsets below what their logs reach, or warn: once for each log, as many follow."""
+        """Refuse end offsets below the ends of their logs, or warn once for each log."""
         problems = {
             log: f"end offset is too low: log={log[0]}-{log[1]} end_offset={end} needed={needed}"
             for log, end in end_offsets.items()
@@ -140,7 +140,7 @@ class EndBatches:
 def _stage(
     rows: npt.NDArray[np.int64], first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], path: Path
 ) -> StagedBatches:
-    """Write a batch without records for each log; leader epochs are set when they are placed."""
+    """Write an empty batch for each log; the placer sets the leader epochs."""
     batches = [pack_empty_batch(*span, -1) for span in zip(first.tolist(), last.tolist(), strict=True)]
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
-"""When a commit brings a log onto the disk, and when it leaves the log to the page cache. Decides, touches nothing.
+"""Flush policy: decides which logs a commit syncs, and which stay in the page cache.
 
-A log that is not synced keeps its recovery point: what lies between that and its end survives the death of the process,
-and nobody promises that it survives a power cut. Always synced, as a whole, is a log that begins a segment: the name of
-a segment is durable before the ledger names it, and what is not on the disk lies in the active segment.
+A log that is not synced keeps its recovery point: records above it survive the death of the process, but maybe not a
+power cut. A log that begins a segment is always synced as a whole: the name of a segment is durable before the ledger
+names it, and unsynced bytes lie only in the active segment.
 
-As in Kafka, `flush.messages` counts the offsets above the recovery point, with those being appended, and `flush.ms` the
-time since the last sync, whatever the wall clock is set to. There is no timer: time is looked at when a micro-batch
-commits, for every log of the store.
+As in Kafka, `flush.messages` counts the offsets above the recovery point, with those of the append, and `flush.ms` the
+time since the last sync by a monotonic clock. There is no timer: each commit checks the time for every log of the
+store.
 
 Source: Kafka UnifiedLog.append and roll, LogManager.flushDirtyLogs.
 """
@@ -27,7 +27,7 @@ FLUSH_LIMITS = np.dtype([("messages", np.int64), ("ms", np.int64)])
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """What the settings say of every log of a store, by ledger row.
+    """Limits of every log of a store, by ledger row.
 
     Attributes:
         roll: (n,) `ROLL_LIMITS`.

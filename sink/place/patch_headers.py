@@ -1,4 +1,4 @@
-"""Staged batches get their base offset and leader epoch in place: the two fields that the CRC does not cover."""
+"""Writes base offset and leader epoch into staged batches: the two fields that the CRC does not cover."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,8 +1,8 @@
-"""On the driver: staged batches get their offsets and their place in a segment.
+"""On the driver: gives staged batches their offsets, copies them into segments and syncs them in fsync order.
 
-In this order: plan in columns, patch base offset and leader epoch in the staging files (the CRC does not cover them),
-copy inside the kernel, add index entries, make durable. Nothing of it counts before the ledger says so; a failure at
-any step is undone by cutting the touched logs back.
+The steps: plan in columns, patch base offset and leader epoch in the staging files (the CRC does not cover them),
+copy inside the kernel, add index entries, sync. Nothing counts before the ledger's commit; after a failure at any step
+the touched logs are cut back.
 """
 
 import mmap
@@ -39,7 +39,7 @@ _THREADS = 4
 
 @dataclass(frozen=True, slots=True)
 class StagedBatches:
-    """What all tasks of a micro-batch staged, sorted by log, in (task, position) order inside a log.
+    """Staged batches of all tasks of a micro-batch, sorted by log, in (task, position) order inside a log.
 
     Attributes:
         files: the staging files.
@@ -65,11 +65,11 @@ class Placement:
     """A micro-batch that lies in its segments, not committed.
 
     Attributes:
-        rows: (n,) ledger rows of the touched logs, and behind them of idle ones that are due to be synced.
+        rows: (n,) ledger rows of the touched logs, then of idle ones that are due to be synced.
         values: (n,) new value of each ledger column that changed.
         rolls: segments started.
         state: (touched logs,) `APPEND_STATE` once it is committed.
-        flushed: (f,) which of `rows` are on the disk as a whole once `written` is synced.
+        flushed: (f,) the rows of logs that are synced as a whole once `written` is synced.
         written: files to sync before it may be committed.
     """
 
@@ -89,7 +89,7 @@ class _SegmentParts:
 
 
 class Placer:
-    """Appends to the logs of a store; keeps what it knows of each active segment.
+    """Appends to the logs of a store; keeps the state of each active segment.
 
     Attributes:
         owner: the writer lock.
@@ -137,17 +137,17 @@ class Placer:
         self._patch(staged, plan)
         values = self._new_values(staged, rows, plan)
         is_due = self._is_flush_due(rows, values["log_end_offset"])
-        is_due |= plan.state["segment_base"] != before["segment_base"]  # a new name, and what it was rolled for
+        is_due |= plan.state["segment_base"] != before["segment_base"]  # the new segment's name, and the closed segment
         written = self._write(rows, before, self._split(staged, log, plan, before), is_due)
         return self._with_flushes(Placement(rows, values, plan.rolls, plan.state, rows[is_due], written))
 
     def place_nothing(self) -> Placement:
-        """Return the placement of a micro-batch without records: logs may be due to be synced all the same."""
+        """Return the placement of a micro-batch without records: idle logs may still be due to be synced."""
         none = np.zeros(0, np.int64)
         return self._with_flushes(Placement(none, {}, 0, self._state[none], none, WrittenFiles([], [], [])))
 
     def sync(self, written: WrittenFiles) -> None:
-        """Make durable what a placement asks for: logs, then indexes, then names."""
+        """Sync a placement's files in fsync order: logs, then indexes, then names."""
         if not written.logs:
             return
         with storage_errors("log directories"):
@@ -163,12 +163,12 @@ class Placer:
         self._synced_ms[placement.flushed] = self._clock.monotonic_ms()
 
     def undo(self, rows: npt.NDArray[np.int64]) -> None:
-        """Cut logs back to what the ledger names."""
+        """Cut logs back to their committed ends."""
         cut_back_logs([(self._directories[row], self.committed_end(row)) for row in rows.tolist()], self.owner)
         self._is_loaded[rows] = False
 
-    def leave(self, rows: npt.NDArray[np.int64]) -> None:
-        """Touch these logs no more: their disk has failed."""
+    def skip(self, rows: npt.NDArray[np.int64]) -> None:
+        """Skip these logs from now on: their disk has failed."""
         self._is_loaded[rows] = False
         self._is_offline[rows] = True
 
@@ -178,7 +178,7 @@ class Placer:
         return CommittedEnd(*(int(self._ledger.column(name)[row]) for name in names))
 
     def stop(self) -> None:
-        """Wait for the threads to end, and write nothing more."""
+        """Wait for the threads to end."""
         self._pool.shutdown()
 
     def close(self) -> None:
@@ -249,7 +249,7 @@ class Placer:
         plan: AppendPlan,
         before: npt.NDArray[np.void],
     ) -> list[dict[int, _SegmentParts]]:
-        """Sort ranges and index entries by log and segment; batches that lie together travel together."""
+        """Sort ranges and index entries by log and segment; adjacent batches become one range."""
         parts: list[dict[int, _SegmentParts]] = [{} for _ in before]
         end = staged.position + staged.size
         starts_run = np.ones(len(log), np.bool_)
@@ -291,7 +291,7 @@ class Placer:
         is_due: npt.NDArray[np.bool_],
     ) -> WrittenFiles:
         """Write the parts of each log, and return the files of those logs that this commit has to sync."""
-        written, left_to_the_cache = WrittenFiles([], [], []), WrittenFiles([], [], [])
+        written, unsynced = WrittenFiles([], [], []), WrittenFiles([], [], [])
 
         def write_log(each: int) -> None:
             active = int(before[each]["segment_base"])
@@ -299,7 +299,7 @@ class Placer:
                 SegmentAppend(segment, segment != active, tuple(part.ranges), part.offset_entries, part.time_entries)
                 for segment, part in sorted(parts[each].items())
             ]
-            files = written if is_due[each] else left_to_the_cache
+            files = written if is_due[each] else unsynced
             SegmentWriter(self._directories[rows[each]], self.owner.token, self.owner).append(appends, files)
 
         self._run_all(write_log, len(rows))
@@ -317,9 +317,9 @@ class Placer:
         )
 
     def _with_flushes(self, placement: Placement) -> Placement:
-        """Add what earlier micro-batches left to the page cache: of logs that are synced now, and of idle ones.
+        """Add files that earlier micro-batches left in the page cache: of logs that are synced now, and of idle ones.
 
-        That lies in the active segment: a commit that begins a segment syncs its log as a whole.
+        They are active segments: a commit that begins a segment syncs its log as a whole.
         """
         end, point = self._ledger.column("log_end_offset"), self._ledger.column("recovery_point")
         behind = np.flatnonzero(point < end)
@@ -347,9 +347,9 @@ class Placer:
         )
 
     def _run_all(self, work: Callable[[int], None], count: int) -> None:
-        """Run `work(0) .. work(count - 1)` on the threads; raise only when none of them runs any more.
+        """Run `work(0) .. work(count - 1)` on the threads; raise only after all of them have ended.
 
-        A caller that undoes a failed micro-batch must not race with a thread that still writes it.
+        The undo of a failed micro-batch must not race with a thread that still writes it.
         """
 
         def run_share(share: int) -> None:
@@ -368,7 +368,7 @@ class Placer:
         newest = np.maximum.reduceat(staged.max_timestamp, starts)
         start, end = self._ledger.column("log_start_offset")[rows], self._ledger.column("log_end_offset")[rows]
         return {
-            # A log that was emptied starts where it ended: a group that waits there must find its offset.
+            # An emptied log starts where it ended: a group that waits there must find its offset.
             "log_start_offset": np.where(end == 0, plan.base_offset[starts], start),
             "log_end_offset": plan.state["next_offset"],
             "active_base_offset": plan.state["segment_base"],

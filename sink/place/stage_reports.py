@@ -1,4 +1,4 @@
-"""What the staging tasks report, as the driver needs it: columns of staged batches, or the error to raise."""
+"""Reports of staging tasks on the driver: columns of staged batches, or the error to raise."""
 
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def collect_batches(
 def split_floors(
     staged: StagedBatches, reports: list[StageReport], log_rows: npt.NDArray[np.int64]
 ) -> dict[int, dict[int, int]]:
-    """Return how far each log got before each split, where a preserved offset goes back from one split to a later one.
+    """Return the offsets of earlier splits, if a preserved offset goes back from one split to a later one.
 
     Returns:
         by task, by log id: the largest offset that earlier tasks bring for the log. Empty if no offset goes back.

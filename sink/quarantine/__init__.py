@@ -1,1 +1,1 @@
-"""Rows that could not become records, in Parquet files beside the store."""
+"""Invalid rows, diverted to Parquet files beside the store."""

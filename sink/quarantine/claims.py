@@ -1,7 +1,7 @@
-"""Whose a store's part of a quarantine folder is: copies of a store have the same id, and may share the folder.
+"""Ownership of a store's part of a quarantine folder: copies of a store have the same id, and may share the folder.
 
-A file in the part names the store, as `meta.properties` does in a log directory: what one copy diverts would replace
-what the other one did, and an opening would remove what the other one is about to show.
+A file in the part names the store, as `meta.properties` does in a log directory. Otherwise one copy would replace the
+other's rows, and its opening would remove the other's unfinished files.
 """
 
 from pathlib import Path
@@ -21,12 +21,12 @@ _HEAD: Final = b"# The store whose rows these are\n"
 
 
 def store_part(folder: Path, store: Store) -> Path:
-    """Return the part of a quarantine folder that is a store's own."""
+    """Return a store's part of a quarantine folder."""
     return folder / f"store-{store.store_id}"
 
 
 def claim_part(store: Store, folder: Path, owner: Owner) -> None:
-    """Make sure that a part is this store's, making it if it is not there.
+    """Check that a part is this store's; make it if it does not exist.
 
     Raises:
         InvalidConfigError: another copy of the store has it; nothing was changed.
@@ -40,13 +40,13 @@ def claim_part(store: Store, folder: Path, owner: Owner) -> None:
         raise InvalidConfigError(
             f"a quarantine folder belongs to another copy of this store: quarantine={part} store={store.root}"
             f" other={other}; two copies in one folder destroy each other's rows. Name another folder, or, if {other}"
-            f" is given up for good, take it from it: sparklog adopt {store.root} --execute"
+            f" is not used any more, take the folder over: sparklog adopt {store.root} --execute"
         )
     sign_part(store, part, owner)
 
 
 def sign_part(store: Store, part: Path, owner: Owner) -> None:
-    """Let a part name this store."""
+    """Write this store's name into a part."""
     path = part / _FILE
     with storage_errors(path):
         data = read_if_there(path)

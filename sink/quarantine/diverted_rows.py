@@ -1,14 +1,14 @@
-"""Rows that could not become records, as Parquet files: each once, durable before its micro-batch is committed.
+"""Invalid rows as Parquet files: each once, durable before its micro-batch is committed.
 
 ```
-<quarantine>/store-<id>/_store.properties                              names the store, see `quarantine_claims.py`
+<quarantine>/store-<id>/_store.properties                              names the store, see `claims.py`
 <quarantine>/store-<id>/query-<id>/<micro-batch>/part-00000.parquet    as a micro-batch diverted them
 <quarantine>/store-<id>/query-<id>/<first>-<last>/part-00000.parquet   of these micro-batches, merged
 ```
 
-The store's id keeps stores that share a folder apart: what is not below it is never touched. Names that begin with `_`
-are not read by Spark, pyarrow and others, so ids, which may begin so, stand behind a word. What is on its way has such
-a name on purpose, with the writer's token: a writer that was replaced and wakes up meets no file of its successor.
+The store's id separates stores that share a folder: files outside are never touched. Spark, pyarrow and others skip
+names that begin with `_`; so ids, which may begin so, follow a word. Unfinished files have such a name on purpose, with
+the writer's token: a fenced writer that wakes up finds no file of its successor.
 
 | name                       | is                                                                                    |
 |----------------------------|---------------------------------------------------------------------------------------|
@@ -16,8 +16,8 @@ a name on purpose, with the writer's token: a writer that was replaced and wakes
 | `_gone-<name>-<n>.<token>` | replaced; removed by the next opening                                                 |
 | `_merged-<first>-<last>`   | a complete merger whose micro-batches may be there, too; finished by the next opening |
 
-Merging takes micro-batches that are committed, so none of them comes again. What it replaces is hidden before the
-merger is shown: a kill in between hides rows until the next opening, and never shows one twice.
+Only committed micro-batches are merged, so none of them runs again. They are hidden before the merger is shown: a
+crash in between hides rows until the next opening, and never shows one twice.
 """
 
 import contextlib
@@ -47,20 +47,16 @@ __all__ = ["MERGED_COUNT", "DivertedRows", "Quarantine", "list_diverted", "plan_
 logger = logging.getLogger(__name__)
 
 MERGED_COUNT: Final = 32
-"""So many micro-batches of a query make a merger."""
+"""Micro-batches of a query for one merger."""
 
 _LARGEST_BYTES: Final = 64 << 20
-"""Of what is merged once more."""
+"""Of folders that are merged again."""
 
 _BUILDING, _GONE, _MERGED = "_building-", "_gone-", "_merged-"
 
 
 class DivertedRows(NamedTuple):
-    """The folder of a micro-batch, or of several merged ones.
-
-    Attributes:
-        first, last: micro-batches whose rows it may have.
-    """
+    """The folder of one micro-batch, or of merged ones from `first` to `last`."""
 
     first: int
     last: int
@@ -68,7 +64,7 @@ class DivertedRows(NamedTuple):
 
     @property
     def is_merged(self) -> bool:
-        """Whether it is of several."""
+        """Whether it has several micro-batches."""
         return self.path.name != str(self.first)
 
     @property
@@ -83,20 +79,20 @@ class DivertedRows(NamedTuple):
 
 
 def list_diverted(query: Path) -> list[DivertedRows]:
-    """Return what a query's folder shows, in the order of micro-batches; nothing where it is not there."""
+    """Return the visible folders of a query, in the order of micro-batches."""
     with storage_errors(query):
         names = os.listdir(query) if query.is_dir() else []
     return sorted(DivertedRows(*numbers, query / name) for name in names if (numbers := _numbers(name)) is not None)
 
 
 def plan_merge(found: list[DivertedRows], committed: int) -> list[DivertedRows]:
-    """Return which neighbours become one: the latest micro-batches once there are enough, and what is smaller before.
+    """Return the neighbours to merge: the latest micro-batches if they are enough, and smaller mergers before them.
 
-    So a row is written again about as often as its quarantine doubles, up to a size at which it stays.
+    So a row is rewritten about as often as its quarantine doubles, up to a size limit.
 
     Args:
         found: of a query, in their order.
-        committed: the newest micro-batch that is.
+        committed: the newest committed micro-batch.
     """
     ours = [each for each in found if each.last <= committed]
     latest = list(itertools.takewhile(lambda each: not each.is_merged, reversed(ours)))
@@ -116,7 +112,7 @@ class Quarantine:
     """Diverted rows of one store.
 
     Args:
-        folder: of the settings; other stores may have theirs in it.
+        folder: of the settings; stores may share it.
         store: this one.
         lock: of its writer.
     """
@@ -129,15 +125,15 @@ class Quarantine:
         self._is_kept = self._is_unfinished = False
 
     def holds(self, query_id: str, batch_id: int) -> bool:
-        """Whether rows of a micro-batch are there, which came to nothing if it is not committed."""
+        """Whether a micro-batch, committed or not, has diverted rows."""
         with storage_errors(self._root):
             return (self._query(query_id) / str(batch_id)).exists()
 
     def publish(self, files: list[Path], query_id: str, batch_id: int) -> None:
         """Move a micro-batch's diverted rows to their folder, durably, before the micro-batch is committed.
 
-        A crash behind this point leaves the folder of a micro-batch that will run again: it is replaced then, so a row
-        is never lost and never there twice. Without files it goes: under other settings these rows became records.
+        After a crash here the micro-batch runs again and replaces its folder, so no row is lost or there twice. Without
+        files the folder is removed: under other settings these rows became records.
 
         Raises:
             InvalidConfigError: another copy of the store has the folder.
@@ -147,7 +143,7 @@ class Quarantine:
         query, name = self._query(query_id), str(batch_id)
         self._claim()
         with storage_errors(query):
-            make_directory(query)  # durably: the ledger is about to say that these rows are dealt with
+            make_directory(query)  # durably: the commit will count these rows as diverted
             building, gone = self._hidden(query, _BUILDING), self._hidden(query, _GONE, name)
             try:
                 if files:
@@ -157,7 +153,7 @@ class Quarantine:
                 if files:
                     rename(self._lock, building, query / name)
             except BaseException:
-                # Also where another writer took over, and its opening has swept the files: leave nothing behind.
+                # Also after a takeover, whose opening may have swept before: leave no file.
                 with contextlib.suppress(OSError):
                     remove_unique(building)
                 raise
@@ -166,11 +162,11 @@ class Quarantine:
         reach("commit.quarantined")
 
     def merge(self, query_id: str, committed: int) -> None:
-        """Merge the latest micro-batches of a query once there are enough of them; what fails is tried later.
+        """Merge the latest micro-batches of a query if they are enough; a failure only warns and is retried later.
 
         Args:
-            query_id: of the query, which has just committed a micro-batch with diverted rows.
-            committed: its newest micro-batch.
+            query_id: of a query that has just committed a micro-batch with diverted rows.
+            committed: that micro-batch.
 
         Raises:
             WriterFencedError: another writer owns the store.
@@ -188,11 +184,11 @@ class Quarantine:
                 self._waiting[query_id] = 0  # also if it fails: not with each micro-batch again
                 self._merge(query, plan_merge(list_diverted(query), committed))
         except (StorageError, CorruptFileError) as error:
-            self._is_unfinished = True  # a merger that could not be shown hides its rows
+            self._is_unfinished = True  # an unfinished merger hides its rows
             logger.warning("Quarantine files were not merged, later ones will be: %s", error)
 
     def open(self) -> None:
-        """Finish what an earlier writer left; where the disk fails that waits until rows are diverted again.
+        """Finish mergers of a crashed writer; after a disk error the next merge retries it.
 
         Raises:
             InvalidConfigError: another copy of the store has the folder.
@@ -202,10 +198,10 @@ class Quarantine:
             self._finish()
         except StorageError as error:
             self._is_unfinished = True
-            logger.warning("Quarantine files can't be looked at, a later micro-batch will: %s", error)
+            logger.warning("Quarantine files can't be read, a later micro-batch retries: %s", error)
 
     def _finish(self) -> None:
-        """Finish mergers that stopped half way, and remove what is not needed; the store was opened by this writer.
+        """Finish interrupted mergers and remove orphans; this writer holds the store.
 
         Raises:
             InvalidConfigError: another copy of the store has the folder.
@@ -222,7 +218,7 @@ class Quarantine:
                         self._show(query, name.removeprefix(_MERGED))
                 for name in os.listdir(query):
                     if name.startswith(_BUILDING):
-                        remove_tree(self._lock, query / name)  # not unseen: it may be a successor's by now
+                        remove_tree(self._lock, query / name)  # checks the lock: it may be a successor's
                     elif name.startswith(_GONE):
                         remove_unique(query / name)
 
@@ -230,7 +226,7 @@ class Quarantine:
         return self._root / f"query-{query_id}"
 
     def _claim(self) -> None:
-        """Keep the folder's name, also of one that is refused: so it can be adopted."""
+        """Record the folder's name, also of a refused one, so that it can be adopted."""
         if not self._is_kept:
             keep_quarantine_folder(self._store, self._folder, self._lock)
             self._is_kept = True
@@ -254,7 +250,7 @@ class Quarantine:
             self._show(query, name)
 
     def _show(self, query: Path, name: str) -> None:
-        """Hide what a merger has, show the merger, remove what was hidden: each step durable before the next one."""
+        """Hide the merged folders, show the merger, remove the hidden ones: each step is synced before the next."""
         first, last = _numbers(name) or (0, -1)
         gone = []
         for each in list_diverted(query):
@@ -275,7 +271,7 @@ class Quarantine:
 
 
 def _numbers(name: str) -> tuple[int, int] | None:
-    """Return the first and the last micro-batch of a folder, None if it is none of ours."""
+    """Return the first and the last micro-batch of a folder, None for a foreign one."""
     first, dash, last = name.partition("-")
     if not first.isdecimal() or (dash and not last.isdecimal()) or not name.isascii():
         return None
@@ -290,9 +286,9 @@ def _build(folder: Path, files: list[Path]) -> None:
 
 
 def _write_merged(folder: Path, chosen: list[DivertedRows]) -> None:
-    """Write a file for each run of equal columns: a query may have been given other ones since.
+    """Write a file for each run of equal columns, which may change between runs of a query.
 
-    A row group at a time, so that memory does not follow what is merged.
+    One row group at a time bounds the memory.
     """
     files = [path for each in chosen for path in each.files]
     try:

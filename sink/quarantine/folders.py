@@ -1,7 +1,6 @@
-"""The folders that a store has diverted rows to, kept in the store for those who lack the stream's settings file.
+"""The quarantine folders of a store, for commands without the stream's settings file.
 
-`control/quarantine.json`: paths, relative to the store where they lie in it. A sink adds its own before it diverts
-rows.
+`control/quarantine.json`: paths, relative to the store if they lie in it. A sink adds its own before it diverts rows.
 """
 
 from pathlib import Path
@@ -32,7 +31,7 @@ def quarantine_folders(store: Store) -> list[Path]:
 
 
 def keep_quarantine_folder(store: Store, folder: Path, owner: Owner) -> None:
-    """Add a folder, durably. A damaged file is written anew."""
+    """Add a folder, durably; a damaged file is replaced."""
     try:
         known = _FILE.read(store, _paths) or []
     except CorruptFileError:

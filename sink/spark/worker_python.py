@@ -1,7 +1,7 @@
-"""The Python of Spark's workers: for a local master the one of this process, elsewhere one that has Sparklog.
+"""The Python of Spark's workers: this process's for a local master, elsewhere one that has Sparklog.
 
-A worker that can't import Sparklog ends the first micro-batch with a trace of sixty lines. So a task looks first, once
-per Spark context, and what it finds is one line that says which Python on which host lacks what.
+A worker that can't import Sparklog ends the first micro-batch with a trace of sixty lines. So one task for each Spark
+context checks this first, and reports the Python, the host and the missing part in one line.
 """
 
 import importlib.metadata
@@ -21,18 +21,18 @@ _LOCAL = re.compile(r"local(\[.*\])?")
 _REMEDY = "set PYSPARK_PYTHON or spark.pyspark.python to one that has it (docs/clusters.md)"
 
 _looked: set[str] = set()
-"""Applications whose workers were found to be right."""
+"""Applications whose workers have Sparklog."""
 
 
 def is_local(master: str) -> bool:
-    """Whether workers are children of this machine's own JVM; those of `local-cluster` are a cluster's."""
+    """Whether workers are children of this machine's JVM; those of `local-cluster` belong to a cluster."""
     return _LOCAL.fullmatch(master) is not None
 
 
 def prepare_workers(context: SparkContext) -> None:
-    """Let the workers of a local master run this Python unless another one was chosen; look whether others can work.
+    """Make workers of a local master run this Python unless the settings choose one; check that other workers can run.
 
-    PySpark takes `PYSPARK_PYTHON`, or whatever `python3` is, when the context starts; functions take it from there.
+    PySpark reads `PYSPARK_PYTHON`, else `python3`, when the context starts; functions take it from the context.
 
     Raises:
         InvalidConfigError: the workers' Python has no Sparklog, or another version, or can't be started.
@@ -60,7 +60,7 @@ def _look_at_worker(context: SparkContext) -> None:
 
 
 def _own_version() -> str | None:
-    """Return the version that is installed; None for a folder on the path."""
+    """Return the installed version; None for a folder on the path."""
     try:
         return importlib.metadata.version("sparklog")
     except importlib.metadata.PackageNotFoundError:
@@ -68,7 +68,7 @@ def _own_version() -> str | None:
 
 
 def _task(expected: str | None) -> Callable[[Iterable[int]], list[str | None]]:
-    """Return a function that crosses to a worker by its code, not by its name: the worker may know no name of ours."""
+    """Return a function that Spark pickles by its code, not by its name: the worker may lack Sparklog."""
 
     def look(_rows: Iterable[int]) -> list[str | None]:
         import importlib
@@ -79,7 +79,7 @@ def _task(expected: str | None) -> Callable[[Iterable[int]], list[str | None]]:
         try:
             importlib.import_module("sparklog.sink.stage.stage_rows")
             found = importlib.import_module("importlib.metadata").version("sparklog") if expected else None
-        except Exception as error:  # noqa: BLE001 - whatever an import raises is the answer
+        except Exception as error:  # noqa: BLE001 - any error of an import is the answer
             return [f"{type(error).__name__}: {error}; {where}"]
         return [f"Sparklog {found}, here {expected}; {where}" if found != expected else None]
 

@@ -1,4 +1,4 @@
-"""The columns a frame may have to become records: the names and types of Spark's Kafka sink, and `offset`."""
+"""Columns of a sink's frame: names and types of Spark's Kafka sink, and `offset`."""
 
 from collections.abc import Callable
 
@@ -38,12 +38,12 @@ FRAME_COLUMNS: dict[str, tuple[str, Callable[[T.DataType], bool]]] = {
 
 
 def select_columns(frame: DataFrame, config: SinkConfig) -> DataFrame:
-    """Return the frame with exactly the columns the sink reads, in the order of `FRAME_COLUMNS`.
+    """Return the frame with only the columns that the sink reads, in the order of `FRAME_COLUMNS`.
 
-    A `topic` column is left out where the sink has a fixed topic, `offset` where offsets are assigned.
+    `topic` is dropped if the sink has a fixed topic, `offset` if offsets are assigned.
 
     Raises:
-        InvalidConfigError: a required column is missing or one has another type; every problem is listed.
+        InvalidConfigError: a required column is missing or has another type; it lists every problem.
     """
     problems = []
     kinds = {field.name: field.dataType for field in frame.schema.fields}
@@ -55,7 +55,7 @@ def select_columns(frame: DataFrame, config: SinkConfig) -> DataFrame:
     if config.topic is None and "topic" not in kinds:
         problems.append("column 'topic' is missing, and the sink has no fixed topic")
     if config.offsets == "preserved" and "offset" not in kinds:
-        problems.append("column 'offset' is missing, and offsets are to be preserved")
+        problems.append("column 'offset' is missing, and the sink preserves offsets")
     if problems:
         raise InvalidConfigError(f"frame does not fit the sink: {'; '.join(problems)}")
     unwanted = {"topic"} if config.topic is not None else set()

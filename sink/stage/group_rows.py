@@ -1,4 +1,4 @@
-"""Brings the rows of each log together, without a sort."""
+"""Groups rows by log, without a sort."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class LogGroups:
     """Rows by log.
 
     Attributes:
-        rows: (r,) row numbers, those of a log together and in order.
+        rows: (r,) row numbers by log, in order inside a log.
         starts: (g + 1,) borders of the groups in `rows`.
         logs: (g,) id of each group's log, ascending.
     """
@@ -30,7 +30,7 @@ def group_rows(log: npt.NDArray[np.int64], logs: int) -> LogGroups:
     """Sort rows by log in one counting pass.
 
     Args:
-        log: (n,) id of each row's log, below `logs`; rows of log -1 are left out.
+        log: (n,) id of each row's log, below `logs`; rows of log -1 are skipped.
     """
     borders = np.zeros(logs + 2, np.int64)
     rows = np.empty(int(np.count_nonzero(log >= 0)), np.int64)

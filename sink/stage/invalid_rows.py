@@ -1,4 +1,4 @@
-"""Why a row can't become a record: the reasons, and the words for them."""
+"""Reasons why a row can't become a record, and their texts."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -9,7 +9,7 @@ _LONGEST_NAME = 249
 
 
 class InvalidReason(IntEnum):
-    """Why a row can't become a record; 0 stands for rows that can."""
+    """Why a row can't become a record; 0 stands for a valid row."""
 
     TOPIC_NULL = 1
     TOPIC_UNKNOWN = 2
@@ -25,12 +25,12 @@ class InvalidReason(IntEnum):
 
     @property
     def column(self) -> str:
-        """Name of the column that is wrong."""
+        """Name of the wrong column."""
         return _WORDS[self][0]
 
     @property
     def problem(self) -> str:
-        """What is wrong with it."""
+        """The column's problem."""
         return _WORDS[self][1]
 
 
@@ -55,8 +55,8 @@ class InvalidRow:
 
     Attributes:
         row: its number in its input split.
-        topic: as it names it, legal or not; None if it names none.
-        partition: that it asks for; None if any will do.
+        topic: its topic, legal or not; None without one.
+        partition: its partition; None if any is allowed.
     """
 
     row: int
@@ -65,7 +65,7 @@ class InvalidRow:
     partition: int | None
 
     def describe(self, split: int) -> str:
-        """Return what is wrong with it, for people."""
+        """Describe its problem, for people."""
         topic = "" if self.topic is None else f" topic={_readable(self.topic)}"
         partition = "" if self.partition is None else f" partition={self.partition}"
         where = f"{topic}{partition} row={self.row} of input split {split}"
@@ -73,6 +73,6 @@ class InvalidRow:
 
 
 def _readable(topic: str) -> str:
-    """Return a topic name as it is if it is legal, otherwise so that it can't break or flood the message."""
+    """Return a topic name, escaped and shortened if it would break or flood the message."""
     is_plain = topic.isascii() and topic.isprintable() and len(topic) <= _LONGEST_NAME
     return topic if is_plain else ascii(topic)[:_LONGEST_NAME]

@@ -29,7 +29,7 @@ def murmur2_partitions(
         data: all key bytes.
         starts: (n,) where each key starts in `data`.
         sizes: (n,) its length; -1 leaves `partitions` as it is.
-        partition_counts: (n,) how many partitions the row's topic has; 0 leaves it as it is.
+        partition_counts: (n,) partitions of the row's topic; 0 leaves `partitions` as it is.
         partitions: (n,) filled in.
     """
     m = np.uint32(_M)

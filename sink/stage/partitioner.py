@@ -1,7 +1,7 @@
-"""Which log each row goes to, and which rows can go to none.
+"""Chooses the log of each row, and finds invalid rows.
 
-An explicit `partition` wins; a key goes to `murmur2(key) mod partitions`, as Kafka's producer sends it; a keyless row
-goes to the partition that its task sticks to, which changes after every `batch.size` bytes.
+An explicit `partition` wins; a key goes to `murmur2(key) mod partitions`, as in Kafka's producer; a keyless row goes to
+its task's sticky partition, which changes after every `batch.size` bytes.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ __all__ = ["Routed", "Router", "StageTopic", "binary_layout", "epoch_ms", "topic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTopic:
-    """A topic as an executor needs to know it.
+    """A topic's settings for executors.
 
     Attributes:
         first_log: id of partition 0; the others follow.
@@ -41,10 +41,10 @@ class StageTopic:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """What became of the rows of one Arrow batch.
+    """Logs of the rows of one Arrow batch.
 
     Attributes:
-        log: (n,) id of the row's log, -1 where it has a problem.
+        log: (n,) id of the row's log, -1 for an invalid row.
         timestamp: (n,) ms.
         reason: (n,) an `InvalidReason`, 0 none.
     """
@@ -60,10 +60,10 @@ class Router:
 
     Attributes:
         topics: every topic of the sink.
-        fixed_topic: index of the topic of all rows, None where a column names it.
-        now_ms: timestamp of rows that bring none.
-        first_turn: where keyless rows start: another partition for each task and micro-batch, or small micro-batches
-            would fill the first partitions only.
+        fixed_topic: index of the topic of all rows, None if a column names it.
+        now_ms: timestamp of rows without one.
+        first_turn: first sticky partition: another one for each task and micro-batch, or small micro-batches would fill
+            only the first partitions.
     """
 
     topics: tuple[StageTopic, ...]
@@ -86,7 +86,7 @@ class Router:
         return Routed(log, timestamp, reason)
 
     def partition_of(self, row: pa.RecordBatch) -> int | None:
-        """Return the partition that one row's `partition` or `key` asks for; None if any will do."""
+        """Return the partition of one row's `partition` or `key`; None if any is allowed."""
         reason = np.zeros(1, np.int8)
         topic = self._topics(row, reason)
         names = row.schema.names
@@ -190,11 +190,11 @@ class Router:
 
 
 _RECORD_OVERHEAD_BYTES = 21
-"""Kafka's upper estimate of what a record costs besides key, value and headers."""
+"""Kafka's upper estimate of a record's size besides key, value and headers."""
 
 
 def topic_name(column: pa.Array, row: int) -> str | None:
-    """Return a row's topic; Spark does not check that its strings are UTF-8, so what is not becomes U+FFFD."""
+    """Return a row's topic; Spark does not check UTF-8, so illegal bytes become U+FFFD."""
     value = column[row]
     return value.as_buffer().to_pybytes().decode(errors="replace") if value.is_valid else None
 
@@ -208,7 +208,7 @@ def _name_problem(name: str) -> InvalidReason:
 
 
 def _mark(reason: npt.NDArray[np.int8], rows: npt.NDArray[np.bool_], problem: InvalidReason) -> None:
-    """Note a problem of rows that have none yet: the first one found is reported."""
+    """Set the problem of rows without one: the first problem is reported."""
     reason[rows & (reason == 0)] = problem
 
 

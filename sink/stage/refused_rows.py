@@ -1,4 +1,4 @@
-"""Which rows can't become records, where that shows only once they are grouped or encoded."""
+"""Finds invalid rows after grouping or encoding: offsets that go back, records that are too large."""
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,12 @@ def offset_column(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
 def backward_rows(
     offsets: npt.NDArray[np.int64], groups: LogGroups, last_offsets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return the rows whose offset is not above all before it in the same log, in order.
+    """Return the rows whose offset is not above all earlier ones of the same log, in order.
 
     Args:
         offsets: (n,) of every row.
         groups: the rows by log.
-        last_offsets: (logs,) newest offset that each log has already.
+        last_offsets: (logs,) newest offset of each log.
     """
     if not len(groups.rows):
         return groups.rows
@@ -48,7 +48,7 @@ def backward_rows(
 def too_large_rows(
     columns: RecordColumns, rows: npt.NDArray[np.int64], payload: npt.NDArray[np.int64], options: EncodeOptions
 ) -> npt.NDArray[np.int64]:
-    """Return those of a topic's rows that make too large a batch even alone.
+    """Return a topic's rows that alone make too large a batch.
 
     Args:
         rows: the topic's.

@@ -1,4 +1,4 @@
-"""What a staging task tells the driver: one row, whose columns Spark carries."""
+"""A staging task's report to the driver: one row in Spark's columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ REPORT_DDL = ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageReport:
-    """What one task attempt has staged, or why it could not.
+    """Staged batches of one task attempt, or its failure.
 
     Attributes:
         task: number of the input split.
@@ -55,8 +55,8 @@ class StageReport:
         records: in them.
         quarantine: name of the file of diverted rows, None without one.
         quarantined: rows in it.
-        invalid: the first row that can't become a record, where such rows are not diverted.
-        failure: why the task could not write, None if it could.
+        invalid: the first invalid row, if such rows are not diverted.
+        failure: why the task could not write, None after success.
     """
 
     task: int

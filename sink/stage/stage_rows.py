@@ -1,7 +1,7 @@
-"""On an executor: rows become encoded batches in one staging file per task attempt.
+"""On an executor: encodes rows into batches in one staging file per task attempt.
 
-No task needs to know of another, and no file name can be another attempt's. What a crash leaves is an orphan in
-`staging/` and nothing else: only the driver writes logs.
+Tasks are independent, and each attempt has its own file name. After a crash only orphans in `staging/` remain: only the
+driver writes logs.
 """
 
 import contextlib
@@ -38,18 +38,18 @@ _tasks_done = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePlan:
-    """What a task needs to know.
+    """Input of a staging task.
 
     Attributes:
         directory: of the micro-batch's staging files.
         topics: every topic; a log's id is its topic's `first_log` plus its partition.
-        fixed_topic: index of the topic of all rows, None where a column names it.
+        fixed_topic: index of the topic of all rows, None if a column names it.
         preserved: whether offsets come from the `offset` column.
-        quarantine: whether rows with problems are diverted.
-        now_ms: timestamp of rows that bring none, and append time.
-        batch_id: of the micro-batch; keyless rows of each start at another partition, see `Router`.
-        last_offsets: (logs,) newest preserved offset that each log has.
-        split_floors: by task, by log: the newest preserved offset that earlier tasks bring, where that matters.
+        quarantine: whether invalid rows are diverted.
+        now_ms: timestamp of rows without one, and append time.
+        batch_id: of the micro-batch; see `Router.first_turn`.
+        last_offsets: (logs,) newest preserved offset of each log.
+        split_floors: by task, by log: the newest preserved offset of earlier tasks, if needed.
     """
 
     directory: str
@@ -65,15 +65,15 @@ class StagePlan:
 
     @property
     def logs(self) -> int:
-        """How many logs there are."""
+        """Number of logs."""
         return sum(each.partitions for each in self.topics)
 
 
 def stage(plan: StagePlan, task: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Encode the rows of one task and report what was written, as one row of `REPORT_DDL`.
+    """Encode the rows of one task; yield its report as one row of `REPORT_DDL`.
 
-    The input is drained even after a problem: a worker that leaves input unread is killed, and the next task pays for a
-    new one.
+    The input is drained even after a problem: Spark kills a worker that leaves input unread, and the next task pays for
+    a new one.
     """
     run = _StageTask(plan, task)
     rows = iter(batches)
@@ -96,7 +96,7 @@ def stage(plan: StagePlan, task: int, batches: Iterable[pa.RecordBatch]) -> Iter
 
 
 class _StageTask:
-    """State of one task attempt: what it holds back, what it has written."""
+    """State of one task attempt: rows in memory, batches on the disk."""
 
     def __init__(self, plan: StagePlan, task: int) -> None:
         self._plan = plan
@@ -121,11 +121,11 @@ class _StageTask:
 
     @property
     def has_failed(self) -> bool:
-        """Whether there is no point in going on."""
+        """Whether an invalid row stopped the task."""
         return self._problem is not None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Route a batch of rows, hold it, and encode what is held once it is enough."""
+        """Route and hold a batch of rows; encode the held ones if they are enough."""
         if not batch.num_rows:
             return
         routed = self._router.route(batch)
@@ -152,7 +152,7 @@ class _StageTask:
             self._quarantine.close()
 
     def close(self) -> None:
-        """Give back what is open; a task that failed leaves no file."""
+        """Close the files; a failed task leaves none."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         if self._quarantine is not None and self.failure:
@@ -190,7 +190,7 @@ class _StageTask:
         return Path(self._plan.directory) / f"{self._name}.parquet"
 
     def _stop_at_problem(self, batch: pa.RecordBatch, routed: Routed) -> None:
-        """Note the first row that has a problem; one before it may turn out to have one when it is encoded."""
+        """Note the first invalid row; the encoding of earlier rows may find one before it."""
         first = int(np.argmax(routed.reason != 0))
         before = Routed(routed.log[:first], routed.timestamp[:first], routed.reason[:first])
         if first:
@@ -201,7 +201,7 @@ class _StageTask:
             self._note(batch, routed, first, self._rows_seen)
 
     def _divert(self, batch: pa.RecordBatch, routed: Routed, first_row: int) -> None:
-        """Write the rows that have a problem to the quarantine file."""
+        """Write the invalid rows to the quarantine file."""
         rows = np.flatnonzero(routed.reason)
         reasons = [f"{each.column} {each.problem}" for each in map(InvalidReason, routed.reason[rows].tolist())]
         columns = [
@@ -233,7 +233,7 @@ class _StageTask:
         return next((log - each.first_log for each in reversed(self._plan.topics) if 0 <= each.first_log <= log), None)
 
     def _flush(self) -> None:
-        """Encode everything held; rows that turn out too large, or out of order, are dropped from it first."""
+        """Encode all held rows, except those that are too large or out of order."""
         batch, routed, first_row = self._combine_held()
         while True:
             groups = group_rows(routed.log, self._plan.logs)
@@ -283,7 +283,7 @@ class _StageTask:
     def _encode(
         self, batch: pa.RecordBatch, routed: Routed, groups: LogGroups
     ) -> list[tuple[EncodedBatches, npt.NDArray[np.int64]]]:
-        """Encode topic by topic: the logs of a topic share their settings, and their rows lie together."""
+        """Encode topic by topic: the logs of a topic share their settings, and their rows are adjacent."""
         columns = _record_columns(batch, routed.timestamp, self._plan.preserved)
         encoded = []
         for topic in self._plan.topics:
@@ -335,7 +335,7 @@ def _record_columns(batch: pa.RecordBatch, timestamp: npt.NDArray[np.int64], pre
 
 
 def freeze_garbage() -> None:
-    """Take everything imported so far out of the collector's sight, at the end of a worker's first two tasks.
+    """Hide all imported objects from the garbage collector, at the end of a worker's first two tasks.
 
     PySpark's worker runs a full collection after each task: 35 ms with pandas, numpy and pyarrow loaded.
     """

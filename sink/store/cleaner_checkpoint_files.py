@@ -1,7 +1,7 @@
-"""Kafka's `cleaner-offset-checkpoint` in every root: where the next cleaning of each log begins, for brokers.
+"""Kafka's `cleaner-offset-checkpoint` in every root: the first dirty offset of each log, for brokers.
 
-Whoever cleans writes it, from what the control tables say. A sink writes an empty one where there is none, and leaves
-others alone: it does not know. A broker that finds an offset outside a log begins at the log's start.
+A maintenance run writes it from the control tables. A sink only adds an empty one to a root without one. A broker that
+finds an offset outside a log begins at the log's start.
 """
 
 import logging
@@ -33,12 +33,12 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 def write_cleaner_checkpoints(
     store: Store, states: Mapping[TopicPartition, LogState], offsets: Mapping[TopicPartition, int], owner: Owner
 ) -> None:
-    """Write the file of every root that is not offline; one that fails keeps no other from it.
+    """Write the file of every root that is not offline; a failure only warns.
 
     Args:
-        store: that has the roots.
+        store: of the roots.
         states: of its logs.
-        offsets: where the next cleaning of a log begins, of those that were cleaned.
+        offsets: first dirty offsets of logs that were cleaned.
     """
     by_root: dict[str, dict[TopicPartition, int]] = {}
     for log, state in states.items():
@@ -53,11 +53,11 @@ def write_cleaner_checkpoints(
             with storage_errors(root):
                 replace_file(owner, root / CLEANER_CHECKPOINT, render_offset_checkpoint(entries))
         except StorageError as error:
-            logger.warning("A cleaner checkpoint was not written, the next run will: %s", error)
+            logger.warning("A cleaner checkpoint was not written, the next run retries: %s", error)
 
 
 def lower_cleaner_checkpoint(root: Path, log: TopicPartition, offset: int, owner: Owner) -> None:
-    """Let a root's file say of a log no more than that it is clean up to an offset, to which it is truncated.
+    """Lower the log's cleaner checkpoint to its truncation offset.
 
     Raises:
         StorageError: the file can't be read or written.
@@ -70,18 +70,18 @@ def lower_cleaner_checkpoint(root: Path, log: TopicPartition, offset: int, owner
     try:
         found = parse_offset_checkpoint(data)
     except CorruptFileError:
-        return  # it says nothing of any log
+        return  # a broker ignores it, too
     if found.get(log, 0) > offset:
         with storage_errors(path):
             replace_file(owner, path, render_offset_checkpoint({**found, log: offset}))
 
 
 def drop_cleaner_checkpoints(root: Path, logs: Collection[TopicPartition], owner: Owner) -> None:
-    """Drop what a root's file says of logs that are not there any more: a later one of that name is not clean.
+    """Drop a root's entries of logs that do not exist any more: a later log of that name is not clean.
 
     Args:
-        root: that has the file.
-        logs: that are there.
+        root: of the file.
+        logs: existing ones.
 
     Raises:
         StorageError: the file can't be read or written.

@@ -1,6 +1,6 @@
-"""The small JSON files below a store's `control/`: checked when read, replaced as a whole, durably.
+"""Small JSON files below a store's `control/`: checked when read, replaced atomically and fsynced.
 
-What stands in them becomes paths and the ends of logs, so no value of it is taken unseen.
+Their values become paths and ends of logs, so each one is checked.
 """
 
 import json
@@ -21,7 +21,6 @@ __all__ = ["ControlFile", "check_name", "check_topic"]
 _Content = TypeVar("_Content")
 
 _VERSION = 0
-"""That a file says first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +28,8 @@ class ControlFile:
     """One such file.
 
     Attributes:
-        what: its content, as a message about a damaged one begins.
-        remedy: what to do about it then.
+        what: its content: the beginning of a message about damage.
+        remedy: of the damage.
     """
 
     name: str
@@ -38,11 +37,11 @@ class ControlFile:
     remedy: str
 
     def path(self, store: Store) -> Path:
-        """Return where a store has it."""
+        """Return its path in a store."""
         return store.root / "control" / self.name
 
     def read(self, store: Store, build: Callable[[Any], _Content]) -> _Content | None:
-        """Return what `build` makes of it; None where there is none.
+        """Return `build` of its content; None without a file.
 
         Raises:
             CorruptFileError: it is damaged; the message names file and remedy.
@@ -57,7 +56,7 @@ class ControlFile:
             raise CorruptFileError(f"{self.what} damaged: path={path} ({error}); {self.remedy}") from error
 
     def parse(self, data: bytes, build: Callable[[Any], _Content]) -> _Content:
-        """Return what `build` makes of these bytes.
+        """Return `build` of these bytes' content.
 
         Raises:
             CorruptFileError: they are damaged, or of another version.
@@ -75,7 +74,7 @@ class ControlFile:
         return json.dumps({"version": _VERSION, **content}, indent=1).encode() + b"\n"
 
     def replace(self, store: Store, content: Mapping[str, object], owner: Owner) -> None:
-        """Say this from now on, durably."""
+        """Replace the file atomically and fsync it."""
         path = self.path(store)
         with storage_errors(path):
             make_directory(path.parent)

@@ -1,7 +1,7 @@
 """Kafka's checkpoint files in the log directories' roots, for brokers and people; written from the ledger, never read.
 
-As a broker does, they are written every few seconds and at the end, not with each micro-batch. The fourth one,
-`cleaner-offset-checkpoint`, is only made here: what it says is known to whoever cleans.
+As a broker does, the writer writes them every few seconds and at its end, not with each micro-batch. Of the fourth one,
+`cleaner-offset-checkpoint`, it makes only an empty file: maintenance runs fill it.
 """
 
 import logging
@@ -33,20 +33,20 @@ class DerivedFiles:
 
     Args:
         owner: of the store.
-        told: log directories that are offline and were reported as such; it may grow.
+        reported: offline log directories that the caller has reported; it may grow.
     """
 
-    def __init__(self, store: Store, ledger: Ledger, owner: Owner, told: Collection[str] = ()) -> None:
+    def __init__(self, store: Store, ledger: Ledger, owner: Owner, reported: Collection[str] = ()) -> None:
         self._store = store
         self._ledger = ledger
         self._owner = owner
-        self._told = told
+        self._reported = reported
         self._offline: set[str] = set()
         self._starts = LogStartEntries(store)
         self._written_ms: int | None = None
 
     def write_if_due(self, monotonic_ms: int) -> None:
-        """Write them unless that was done, or tried, within the last 5 s."""
+        """Write them, at most once in 5 s."""
         if self._written_ms is None or monotonic_ms - self._written_ms >= _INTERVAL_MS:
             self._written_ms = monotonic_ms
             self.write()
@@ -56,10 +56,10 @@ class DerivedFiles:
         self._write(self._by_root())
 
     def write_roots(self, names: Set[str]) -> None:
-        """Write the files of some roots; of one without logs they are empty. One that fails keeps no other from it.
+        """Write the files of some roots; those of a root without logs are empty.
 
         Raises:
-            StorageError: what the first one that failed said.
+            StorageError: the first failure, after all roots were tried.
         """
         by_root = self._by_root()
         self._write({name: by_root.get(name, {}) for name in sorted(names)})
@@ -86,9 +86,9 @@ class DerivedFiles:
             raise failures[0]
 
     def _is_online(self, name: str) -> bool:
-        """Look each time: where a disk has lost its mount point, files would lie below that, and hide later."""
+        """Check each time: after a lost mount, files would lie below the mount point, and be hidden later."""
         problem = check_root(self._store, name)
-        if problem is not None and name not in self._offline and name not in self._told:
+        if problem is not None and name not in self._offline and name not in self._reported:
             logger.warning("No checkpoint files are written log_dir=%s reason=%s", self._store.log_dir(name), problem)
             self._offline.add(name)
         elif problem is None:

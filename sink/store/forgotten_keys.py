@@ -1,11 +1,11 @@
-"""The list of keys whose records all go: one file for each request, below `control/forgotten/`.
+"""Requests to forget keys: one file each, below `control/forgotten/`.
 
-A request says which keys of a topic, and where its logs ended then: what was written before goes, tombstones included.
-Until it is done, the keys themselves are on the list, and cleanings drop every record that has one, later ones too.
-Then the keys go as well: what stays are digests under a key of the request's own, enough to look whether one came back,
-and how many records there were, by segment.
+A request has keys of a topic and the ends of its logs: earlier records of these keys are erased, tombstones included.
+Until it is done, it has the keys themselves, and cleanings drop every record of them, later ones too. Then the keys
+are dropped from it, too. It keeps digests under a hash key of its own, to find a key that came back, and the number of
+records by segment.
 
-Who can read the list can try keys on the digests. It says less than the logs did, and not nothing.
+A reader of these files can test keys against the digests.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ __all__ = [
 ]
 
 FOLDER: Final = Path("control/forgotten")
-"""Of the requests, inside a store."""
+"""Folder of the requests, inside a store."""
 _VERSION: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetRequest:
-    """Keys of one topic that are to be forgotten.
+    """Keys of one topic to forget.
 
     Attributes:
-        topic_id: of the topic, so that a later one of the same name is not meant.
-        end_offsets: where its logs ended when it was made, by partition.
+        topic_id: of the topic; a later topic of the same name is another one.
+        end_offsets: ends of its logs at the request, by partition.
         hash_key: of the digests.
         digests: 16 bytes for each key.
-        found: how many records of its keys there were when it was made, by partition and base offset of the segment;
-            without partitions that could not be searched.
-        cleared: partitions of which a search found that none of its records is left, or was ever there: none can come.
-        keys: binary; None once it is done.
+        found: number of records of its keys at the request, by partition and base offset of the segment; without
+            partitions that could not be searched.
+        cleared: partitions where a search found none of its records left; none can come.
+        keys: binary; None after it is done.
         completed_ms: when no record was left; None before.
     """
 
@@ -77,25 +77,25 @@ class ForgetRequest:
 
     @property
     def count(self) -> int:
-        """How many keys there are."""
+        """Number of keys."""
         return len(self.digests) // 16
 
     @property
     def found_count(self) -> int:
-        """How many records of its keys there were when it was made."""
+        """Number of records of its keys at the request."""
         return sum(sum(segments.values()) for segments in self.found.values())
 
     def key_set(self) -> KeySet:
-        """Return the keys as a search takes them."""
+        """Return the keys for a search."""
         digests = np.frombuffer(self.digests, "<u8").reshape(-1, 2).astype(np.uint64)
         return KeySet.from_digests(digests, self.hash_key)
 
 
 def make_request(topic: str, keys: pa.Array, states: Mapping[TopicPartition, LogState], now_ms: int) -> ForgetRequest:
-    """Return a request that is not on the list yet.
+    """Return a new request, not written yet.
 
     Args:
-        topic: whose records they are.
+        topic: of the records.
         keys: binary, without nulls; each counts once.
         states: of the topic's logs at least.
         now_ms: time of the request.
@@ -115,7 +115,7 @@ def make_request(topic: str, keys: pa.Array, states: Mapping[TopicPartition, Log
 
 
 def put_request(store: Store, request: ForgetRequest, owner: Owner) -> None:
-    """Put a request on the list, durably, in place of what the list has of it; one that is made needs no lock.
+    """Write or replace a request's file, durably; a new one needs no lock.
 
     Raises:
         StorageError: the disk refused.
@@ -141,16 +141,16 @@ def put_request(store: Store, request: ForgetRequest, owner: Owner) -> None:
 
 
 def complete_request(store: Store, request: ForgetRequest, now_ms: int, owner: Owner) -> ForgetRequest:
-    """Say that no record is left, and drop the keys from the list."""
+    """Record that no record is left, and drop the keys."""
     done = replace(request, keys=None, completed_ms=now_ms)
     put_request(store, done, owner)
     return done
 
 
 def lower_ends(store: Store, topic_id: str, partition: int, offset: int, owner: Owner) -> None:
-    """Let no request reach above the offset that a log was truncated to; the caller holds both locks of the store.
+    """Lower the end offsets of requests to a log's truncation offset; the caller holds both locks of the store.
 
-    Other records get the offsets behind it, which were not there when the request was made.
+    Records that were not there at the request will get the offsets above it.
 
     Raises:
         CorruptFileError: a request is damaged.
@@ -161,7 +161,7 @@ def lower_ends(store: Store, topic_id: str, partition: int, offset: int, owner: 
 
 
 def read_requests(store: Store) -> list[ForgetRequest]:
-    """Return all requests, in the order in which they were made.
+    """Return all requests, oldest first.
 
     Raises:
         CorruptFileError: one is damaged; the message names its file.
@@ -175,7 +175,7 @@ def read_requests(store: Store) -> list[ForgetRequest]:
 
 
 def erased_keys(requests: Iterable[ForgetRequest]) -> dict[str, pa.Array]:
-    """Return the keys of requests that are not done, by topic id: a later topic of that name keeps its own."""
+    """Return the keys of unfinished requests, by topic id: a later topic of that name keeps its own."""
     found: dict[str, list[pa.Array]] = {}
     for each in requests:
         if each.keys is not None:
@@ -189,7 +189,7 @@ def _parse(path: Path, data: bytes) -> ForgetRequest:
         if content["version"] > _VERSION:
             what = f"a request to forget keys has version {content['version']}: path={path}; use a newer release"
             raise UnsupportedFormatError(what)
-        keys = content["keys"]
+        keys = content["keys"] and [base64.b64decode(key, validate=True) for key in content["keys"]]
         digests = base64.b64decode(content["digests"], validate=True)
         hash_key = bytes.fromhex(content["hash_key"])
         if len(digests) % 16 or len(hash_key) != HASH_KEY_BYTES:
@@ -205,7 +205,7 @@ def _parse(path: Path, data: bytes) -> ForgetRequest:
             cleared=frozenset(int(partition) for partition in content["cleared"]),
             hash_key=hash_key,
             digests=digests,
-            keys=None if keys is None else _decoded(keys),
+            keys=None if keys is None else pa.array(keys, pa.binary()),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptFileError(
@@ -215,7 +215,3 @@ def _parse(path: Path, data: bytes) -> ForgetRequest:
 
 def _counts(content: dict[str, Any]) -> dict[int, int]:
     return {int(number): int(count) for number, count in content.items()}
-
-
-def _decoded(keys: list[str]) -> pa.Array:
-    return pa.array([base64.b64decode(key, validate=True) for key in keys], pa.binary())

@@ -1,7 +1,7 @@
-"""Which log directories of a store can be used: a failing one takes its own logs offline, and no others.
+"""Finds unusable log directories of a store: a failing one takes only its own logs offline.
 
-A log directory in which the ledger has logs is never made again: where it is gone, or empty because its disk is not
-mounted, new files would lie below the mount point, and hide once the disk is back.
+A log directory in which the ledger has logs is never made again: if its disk is not mounted, new files would lie below
+the mount point, and be hidden once the disk is back.
 
 Source: Kafka LogManager.handleLogDirFailure; KIP-112.
 """
@@ -25,9 +25,9 @@ _MOST_NAMES = 5
 
 
 def check_log_dirs(store: Store, states: Collection[LogState]) -> dict[str, str]:
-    """Return why log directories that hold these logs can't be written, by name; those that can are left out.
+    """Return the unwritable log directories of these logs: the reason, by name.
 
-    A full disk is no reason: what does not fit fails by itself, and goes on once there is room.
+    A full disk is no reason: writes that do not fit fail by themselves, and continue after there is room.
     """
     return {
         name: problem
@@ -37,14 +37,14 @@ def check_log_dirs(store: Store, states: Collection[LogState]) -> dict[str, str]
 
 
 def check_root(store: Store, name: str) -> str | None:
-    """Return why a log directory, with or without logs, can't be written as one of this store; None if it can."""
+    """Return why this store can't write a log directory, with or without logs; None if it can."""
     return _read_problem(store, name, []) or _write_problem(store, name)
 
 
 def find_unreadable(store: Store, states: Collection[LogState]) -> dict[str, str]:
-    """Return why log directories that hold these logs can't be read, by name.
+    """Return the unreadable log directories of these logs: the reason, by name.
 
-    A read-only one can, and so can one whose `meta.properties` is damaged or another's: `verify` says that.
+    One that is read-only, or whose `meta.properties` is damaged or foreign, is readable; `verify` reports it.
     """
     return {
         name: problem for name, logs in _by_log_dir(states).items() if (problem := _read_problem(store, name, logs))
@@ -59,7 +59,7 @@ def states_online(
 
 
 def require_online(store: Store, states: Iterable[LogState], offline: Mapping[str, str]) -> None:
-    """Refuse to work on logs of which one is offline.
+    """Refuse logs if one of them is offline.
 
     Raises:
         LogDirOfflineError: it names the first such directory, the reason, and its logs.
@@ -88,7 +88,7 @@ def _read_problem(store: Store, name: str, states: list[LogState]) -> str | None
         if not root.exists():
             return "does not exist"
         if not root.is_dir():
-            return "is no folder"
+            return "is not a folder"
         os.listdir(root)
         if (root / _META_FILE).exists() or any(store.log_path(state).is_dir() for state in states):
             return None
@@ -114,7 +114,7 @@ def _write_problem(store: Store, name: str) -> str | None:
 
 
 def _probe(root: Path) -> str | None:
-    """Write to the disk, in a file without a name: a disk that fails says so nowhere else."""
+    """Write and fsync a file without a name: only this finds a failing disk."""
     try:
         descriptor = os.open(root, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:

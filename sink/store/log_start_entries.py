@@ -1,7 +1,7 @@
 """The entries of `log-start-offset-checkpoint`: logs that start above their first segment's base offset.
 
-For a log without an entry a broker takes that base offset. So only logs whose start was raised are looked at, and their
-directory is listed only where it has changed: segments before the start go, and never come back.
+A broker takes that base offset for a log without an entry. So only logs whose start was raised are checked, and their
+directory is listed only after a change: segments below the start are removed, and never come back.
 
 Source: Kafka LogManager.checkpointLogStartOffsetsInDir.
 """
@@ -19,7 +19,7 @@ __all__ = ["LogStartEntries"]
 
 
 class LogStartEntries:
-    """Finds the entries; kept, it lists a directory once per change."""
+    """Finds the entries; lists a directory once per change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -31,7 +31,7 @@ class LogStartEntries:
         return {log: state.log_start_offset for log, state in risen.items() if self._needs_entry(log, state)}
 
     def _needs_entry(self, log: TopicPartition, state: LogState) -> bool:
-        """Where the directory does not tell there is one: a broker takes the larger offset of the two."""
+        """Whether a log needs an entry; true for an unreadable directory: a broker takes the larger offset."""
         directory = self._store.log_path(state)
         try:
             seen = state.log_start_offset, os.stat(directory).st_mtime_ns

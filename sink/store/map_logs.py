@@ -1,8 +1,8 @@
-"""The same piece of work for each of many logs, on threads as soon as one of them takes long.
+"""Runs a function for each of many logs, on threads if a log takes long.
 
-What the page cache answers takes a fraction of a millisecond: threads that hand the interpreter to each other for it
-take twice as long as one alone. Whoever waits for a disk or computes outside of the interpreter takes longer, and
-threads do that side by side.
+An answer from the page cache takes a fraction of a millisecond, and threads that share the interpreter for it take
+twice as long as one. Waiting for a disk, or computing outside of the interpreter, takes longer; threads do that side by
+side.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ _LONG_S: Final = 0.001
 
 
 def map_logs(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """Return what the work gives for each item, in their order.
+    """Return the result of `work` for each item, in order.
 
     Args:
-        work: on one log, safe to be done side by side. What it raises ends the whole: what others are at is done to
-            its end, the rest is not begun.
-        items: to work on.
+        work: safe on several threads. After an error running calls end, and no others begin.
+        items: its arguments.
     """
     began_s = time.perf_counter()
     found = [work(each) for each in items[:_CHUNK]]

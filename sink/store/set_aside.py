@@ -1,7 +1,7 @@
-"""Directories of logs that are gone: renamed first, removed later.
+"""Removes log directories in two steps: rename to `-delete`, remove later.
 
-A renamed one is no log any more, for a broker neither, so a crash in the middle of the removal leaves nothing that
-could be taken for one. What is left of it is removed by whoever opens the store next.
+A renamed directory is not a log any more, neither for a broker, also after a crash in the middle of its removal. The
+next opening of the store removes the rest.
 
 Source: Kafka LogManager.asyncDelete, UnifiedLog.renameDir.
 """
@@ -9,7 +9,7 @@ Source: Kafka LogManager.asyncDelete, UnifiedLog.renameDir.
 import logging
 import os
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sparklog.storage_core.checkpoint.partition_metadata import parse_partition_metadata
@@ -31,8 +31,8 @@ def set_aside(log: TopicPartition, directory: Path, owner: Owner) -> Path:
     """Give a log's directory a `-delete` name, durably, and return its new path.
 
     Raises:
-        StoreLockedError: a task of a dead maintenance run is still at work on the log, and would go on in the next one
-            of that name.
+        StoreLockedError: a task of a dead maintenance run still holds the log, and would continue in the next log of
+            that name.
         StorageError: the disk refused.
     """
     target = directory.with_name(set_aside_name(log, uuid.uuid4().hex, "delete"))
@@ -49,11 +49,11 @@ def find_deleted(root: Path) -> list[Path]:
 
 
 def remove_deleted(directories: Sequence[Path], removed: Callable[[Path], None] = lambda _path: None) -> None:
-    """Remove `-delete` directories with everything in them, durably; one that is gone already is passed over.
+    """Remove `-delete` directories with all files, durably; missing ones are skipped.
 
     Args:
         directories: to remove.
-        removed: is told of each.
+        removed: called after each.
     """
     for directory in directories:
         if not _is_deleted(directory.name):
@@ -64,11 +64,11 @@ def remove_deleted(directories: Sequence[Path], removed: Callable[[Path], None] 
                 logger.info("Removed a deleted log path=%s", directory)
         removed(directory)
     with storage_errors("log directories"):
-        sync_directories(_existing(sorted({directory.parent for directory in directories})))
+        sync_directories([root for root in sorted({each.parent for each in directories}) if root.is_dir()])
 
 
 def stored_topic_id(directory: Path) -> str | None:
-    """Return the topic id in a log's directory, None where it has none that can be read."""
+    """Return the topic id in a log's directory, None without a readable one."""
     path = directory / _METADATA
     with storage_errors(path):
         data = read_if_there(path) or b""
@@ -76,10 +76,6 @@ def stored_topic_id(directory: Path) -> str | None:
         return parse_partition_metadata(data)
     except CorruptFileError:
         return None
-
-
-def _existing(roots: Iterable[Path]) -> list[Path]:
-    return [root for root in roots if root.is_dir()]
 
 
 def _is_deleted(name: str) -> bool:

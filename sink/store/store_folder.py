@@ -99,7 +99,7 @@ class Store:
 
     @classmethod
     def find_or_create(cls, root: Path, log_dirs: tuple[str, ...], owner: Owner) -> "Store":
-        """Return the store in a folder, making one where the folder is empty. The caller holds the writer lock."""
+        """Return the store in a folder, or make one in an empty folder. The caller holds the writer lock."""
         if (root / "store.properties").exists():
             return cls.find(root)
         store = cls(root, random_id())
@@ -113,7 +113,7 @@ class Store:
         return store
 
     def write_properties(self, owner: Owner) -> None:
-        """Say, durably, that this is a store of this release's layout."""
+        """Write `store.properties` with this release's layout version, durably."""
         content = f"layout.version={LAYOUT_VERSION}\nstore.id={self.store_id}\n"
         with storage_errors(self.root):
             replace_file(owner, self.root / "store.properties", content.encode())
@@ -154,11 +154,11 @@ class Store:
                 replace_file(owner, root / "meta.properties", self.signed(data))
 
     def refuse_foreign(self, log_dirs: tuple[str, ...]) -> None:
-        """Refuse log directories that are another store's or a broker's; those that are not there yet are nobody's.
+        """Refuse log directories of another store or of a broker.
 
         Raises:
-            InvalidConfigError: one is.
-            CorruptFileError: whose one is can't be told.
+            InvalidConfigError: one belongs to another owner.
+            CorruptFileError: the `meta.properties` of one is unreadable, so its owner is unknown.
         """
         for name in log_dirs:
             path = self.log_dir(name) / "meta.properties"
@@ -168,9 +168,9 @@ class Store:
                     self.refuse_claimed((name,))
 
     def claimant(self, name: str, file: str = "meta.properties") -> Path | None:
-        """Return another folder with this store's id that has a log directory, None if this one may have it.
+        """Return the copy of this store that claims a log directory, None if this store may have it.
 
-        One that was moved, is gone, or has a log directory of its own under this name, claims nothing.
+        A store that was moved, is gone, or has its own log directory of this name, claims nothing.
 
         Args:
             name: of the log directory, or of another folder that only one copy may change.
@@ -190,14 +190,14 @@ class Store:
         except (FileNotFoundError, NotADirectoryError, InvalidConfigError):
             return None
         except (OSError, StorageError, UnsupportedFormatError) as error:
-            logger.warning("Whether another copy of the store is there can't be seen: other=%s (%s)", other, error)
+            logger.warning("Can't check for another copy of the store: other=%s (%s)", other, error)
             return other
 
     def refuse_claimed(self, names: Iterable[str]) -> None:
-        """Refuse to change log directories that another copy of this store has.
+        """Refuse log directories that another copy of this store claims.
 
         Raises:
-            InvalidConfigError: one is; the message names both folders.
+            InvalidConfigError: a copy claims one; the message names both folders.
         """
         for name in sorted(set(names)):
             other = self.claimant(name)
@@ -205,22 +205,19 @@ class Store:
                 raise InvalidConfigError(
                     f"a log directory belongs to another copy of this store: log_dir={self.log_dir(name)}"
                     f" store={self.root} other={other}; two copies on one log destroy each other's records. Copy the"
-                    f" log directories, too (docs/operations.md), or, if {other} is given up for good, take them from"
-                    f" it: sparklog adopt {self.root} --execute"
+                    f" log directories, too (docs/operations.md), or, if {other} is not used any more, take them over:"
+                    f" sparklog adopt {self.root} --execute"
                 )
 
     def sign_root(self, root: Path, owner: Owner) -> None:
-        """As `name_store`, but a failure stops no writer: the next opening tries again."""
+        """As `name_store`, but a failure only warns: the next opening retries."""
         try:
             self.name_store(root, owner)
         except StorageError as error:
             logger.warning("A log directory does not name its store: %s", error)
 
     def name_store(self, root: Path, owner: Owner) -> None:
-        """Let a root's `meta.properties` name this store by its path, so that no other command takes it for a broker's.
-
-        One that is not there stays so.
-        """
+        """Write this store's path into an existing `meta.properties`, so that it does not look like a broker's."""
         path = root / "meta.properties"
         with storage_errors(path):
             data = read_if_there(path) or b""
@@ -230,13 +227,10 @@ class Store:
 
     def signed(self, data: bytes) -> bytes:
         """Return the bytes of a file that names a store, with this one's path."""
-        return with_store(data, self._path_as_text())
-
-    def _path_as_text(self) -> str:
-        return str(self.root.resolve()).encode(errors="backslashreplace").decode()
+        return with_store(data, str(self.root.resolve()).encode(errors="backslashreplace").decode())
 
     def _check_is_ours(self, path: Path) -> None:
-        """Refuse a root with another owner: empty logs of that one would be taken for what a crash left of ours."""
+        """Refuse a root of another owner: its empty logs would look like orphans of a crash."""
         owner = parse_meta_properties(read_file(path))["cluster.id"]
         if owner != self.store_id:
             raise InvalidConfigError(
@@ -246,12 +240,12 @@ class Store:
 
     def sweep_staging(self, owner: Owner) -> None:
         """Delete everything staged: no micro-batch of this store is running."""
-        with contextlib.suppress(OSError):  # what is left is swept by the next opening
+        with contextlib.suppress(OSError):  # the next opening sweeps the rest
             remove_tree(owner, self.staging_path)
 
 
 def _check_is_free(root: Path, log_dirs: tuple[str, ...]) -> None:
-    """Refuse a folder that holds more than what a crash in the middle of `find_or_create` leaves."""
+    """Refuse a folder with more than the files of a crashed `find_or_create`."""
     own = (*_OWN_NAMES, *(Path(name).parts[0] for name in log_dirs))
     foreign = [name for name in os.listdir(root) if not name.startswith(own)]
     if foreign:
@@ -268,16 +262,16 @@ def _check_is_free(root: Path, log_dirs: tuple[str, ...]) -> None:
 
 
 def _has_history(delta_log: Path) -> bool:
-    """Whether a ledger has more than the empty version that a crash in the middle of `find_or_create` leaves.
+    """Whether a ledger has more than the empty version of a crashed `find_or_create`.
 
-    Not the second version alone tells: it goes with the first checkpoint.
+    Any later version counts: the second one is removed after the first checkpoint.
     """
     names = os.listdir(delta_log) if delta_log.is_dir() else []
     return any(name[:20].isdigit() and int(name[:20]) > 0 for name in names)
 
 
 def random_id() -> str:
-    """Return 22 characters that name something once, as Kafka writes ids."""
+    """Return a unique id of 22 characters, as Kafka writes ids."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):

@@ -1,11 +1,11 @@
-"""The settings of a store's topics, kept in the store for those who work on it without the stream's settings file.
+"""Topic settings inside a store, for commands without the stream's settings file.
 
 `control/topic-configs.json`: for each topic the properties that differ from Kafka's defaults, under Kafka's names. A
-sink writes those of its topics when it opens the store; another sink's topics stay. A topic that the file does not name
-has settings that nobody knows: nothing of it may be deleted by a default.
+sink writes those of its topics when it opens the store; another sink's topics stay. The settings of other topics are
+unknown: maintenance must not delete their records by a default.
 
-Beside them, `preserved`: the topics that a sink has written with offsets from elsewhere. Their logs may lack any
-offset, also once a sink assigns offsets.
+`preserved` has the topics that a sink has written with preserved offsets. Their logs may have gaps, also after a sink
+assigns offsets.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,7 +30,7 @@ UNKNOWN_SETTINGS: Final = (
     "the settings of its topic are not known: control/topic-configs.json does not name it; open the store once with the"
     " stream that writes it"
 )
-"""Why nothing is deleted from a log."""
+"""Why maintenance deletes nothing from a log."""
 
 _FILE: Final = ControlFile(
     name="topic-configs.json",
@@ -40,7 +40,7 @@ _FILE: Final = ControlFile(
 
 
 def read_topic_configs(store: Store) -> dict[str, LogConfig]:
-    """Return the settings of each topic that is known; nobody may take the others for topics with Kafka's defaults.
+    """Return the settings of each known topic; the others must not get Kafka's defaults.
 
     Raises:
         CorruptFileError: the file is damaged, or names a property that this release does not know.
@@ -50,23 +50,22 @@ def read_topic_configs(store: Store) -> dict[str, LogConfig]:
 
 
 def read_preserved_topics(store: Store) -> frozenset[str]:
-    """Return the topics whose logs have offsets from elsewhere. Raises as `read_topic_configs`."""
+    """Return the topics with preserved offsets. Raises as `read_topic_configs`."""
     return _FILE.read(store, _preserved) or frozenset()
 
 
 def keep_topic_configs(
     store: Store, configs: Mapping[str, LogConfig], owner: Owner, preserved: Collection[str] = ()
 ) -> None:
-    """Write down the settings of some topics; the caller holds the writer lock.
+    """Record the settings of some topics; the caller holds the writer lock.
 
     Args:
         store: of the topics.
         configs: of each topic.
         owner: of the store.
-        preserved: those that are written with offsets from elsewhere; none ceases to be one of them.
+        preserved: topics with preserved offsets; they stay in the file's list for ever.
 
-    A damaged file is written anew: what it said of other topics is lost, and they are unknown until their own sink
-    opens the store.
+    A damaged file is replaced: other topics are unknown then until their own sink opens the store.
     """
     try:
         before, known = read_topic_configs(store), read_preserved_topics(store)

@@ -1,4 +1,4 @@
-"""Makes the logs of topics that a store does not have yet."""
+"""Makes the logs of new topics."""
 
 import logging
 import os
@@ -29,19 +29,19 @@ logger = logging.getLogger(__name__)
 def plan_topics(
     store: Store, ledger: Ledger, config: SinkConfig, log_dirs: Sequence[str], now_ms: int
 ) -> list[LogState]:
-    """Return the logs that the settings name and the ledger lacks; nothing is changed.
+    """Return the logs that the settings name and the ledger lacks; changes nothing.
 
     Args:
         store: to add to.
         ledger: of it.
         config: names topics.
-        log_dirs: those of the settings that can be used: no new log goes to one that is offline.
+        log_dirs: usable ones of the settings.
         now_ms: for the ledger.
 
     Raises:
-        LogDirOfflineError: there are logs to add, and nowhere to put them.
-        InvalidConfigError: a topic has more partitions than the settings say, collides with another one, or a directory
-            holds a log that the ledger does not know.
+        LogDirOfflineError: there are logs to add, and no usable log directory.
+        InvalidConfigError: a topic has more partitions than its setting, collides with another one, or a directory
+            holds records of a log that the ledger lacks.
     """
     existing = Counter(ledger.topics)
     if problems := topic_problems(config, ledger.topics):
@@ -61,7 +61,7 @@ def plan_topics(
             log_dir = min(log_dirs, key=lambda name: (load[name], log_dirs.index(name)))
             load[log_dir] += 1
             added.append(_new_state(topic.name, partition, log_dir, topic_id, now_ms))
-    for log, directory in _left(store, added, log_dirs):
+    for log, directory in _existing(store, added, log_dirs):
         _check_is_empty(directory, log)
     return added
 
@@ -69,7 +69,7 @@ def plan_topics(
 def create_topics(
     store: Store, ledger: Ledger, added: list[LogState], log_dirs: Sequence[str], *, with_segment: bool, owner: Owner
 ) -> None:
-    """Add logs that were planned: directories first, then one ledger commit.
+    """Add planned logs: directories first, then one ledger commit.
 
     A crash before the commit leaves directories without records, which the next call removes.
 
@@ -77,13 +77,14 @@ def create_topics(
         store: to add to.
         ledger: open for writing.
         added: new logs.
-        log_dirs: those of the settings that can be used.
-        with_segment: whether they begin at offset 0; where offsets are preserved, the first record names the segment.
-        owner: its check raises once the store is another writer's.
+        log_dirs: usable ones of the settings.
+        with_segment: whether they begin at offset 0; with preserved offsets the first record names the segment.
+        owner: the writer lock.
     """
     if not added:
         return
-    _clear_directories(store, added, log_dirs, owner)
+    # Orphans of a crash go first: a fenced writer may still have their files open.
+    remove_deleted([set_aside(log, directory, owner) for log, directory in _existing(store, added, log_dirs)])
     _make_directories(store, added, with_segment, owner)
     reach("open.directories")
     ledger.add(added, owner)
@@ -91,7 +92,7 @@ def create_topics(
 
 
 def topic_problems(config: SinkConfig, existing: Sequence[str]) -> list[str]:
-    """Return why the topics of the settings can't be those of a store.
+    """Return the conflicts between the topics of the settings and of a store.
 
     Args:
         config: names topics.
@@ -130,23 +131,14 @@ def _new_state(topic: str, partition: int, log_dir: str, topic_id: str, now_ms: 
     )
 
 
-def _clear_directories(store: Store, states: list[LogState], log_dirs: Sequence[str], owner: Owner) -> None:
-    """Remove what a crash left of logs that the ledger does not name.
-
-    Nothing of it is taken over: a writer that lost the store may still hold descriptors of its files.
-    """
-    remove_deleted([set_aside(log, directory, owner) for log, directory in _left(store, states, log_dirs)])
-
-
-def _left(store: Store, states: list[LogState], log_dirs: Sequence[str]) -> list[tuple[TopicPartition, Path]]:
-    """Return the directories of new logs that are there already."""
+def _existing(store: Store, states: list[LogState], log_dirs: Sequence[str]) -> list[tuple[TopicPartition, Path]]:
+    """Return existing directories of new logs."""
     logs = [TopicPartition(state.topic, state.partition) for state in states]
     directories = [(log, store.log_dir(name) / log.directory_name) for log in logs for name in log_dirs]
     return [(log, directory) for log, directory in directories if directory.exists()]
 
 
 def _make_directories(store: Store, states: list[LogState], with_segment: bool, owner: Owner) -> None:
-    """Make log directories; where offsets are preserved, the first record's offset will name the first segment."""
     files: list[Path] = []
     directories: list[Path] = []
     for state in states:
@@ -169,7 +161,7 @@ def _make_directories(store: Store, states: list[LogState], with_segment: bool, 
 
 
 def _write_file(path: Path, content: bytes, owner: Owner) -> None:
-    """Write a small file, unless the store was lost since: its new owner may have records in it by now."""
+    """Write a small file, after a check of the lock: a new owner may have records in it."""
     descriptor = open_to_change(path, os.O_WRONLY | os.O_CREAT)
     try:
         owner.check()

@@ -7,9 +7,9 @@ import pyarrow as pa
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.access import WRITER_LOCK, maintaining
 from sparklog.sink.operations.clean_logs import clean_logs, pending_removals, plan_cleanings
-from sparklog.sink.operations.forget_keys import RequestState, ask_to_forget, prepare_erasure, settle_requests
+from sparklog.sink.operations.forget_keys import RequestState, ask_to_forget, finish_requests, prepare_erasure
 from sparklog.sink.operations.retain_logs import RetentionRun, remove_deleted
-from sparklog.sink.operations.roll_active import roll_where_no_sink_is
+from sparklog.sink.operations.roll_active import roll_without_sink
 from sparklog.sink.store.forgotten_keys import ForgetRequest, erased_keys
 from sparklog.sink.store.store_folder import Store
 from tests.build.compacted_store import BUDGET, LOG, NOW_MS
@@ -33,8 +33,8 @@ def erase(store: Path) -> list[RequestState]:
         budget = BUDGET.__class__(map_bytes=BUDGET.map_bytes, hash_key=BUDGET.hash_key, erased_keys=keys)
         may_roll = not WriterLock.is_held(store / WRITER_LOCK)
         plans = plan_cleanings(maintained.store, {}, clock, may_roll=may_roll, erased_in_active=erasure.active)
-        roll_where_no_sink_is(maintained, [each.log for each in plans if each.plan and each.plan.rolls], clock)
+        roll_without_sink(maintained, [each.log for each in plans if each.plan and each.plan.rolls], clock)
         assert {row.outcome for row in clean_logs(maintained, plans, budget, clock)} <= {"cleaned", "stopped"}
-        settled = settle_requests(maintained.store, erasure.requests, clock)
+        settled = finish_requests(maintained.store, erasure.requests, clock)
     assert remove_deleted(RetentionRun([], pending_removals(plans, clock)), clock) == {}
     return settled

@@ -17,9 +17,9 @@ from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.clean_logs import CleanerBudget, clean_logs, pending_removals, plan_cleanings
-from sparklog.sink.operations.forget_keys import prepare_erasure, settle_requests
+from sparklog.sink.operations.forget_keys import finish_requests, prepare_erasure
 from sparklog.sink.operations.retain_logs import RetentionRun, execute_plans, plan_logs, remove_deleted
-from sparklog.sink.operations.roll_active import roll_where_no_sink_is
+from sparklog.sink.operations.roll_active import roll_without_sink
 from sparklog.sink.store.forgotten_keys import erased_keys, read_requests
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store_writer import StoreWriter
@@ -59,13 +59,13 @@ def clean_once(store: Path, checkpoints: dict[TopicPartition, int]) -> None:
     with maintaining(store) as maintained:
         erasure = prepare_erasure(maintained, clock)
         requests = erasure.requests
-        roll_where_no_sink_is(maintained, sorted(erasure.active), clock)
+        roll_without_sink(maintained, sorted(erasure.active), clock)
         budget = CleanerBudget(map_bytes=MAP_BYTES, hash_key=secrets.token_bytes(16), erased_keys=erased_keys(requests))
         run = execute_plans(maintained, plan_logs(maintained.store, clock), clock)
         plans = plan_cleanings(maintained.store, checkpoints, clock)
         plans = [each for each in plans if each.config.is_compacted]
         done = list(clean_logs(maintained, plans, budget, clock))
-        settle_requests(maintained.store, requests, clock)
+        finish_requests(maintained.store, requests, clock)
     checkpoints |= {row.log: row.first_dirty_offset for row in done}
     if wrong := [row for row in done if row.outcome not in ("cleaned", "stopped")]:
         raise AssertionError(str(wrong))

@@ -8,7 +8,7 @@ from pathlib import Path
 from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.clean_logs import clean_logs, pending_removals, plan_cleanings
 from sparklog.sink.operations.retain_logs import RetentionRun, remove_deleted
-from sparklog.sink.operations.roll_active import roll_where_no_sink_is
+from sparklog.sink.operations.roll_active import roll_without_sink
 from tests.build.compacted_store import BUDGET, NOW_MS
 from tests.build.manual_clock import ManualClock
 from tests.kill.harness import exit_code
@@ -31,7 +31,7 @@ def _run(store: Path, environment: dict[str, str]) -> None:
     try:
         with maintaining(store) as maintained:
             plans = plan_cleanings(maintained.store, {}, clock, may_roll=True)
-            roll_where_no_sink_is(maintained, [each.log for each in plans if each.plan and each.plan.rolls], clock)
+            roll_without_sink(maintained, [each.log for each in plans if each.plan and each.plan.rolls], clock)
             rows = list(clean_logs(maintained, plans, BUDGET, clock))
         remove_deleted(RetentionRun([], pending_removals(plans, clock)), clock)
     except BaseException:

@@ -64,7 +64,7 @@ def test_repair_when_killed_then_the_second_one_has_kept_bytes_above_an_end_too(
         (directory / segment_file_name(base, LOG)).write_bytes(f"more at {base}".encode())
     assert finish_repair(context, store, SPARKLOG_FAULT_POINT=step) == -9
     if step.startswith("repair.surplus"):  # it had changed nothing
-        with pytest.raises(LedgerDamagedError, match="bytes lie above a log's committed end"):
+        with pytest.raises(LedgerDamagedError, match="bytes lie past a log's committed end"):
             open_store(store, {"t": {"partitions": 2}})
 
     assert finish_repair(context, store) == 0

@@ -30,7 +30,7 @@ from sparklog.storage_core.cleaner.survey.listed_segments import ListedSegment
 from sparklog.storage_core.log_config import INT64_MAX, LogConfig
 from sparklog.storage_core.quantity_text import duration_text, iso_time, size_text
 
-__all__ = ["CleanableLog", "CleaningPlan", "Decision", "order_of_work", "plan_cleaning"]
+__all__ = ["CleanableLog", "CleaningPlan", "Decision", "by_urgency", "plan_cleaning"]
 
 Decision = Literal["overdue", "dirty", "not-dirty", "nothing-cleanable", "not-compacted"]
 """Why a log is cleaned, or is not."""
@@ -119,7 +119,7 @@ def plan_cleaning(log: CleanableLog, config: LogConfig, now_ms: int) -> Cleaning
     return plan
 
 
-def order_of_work(logs: Iterable[_T], plan_of: Callable[[_T], CleaningPlan]) -> list[_T]:
+def by_urgency(logs: Iterable[_T], plan_of: Callable[[_T], CleaningPlan]) -> list[_T]:
     """Return those that are due, in the order in which to clean them: overdue ones first, then by dirty ratio."""
     due = [each for each in logs if plan_of(each).is_due]
     return sorted(due, key=lambda each: _urgency(plan_of(each)), reverse=True)

@@ -20,7 +20,7 @@ def _refusal(store: str | Path, **options: Any) -> str:
 @pytest.mark.parametrize("store", ["s3://bucket/store", "hdfs://host/store", "file:/tmp/store", "dbfs:/store"])
 def test_config_when_the_store_is_a_uri_then_refused(store: str) -> None:
     """A store is a folder: a URI would otherwise become a local folder of that name."""
-    assert f"store='{store}' is no folder of this machine" in _refusal(store)
+    assert f"store='{store}' is not a folder of this machine" in _refusal(store)
 
 
 @pytest.mark.parametrize("name", ["50%", "a[1]", "a^b", "a|b", "a\\b", "a\nb"])

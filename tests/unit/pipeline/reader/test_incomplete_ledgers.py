@@ -210,7 +210,7 @@ def test_store_when_bytes_lie_above_the_end_after_a_clean_close_then_refused(
     whole = segment.read_bytes() if segment.exists() else None
     segment.write_bytes((whole or b"") + b"more")
 
-    _demand_refusal(store, sparklog, "bytes lie above a log's committed end")
+    _demand_refusal(store, sparklog, "bytes lie past a log's committed end")
 
     if whole is None:
         segment.unlink()

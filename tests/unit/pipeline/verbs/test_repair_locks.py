@@ -71,7 +71,7 @@ def test_repair_when_an_owner_died_then_drops_what_it_tore_and_signs_off(store: 
 
     assert _repair(store)
 
-    assert not WriterLock.was_left(store / name)
+    assert not WriterLock.owner_crashed(store / name)
 
 
 def test_repair_when_a_taking_by_force_came_to_nothing_then_locks_the_old_writer_out(store: Path) -> None:
@@ -84,5 +84,5 @@ def test_repair_when_a_taking_by_force_came_to_nothing_then_locks_the_old_writer
 
     assert not {each.stat().st_ino for each in active} & set(before)
     assert Ledger.open(store / "ledger").version > version
-    assert not WriterLock.was_left(store / "writer.lock")
+    assert not WriterLock.owner_crashed(store / "writer.lock")
     assert set(stored_numbers(store)) < set(range(60))

@@ -74,7 +74,7 @@ def test_repair_when_a_disk_is_away_then_its_logs_get_a_close_look_once_it_is_ba
 
     assert not _repair(store).is_sound
 
-    assert not WriterLock.was_left(store / "writer.lock")
+    assert not WriterLock.owner_crashed(store / "writer.lock")
     assert {state.log_dir for state in Ledger.open(store / "ledger").all_states() if state.owes} == {names[1]}
 
 
@@ -92,7 +92,7 @@ def test_repair_when_a_log_has_two_directories_then_is_refused_as_every_opening(
         with pytest.raises(InvalidConfigError, match="a log has two directories"):
             access()
 
-    assert WriterLock.was_left(store / "writer.lock")
+    assert WriterLock.owner_crashed(store / "writer.lock")
 
 
 def test_repair_when_a_foreign_folder_lies_among_logs_then_says_so_and_settles_nothing(
@@ -110,8 +110,8 @@ def test_repair_when_a_foreign_folder_lies_among_logs_then_says_so_and_settles_n
 
     assert [each.file for each in result.left] == ["photos"]
     assert index.exists()
-    assert "a folder among logs is no topic-partition" in caplog.text
-    assert WriterLock.was_left(store / "writer.lock")
+    assert "a folder among logs is not a topic-partition" in caplog.text
+    assert WriterLock.owner_crashed(store / "writer.lock")
     (store / "logs" / "photos").rmdir()
     assert _repair(store).is_sound
-    assert not WriterLock.was_left(store / "writer.lock")
+    assert not WriterLock.owner_crashed(store / "writer.lock")

@@ -68,7 +68,7 @@ def test_opening_when_settings_are_refused_then_the_next_one_follows_no_crash(
     segment = log_directories(store)["events-0"] / segment_file_name(state.log_end_offset, LOG)
     segment.write_bytes(b"more")
 
-    with pytest.raises(LedgerDamagedError, match="bytes lie above a log's committed end"):
+    with pytest.raises(LedgerDamagedError, match="bytes lie past a log's committed end"):
         open_events(store)
 
     assert segment.read_bytes() == b"more"
@@ -116,9 +116,9 @@ def test_opening_by_force_when_the_owner_before_ended_well_then_bytes_above_a_co
 ) -> None:
     """Force is for an owner that can't be stopped; it says nothing of a ledger that was restored from a copy."""
     for _ in range(2):
-        with pytest.raises(LedgerDamagedError, match="bytes lie above a log's committed end"):
+        with pytest.raises(LedgerDamagedError, match="bytes lie past a log's committed end"):
             opens(restored)
-    with pytest.raises(LedgerDamagedError, match="bytes lie above a log's committed end"):
+    with pytest.raises(LedgerDamagedError, match="bytes lie past a log's committed end"):
         open_events(restored)
 
     assert len(stored_numbers(restored)) == 200
@@ -134,7 +134,7 @@ def test_opening_when_a_forced_one_was_refused_for_its_settings_then_the_next_on
     segment = log_directories(store)["events-0"] / segment_file_name(state.log_end_offset, LOG)
     segment.write_bytes(b"more")
 
-    with pytest.raises(LedgerDamagedError, match="bytes lie above a log's committed end"):
+    with pytest.raises(LedgerDamagedError, match="bytes lie past a log's committed end"):
         open_events(store)
 
     assert segment.read_bytes() == b"more"

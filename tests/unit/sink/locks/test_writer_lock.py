@@ -62,13 +62,21 @@ def test_acquire_when_the_owner_before_had_not_begun_then_it_was_no_crash(tmp_pa
     if is_killed:
         path.write_bytes(signature)
 
-    assert (WriterLock.was_left(path), WriterLock.is_held(path), WriterLock.ended_well(path)) == (False, False, True)
+    assert (WriterLock.owner_crashed(path), WriterLock.is_held(path), WriterLock.ended_well(path)) == (
+        False,
+        False,
+        True,
+    )
     second = WriterLock.acquire(path)
     assert not second.follows_crash
     assert (WriterLock.is_held(path), WriterLock.ended_well(path)) == (True, False)
     second.begin()
     second.release()
-    assert (WriterLock.was_left(path), WriterLock.is_held(path), WriterLock.ended_well(path)) == (True, False, False)
+    assert (WriterLock.owner_crashed(path), WriterLock.is_held(path), WriterLock.ended_well(path)) == (
+        True,
+        False,
+        False,
+    )
 
 
 def test_acquire_when_an_owner_died_and_the_next_one_did_not_begin_then_it_follows_a_crash_still(

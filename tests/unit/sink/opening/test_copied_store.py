@@ -230,7 +230,7 @@ def test_copy_when_it_was_refused_then_what_it_has_not_committed_is_still_no_lef
     adopt_roots(place.copy)
     before = place.logs()
 
-    with pytest.raises(LedgerDamagedError, match="bytes lie above a log's committed end"):
+    with pytest.raises(LedgerDamagedError, match="bytes lie past a log's committed end"):
         place.open(place.copy)
 
     assert place.logs() == before
@@ -241,7 +241,7 @@ def test_store_when_another_broke_off_for_a_maintenance_then_it_has_not_crashed(
     with maintaining(place.store), pytest.raises(StoreLockedError):
         _repair(place.store)
 
-    assert not WriterLock.was_left(place.store / "writer.lock")
+    assert not WriterLock.owner_crashed(place.store / "writer.lock")
 
 
 @pytest.mark.parametrize("change", [_sink, _delete])
@@ -253,7 +253,7 @@ def test_store_when_a_maintenance_died_then_bytes_above_a_committed_end_are_stil
     (place.copy / "maintenance.lock").write_text('{"pid": 1}\n')
     before = place.logs()
 
-    with pytest.raises(LedgerDamagedError, match="bytes lie above a log's committed end"):
+    with pytest.raises(LedgerDamagedError, match="bytes lie past a log's committed end"):
         change(place.copy)
 
     assert place.logs() == before
@@ -276,7 +276,7 @@ def test_root_when_a_broker_wrote_it_beside_a_refused_sink_then_its_records_are_
             shutil.copytree(twin / "logs" / log.name, log)
     before = contents(store / "logs")
 
-    with pytest.raises(LedgerDamagedError, match="bytes lie above a log's committed end"):
+    with pytest.raises(LedgerDamagedError, match="bytes lie past a log's committed end"):
         open_events(store)
 
     assert contents(store / "logs") == before

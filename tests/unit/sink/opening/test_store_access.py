@@ -121,7 +121,7 @@ def test_maintaining_when_the_one_before_died_then_drops_what_it_tore(path: Path
 
     with maintaining(path) as maintained:
         assert Ledger.open(maintained.store.ledger_path).version == version - 1
-    assert not WriterLock.was_left(path / "maintenance.lock")
+    assert not WriterLock.owner_crashed(path / "maintenance.lock")
 
 
 def test_maintaining_when_the_sink_before_died_then_drops_what_it_tore(path: Path) -> None:
@@ -136,7 +136,7 @@ def test_maintaining_when_the_sink_before_died_then_drops_what_it_tore(path: Pat
 
     assert _states(path)[_LOG] == 7
     assert stored_numbers(path) == list(range(100))
-    assert not WriterLock.was_left(path / "writer.lock")
+    assert not WriterLock.owner_crashed(path / "writer.lock")
 
 
 def test_maintaining_when_a_dead_sinks_log_is_damaged_then_the_others_are_maintained_and_the_sink_looks_again(
@@ -153,7 +153,7 @@ def test_maintaining_when_a_dead_sinks_log_is_damaged_then_the_others_are_mainta
         raise_log_starts(maintained.store, {_LOG: 7}, ManualClock())
 
     assert _states(path)[_LOG] == 7
-    assert WriterLock.was_left(path / "writer.lock")
+    assert WriterLock.owner_crashed(path / "writer.lock")
 
 
 def test_ledger_when_it_cannot_be_read_then_the_message_is_the_librarys_without_its_backtrace(path: Path) -> None:
@@ -278,7 +278,7 @@ def test_access_when_committed_bytes_are_gone_then_no_crash_is_noted(
     with pytest.raises(CorruptFileError, match="committed bytes are gone"):
         access(path)
 
-    assert not WriterLock.was_left(path / "writer.lock")
+    assert not WriterLock.owner_crashed(path / "writer.lock")
 
 
 @pytest.mark.parametrize("access", [_open_sink, _write, _maintain])

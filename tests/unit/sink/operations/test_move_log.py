@@ -178,7 +178,7 @@ _REFUSED: dict[str, tuple[Any, str]] = {
     "there already, named otherwise": (lambda store: f"{store}/./logs", r"lies there already"),
     "the store": (str, r"is the store"),
     "a folder above": (lambda _store: "..", r"is the store, a folder above it"),
-    "the ledger": (lambda _store: "ledger/x", r"that it needs|needs itself"),
+    "the ledger": (lambda _store: "ledger/x", r"itself uses"),
     "below a log directory": (lambda _store: "logs/more", r"one folder would lie in the other"),
     "below a log": (lambda _store: "logs/events-1", r"one folder would lie in the other"),
     "the quarantine": (lambda _store: "quarantine", r"one folder would lie in the other"),

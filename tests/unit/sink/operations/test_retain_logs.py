@@ -242,7 +242,7 @@ def test_retain_when_a_young_segment_is_damaged_then_it_stays_and_is_named(memor
     before = names(store)
     plans, _ = retain(store, ManualClock(START_MS + 5 * _MINUTE_MS))
 
-    assert re.search(rf"age can't be told.*{before[0]}.*repair", plans[0].failure or "")
+    assert re.search(rf"age is unknown.*{before[0]}.*repair", plans[0].failure or "")
     assert names(store) == before
 
 

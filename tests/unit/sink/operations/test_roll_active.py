@@ -6,7 +6,7 @@ from pathlib import Path
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.access import WRITER_LOCK, maintaining
 from sparklog.sink.operations.clean_logs import LogCleaningRow, clean_logs, plan_cleanings
-from sparklog.sink.operations.roll_active import roll_where_no_sink_is
+from sparklog.sink.operations.roll_active import roll_without_sink
 from sparklog.sink.store.store_folder import Store
 from tests.build.compacted_store import (
     BUDGET,
@@ -34,7 +34,7 @@ def _maintain(store: Path) -> list[LogCleaningRow]:
     with maintaining(store) as maintained:
         may_roll = not WriterLock.is_held(store / WRITER_LOCK)
         plans = plan_cleanings(maintained.store, {}, clock, may_roll=may_roll)
-        roll_where_no_sink_is(maintained, [each.log for each in plans if each.plan and each.plan.rolls], clock)
+        roll_without_sink(maintained, [each.log for each in plans if each.plan and each.plan.rolls], clock)
         return list(clean_logs(maintained, plans, BUDGET, clock))
 
 
@@ -94,7 +94,7 @@ def test_cleaning_when_the_planned_roll_did_not_happen_then_skipped(tmp_path: Pa
     with maintaining(store) as maintained:
         plans = plan_cleanings(maintained.store, {}, clock, may_roll=True)
         with closing(open_store(store, {LOG.topic: _OVERDUE}, topic=LOG.topic)):
-            roll_where_no_sink_is(maintained, [each.log for each in plans if each.plan and each.plan.rolls], clock)
+            roll_without_sink(maintained, [each.log for each in plans if each.plan and each.plan.rolls], clock)
             (row,) = clean_logs(maintained, plans, BUDGET, clock)
 
     assert row.outcome == "skipped"

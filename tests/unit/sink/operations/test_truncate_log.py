@@ -265,9 +265,9 @@ def test_store_when_taken_by_force_then_what_a_maintenance_left_is_still_said(pa
     """The lock is held for a moment only, and is no sign that somebody has looked after what its last owner left."""
     (path / "maintenance.lock").write_text('{"pid": 1}')
     _open(path, take_lock_by_force=True).close()
-    assert WriterLock.was_left(path / "maintenance.lock")
+    assert WriterLock.owner_crashed(path / "maintenance.lock")
 
     with maintaining(path):
         pass
     _open(path, take_lock_by_force=True).close()
-    assert not WriterLock.was_left(path / "maintenance.lock")
+    assert not WriterLock.owner_crashed(path / "maintenance.lock")

@@ -75,7 +75,7 @@ def _damaged(disk: Path) -> None:
 _FAILURES = {
     "gone": (_gone, "does not exist"),
     "unmounted": (_unmounted, r"holds neither meta.properties nor any of its logs"),
-    "a file": (_file, "is no folder"),
+    "a file": (_file, "is not a folder"),
     "another's": (_anothers, "belongs to another store or broker, its cluster.id is another-cluster"),
     "damaged": (_damaged, "meta.properties has version"),
 }
@@ -285,7 +285,7 @@ def test_open_when_a_folder_among_logs_is_no_log_then_refused_and_nothing_change
     (store / "logs" / name).mkdir()
     before = contents(store, without=("writer.lock",))
 
-    with pytest.raises(InvalidConfigError, match=r"is no topic-partition: path=.*move it away"):
+    with pytest.raises(InvalidConfigError, match=r"is not a topic-partition: path=.*move it away"):
         _open(store)
 
     assert contents(store, without=("writer.lock",)) == before
@@ -358,7 +358,7 @@ def test_open_when_a_deleted_directory_can_not_be_removed_then_the_store_is_open
     _open(store).close()
 
     assert left.exists()
-    assert "A log directory was not tidied, the next opening tries again: Input/output error" in caplog.text
+    assert "A log directory was not tidied, the next opening retries: Input/output error" in caplog.text
 
 
 def test_open_when_a_configured_directory_belongs_to_another_then_refused(store: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sparklog.storage_core.cleaner.survey.cleanable import CleanableLog, CleaningPlan, order_of_work, plan_cleaning
+from sparklog.storage_core.cleaner.survey.cleanable import CleanableLog, CleaningPlan, by_urgency, plan_cleaning
 from sparklog.storage_core.cleaner.survey.listed_segments import ListedSegment
 from sparklog.storage_core.log_config import LogConfig
 
@@ -191,4 +191,4 @@ def test_order_when_several_are_due_then_overdue_ones_first_and_then_the_dirties
         "late": plan_cleaning(_log(checkpoint=20, ages=(20, 20, 20, 20)), late, _NOW),
     }
 
-    assert order_of_work(plans, plans.__getitem__) == ["late", "full", "half"]
+    assert by_urgency(plans, plans.__getitem__) == ["late", "full", "half"]
