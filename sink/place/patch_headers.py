@@ -5,8 +5,11 @@ import numpy.typing as npt
 from numba.types import int32, int64, uint8, void
 
 from sparklog.storage_core.kernels import kernel
+from sparklog.storage_core.record.v2.batch_header import place_of
 
 __all__ = ["patch_headers"]
+
+_EPOCH_AT = place_of("partition_leader_epoch")
 
 
 @kernel(void(uint8[::1], int64[::1], int64[::1], int32[::1]))
@@ -22,4 +25,4 @@ def patch_headers(
         for k in range(8):
             data[position + k] = np.uint8((base_offsets[i] >> (56 - 8 * k)) & 0xFF)
         for k in range(4):
-            data[position + 12 + k] = np.uint8((epochs[i] >> (24 - 8 * k)) & 0xFF)
+            data[position + _EPOCH_AT + k] = np.uint8((epochs[i] >> (24 - 8 * k)) & 0xFF)

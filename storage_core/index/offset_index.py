@@ -22,11 +22,11 @@ from sparklog.storage_core.index.index_search import ReadAt, last_entry_not_abov
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["OFFSET_ENTRY_BYTES", "OffsetIndex", "find_offset_entry", "pack_offset_entries"]
+__all__ = ["OFFSET_ENTRY", "OFFSET_ENTRY_BYTES", "OffsetIndex", "find_offset_entry", "pack_offset_entries"]
 
-OFFSET_ENTRY_BYTES: Final = 8
 
-_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+OFFSET_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
+OFFSET_ENTRY_BYTES: Final = OFFSET_ENTRY.itemsize
 
 
 class OffsetIndex:
@@ -42,7 +42,7 @@ class OffsetIndex:
     __slots__ = ("_last_offset", "base_offset", "offsets", "positions", "size_bytes")
 
     def __init__(self, data: Buffer, base_offset: int) -> None:
-        in_file = read_entries(data, _ENTRY)
+        in_file = read_entries(data, OFFSET_ENTRY)
         entries = drop_zero_tail(in_file)
         self.base_offset = base_offset
         self.size_bytes = memoryview(data).nbytes
@@ -89,7 +89,7 @@ def find_offset_entry(read: ReadAt, size_bytes: int, base_offset: int, target_of
         base_offset: of the segment.
         target_offset: to look for.
     """
-    found = last_entry_not_above(read, size_bytes, _ENTRY, target_offset - base_offset)
+    found = last_entry_not_above(read, size_bytes, OFFSET_ENTRY, target_offset - base_offset)
     return (base_offset + found[0], found[1]) if found else (base_offset, 0)
 
 
@@ -105,6 +105,6 @@ def pack_offset_entries(relative_offsets: npt.ArrayLike, positions: npt.ArrayLik
     """
     relative = np.asarray(relative_offsets, dtype=np.int64)
     check_relative_offsets(relative)
-    entries = np.empty(len(relative), _ENTRY)
+    entries = np.empty(len(relative), OFFSET_ENTRY)
     entries["offset"], entries["position"] = relative, positions
     return entries.tobytes()

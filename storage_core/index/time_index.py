@@ -24,11 +24,11 @@ from sparklog.storage_core.index.index_search import ReadAt, last_entry_not_abov
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["TIME_ENTRY_BYTES", "TimeIndex", "find_time_entry", "pack_time_entries"]
+__all__ = ["TIME_ENTRY", "TIME_ENTRY_BYTES", "TimeIndex", "find_time_entry", "pack_time_entries"]
 
-TIME_ENTRY_BYTES: Final = 12
 
-_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+TIME_ENTRY_BYTES: Final = TIME_ENTRY.itemsize
 
 
 class TimeIndex:
@@ -44,7 +44,7 @@ class TimeIndex:
     __slots__ = ("_ends", "base_offset", "offsets", "size_bytes", "timestamps")
 
     def __init__(self, data: Buffer, base_offset: int) -> None:
-        in_file = read_entries(data, _ENTRY)
+        in_file = read_entries(data, TIME_ENTRY)
         entries = drop_zero_tail(in_file)
         self.base_offset = base_offset
         self.size_bytes = memoryview(data).nbytes
@@ -97,7 +97,7 @@ def find_time_entry(read: ReadAt, size_bytes: int, base_offset: int, timestamp: 
         base_offset: of the segment.
         timestamp: to look for, ms.
     """
-    found = last_entry_not_above(read, size_bytes, _ENTRY, timestamp)
+    found = last_entry_not_above(read, size_bytes, TIME_ENTRY, timestamp)
     return (found[0], base_offset + found[1]) if found else (-1, base_offset)
 
 
@@ -113,6 +113,6 @@ def pack_time_entries(timestamps: npt.ArrayLike, relative_offsets: npt.ArrayLike
     """
     relative = np.asarray(relative_offsets, dtype=np.int64)
     check_relative_offsets(relative)
-    entries = np.empty(len(relative), _ENTRY)
+    entries = np.empty(len(relative), TIME_ENTRY)
     entries["timestamp"], entries["offset"] = timestamps, relative
     return entries.tobytes()

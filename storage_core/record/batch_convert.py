@@ -39,13 +39,13 @@ from sparklog.storage_core.record.compression import MAX_DECOMPRESSED_BYTES
 from sparklog.storage_core.record.legacy.encode import LEGACY_CODECS, LegacyEncodeOptions, encode_legacy
 from sparklog.storage_core.record.schema import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP
 from sparklog.storage_core.record.v2.batch_encode import EncodedBatches, EncodeOptions, encode_batches
-from sparklog.storage_core.record.v2.batch_header import ByteSource
+from sparklog.storage_core.record.v2.batch_header import ByteSource, place_of
 from sparklog.storage_core.record.v2.record_columns import RecordColumns
 
 __all__ = ["ConversionCounts", "ConvertOptions", "ConvertedBatches", "convert_batches"]
 
 _SET_BYTES: Final = 16384
-_LOW_ATTRIBUTES_AT: Final = 22
+_LOW_ATTRIBUTES_AT: Final = place_of("attributes") + 1
 
 _Int64s: TypeAlias = npt.NDArray[np.int64]
 _Bools: TypeAlias = npt.NDArray[np.bool_]

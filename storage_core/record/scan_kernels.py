@@ -19,15 +19,15 @@ from sparklog.storage_core.record.batch_probe import (
 )
 from sparklog.storage_core.record.kernel_memory import BYTES, INT64S, address_of, load_byte, load_int32, load_int64
 from sparklog.storage_core.record.kernel_tables import HeaderColumn
+from sparklog.storage_core.record.legacy.header import FIXED_BYTES, LEGACY_ATTRIBUTES_AT, MIN_ENTRY_BYTES
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, place_of
 
 __all__ = ["MIN_BATCH_BYTES", "unpack_headers", "walk_batches"]
 
-MIN_BATCH_BYTES: Final = 26
+MIN_BATCH_BYTES: Final = MIN_ENTRY_BYTES[0]
 """Smallest complete entry of any format: the next one starts at least this far on."""
 
-_MIN_LENGTH: Final = 14
-_MIN_V1_LENGTH: Final = 22
-_MIN_V2_LENGTH: Final = 49
+_MIN_LENGTH, _MIN_V1_LENGTH, _MIN_V2_LENGTH = (each - LOG_OVERHEAD_BYTES for each in (*MIN_ENTRY_BYTES, HEADER_BYTES))
 _NEGATIVE: Final = 0x80
 """A magic is a signed byte."""
 
@@ -35,6 +35,14 @@ _CODEC_MASK: Final = 0x07
 _V1_ATTRIBUTES: Final = 0x0F
 
 _V2_CRC_AT, _LEGACY_CRC_AT = V2_CRC.at, LEGACY_CRC.at
+_LEGACY_TIMESTAMP_AT: Final = FIXED_BYTES[0]
+_LENGTH_AT, _EPOCH_AT, _ATTRIBUTES_AT, _DELTA_AT, _BASE_TIMESTAMP_AT, _MAX_TIMESTAMP_AT = map(
+    place_of,
+    ("batch_length", "partition_leader_epoch", "attributes", "last_offset_delta", "base_timestamp", "max_timestamp"),
+)
+_PRODUCER_ID_AT, _PRODUCER_EPOCH_AT, _SEQUENCE_AT, _COUNT_AT = map(
+    place_of, ("producer_id", "producer_epoch", "base_sequence", "records_count")
+)
 
 _Bytes = npt.NDArray[np.uint8]
 _Int64s = npt.NDArray[np.int64]
@@ -55,7 +63,7 @@ def walk_batches(source: _Bytes, start: int, end: int, positions: _Int64s, stopp
     damaged = 0
     while end - position > UP_TO_MAGIC_BYTES:
         length = 0
-        for place in range(position + 8, position + 12):
+        for place in range(position + _LENGTH_AT, position + LOG_OVERHEAD_BYTES):
             length = (length << 8) | source[place]
         if length > 0x7FFFFFFF or length < _MIN_LENGTH:
             damaged = 1
@@ -94,26 +102,26 @@ def unpack_headers(source: _Bytes, positions: _Int64s, columns: npt.NDArray[np.i
     for place in range(positions.size):
         address = start + positions[place]
         magic = load_byte(address + MAGIC_AT)
-        columns[_SIZE, place] = LOG_OVERHEAD_BYTES + load_int32(address + 8)
+        columns[_SIZE, place] = LOG_OVERHEAD_BYTES + load_int32(address + _LENGTH_AT)
         columns[_MAGIC, place] = magic - ((magic >> 7) << 8)
         columns[_BASE_OFFSET, place] = load_int64(address)
         if MAGIC_V2 <= magic < _NEGATIVE:
-            columns[_LAST_OFFSET, place] = columns[_BASE_OFFSET, place] + load_int32(address + 23)
-            columns[_LEADER_EPOCH, place] = load_int32(address + 12)
+            columns[_LAST_OFFSET, place] = columns[_BASE_OFFSET, place] + load_int32(address + _DELTA_AT)
+            columns[_LEADER_EPOCH, place] = load_int32(address + _EPOCH_AT)
             columns[_CRC, place] = load_int32(address + _V2_CRC_AT) & 0xFFFFFFFF
-            columns[_ATTRIBUTES, place] = load_int32(address + 21) >> 16
-            columns[_BASE_TIMESTAMP, place] = load_int64(address + 27)
-            columns[_MAX_TIMESTAMP, place] = load_int64(address + 35)
-            columns[_PRODUCER_ID, place] = load_int64(address + 43)
-            columns[_PRODUCER_EPOCH, place] = load_int32(address + 51) >> 16
-            columns[_BASE_SEQUENCE, place] = load_int32(address + 53)
-            columns[_RECORDS_COUNT, place] = load_int32(address + 57)
+            columns[_ATTRIBUTES, place] = load_int32(address + _ATTRIBUTES_AT) >> 16
+            columns[_BASE_TIMESTAMP, place] = load_int64(address + _BASE_TIMESTAMP_AT)
+            columns[_MAX_TIMESTAMP, place] = load_int64(address + _MAX_TIMESTAMP_AT)
+            columns[_PRODUCER_ID, place] = load_int64(address + _PRODUCER_ID_AT)
+            columns[_PRODUCER_EPOCH, place] = load_int32(address + _PRODUCER_EPOCH_AT) >> 16
+            columns[_BASE_SEQUENCE, place] = load_int32(address + _SEQUENCE_AT)
+            columns[_RECORDS_COUNT, place] = load_int32(address + _COUNT_AT)
         else:
-            attributes = load_byte(address + 17)
+            attributes = load_byte(address + LEGACY_ATTRIBUTES_AT)
             columns[_LAST_OFFSET, place] = columns[_BASE_OFFSET, place]
             columns[_CRC, place] = load_int32(address + _LEGACY_CRC_AT) & 0xFFFFFFFF
             columns[_ATTRIBUTES, place] = attributes & (_CODEC_MASK if magic == 0 else _V1_ATTRIBUTES)
-            columns[_MAX_TIMESTAMP, place] = -1 if magic == 0 else load_int64(address + 18)
+            columns[_MAX_TIMESTAMP, place] = -1 if magic == 0 else load_int64(address + _LEGACY_TIMESTAMP_AT)
             columns[_RECORDS_COUNT, place] = -1 if attributes & _CODEC_MASK else 1
             columns[_LEADER_EPOCH, place] = columns[_BASE_TIMESTAMP, place] = columns[_PRODUCER_ID, place] = -1
             columns[_PRODUCER_EPOCH, place] = columns[_BASE_SEQUENCE, place] = -1

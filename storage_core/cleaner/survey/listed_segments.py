@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from sparklog.storage_core.errors import CorruptFileError
 from sparklog.storage_core.index.index_entries import drop_zero_tail, read_entries
+from sparklog.storage_core.index.offset_index import OFFSET_ENTRY
+from sparklog.storage_core.index.time_index import TIME_ENTRY
 from sparklog.storage_core.log.append.state import CommittedEnd
 from sparklog.storage_core.log.files.names import (
     DELETED,
@@ -38,10 +38,7 @@ from sparklog.storage_core.storage.open_regular import open_reader, read_file
 
 __all__ = ["ListedSegment", "list_cleanable_segments", "with_index_sizes"]
 
-_ENTRIES: Final = {
-    INDEX: np.dtype([("offset", ">i4"), ("position", ">i4")]),
-    TIMEINDEX: np.dtype([("timestamp", ">i8"), ("offset", ">i4")]),
-}
+_ENTRIES: Final = {INDEX: OFFSET_ENTRY, TIMEINDEX: TIME_ENTRY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

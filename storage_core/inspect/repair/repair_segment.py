@@ -25,7 +25,7 @@ from sparklog.storage_core.log.files.names import CLEANED, INDEX, LOG, TIMEINDEX
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader
 from sparklog.storage_core.record.batch_probe import MAGIC_V2
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, place_of
 from sparklog.storage_core.record.v2.empty_batch import pack_empty_batch
 from sparklog.storage_core.storage.copy_range import copy_range
 from sparklog.storage_core.storage.local import storage_errors, sync_directory, write_all
@@ -34,7 +34,7 @@ from sparklog.storage_core.storage.owned_names import Owner
 
 __all__ = ["SegmentRepairer"]
 
-_EPOCH_AT: Final = 12
+_EPOCH_AT: Final = place_of("partition_leader_epoch")
 _INDEXES: Final = (TIMEINDEX, TXNINDEX, INDEX)
 """In the order in which they take their names: an `.index` without its `.timeindex` would be believed."""
 

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from sparklog.storage_core.record.batch_probe import MAGIC_V2, UP_TO_MAGIC_BYTES, first_fields
-from sparklog.storage_core.record.legacy.header import FIXED_BYTES, MIN_ENTRY_BYTES
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES
+from sparklog.storage_core.record.batch_probe import MAGIC_V2, first_fields
+from sparklog.storage_core.record.legacy.header import FIXED_BYTES, LEGACY_ATTRIBUTES_AT, MIN_ENTRY_BYTES
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, unpack_header
 
 __all__ = ["BatchShape", "shape_of"]
 
-_DELTA_AT: Final = 23
-_COUNT_AT: Final = 57
 _LEGACY_ATTRIBUTES: Final = 0x0F
 
 
@@ -42,9 +40,10 @@ def shape_of(read: Callable[[int, int], bytes], position: int, end: int) -> Batc
     if offset < 0 or position + size > end:
         return None
     if magic == MAGIC_V2 and min(size, len(head)) >= HEADER_BYTES:
-        delta, count = (int.from_bytes(head[at : at + 4], "big", signed=True) for at in (_DELTA_AT, _COUNT_AT))
-        return BatchShape(size, offset, offset + delta) if delta >= 0 and count >= 0 else None
-    if magic not in (0, 1) or size < MIN_ENTRY_BYTES[magic] or head[UP_TO_MAGIC_BYTES] & ~_LEGACY_ATTRIBUTES:
+        header = unpack_header(head)
+        is_possible = header.last_offset_delta >= 0 and header.records_count >= 0
+        return BatchShape(size, offset, header.last_offset) if is_possible else None
+    if magic not in (0, 1) or size < MIN_ENTRY_BYTES[magic] or head[LEGACY_ATTRIBUTES_AT] & ~_LEGACY_ATTRIBUTES:
         return None
     key_at = position + FIXED_BYTES[magic]
     value_at = _behind(read, key_at, position + size)

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from sparklog.storage_core.inspect.verify.batch_shape import BatchShape, shape_of
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader
-from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_AT, MAGIC_V2, UP_TO_MAGIC_BYTES
-from sparklog.storage_core.record.legacy.header import LEGACY_DTYPES, MIN_ENTRY_BYTES
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, HEADER_DTYPE
+from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_AT, MAGIC_V2
+from sparklog.storage_core.record.legacy.header import LEGACY_ATTRIBUTES_AT, LEGACY_DTYPES, MIN_ENTRY_BYTES
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, HEADER_DTYPE, unpack_header
 
 __all__ = ["LARGEST_BATCH_BYTES", "BatchSearch"]
 
@@ -113,8 +113,7 @@ class BatchSearch:
         head = self.reader.read(damaged, min(HEADER_BYTES, self.end - damaged))
         if len(head) < HEADER_BYTES or head[MAGIC_AT] != MAGIC_V2:
             return None
-        header = np.frombuffer(head, HEADER_DTYPE, 1)[0]
-        return int(header["base_offset"]) + int(header["last_offset_delta"]) + 1
+        return unpack_header(head).next_offset
 
     def _plausible_starts(self, data: bytes, position: int) -> npt.NDArray[np.int64]:
         """Return where in `data` something starts that could be a header, in order."""
@@ -160,6 +159,6 @@ def _candidates(
     last_start = len(view) - least_bytes
     starts = np.flatnonzero(view[MAGIC_AT : last_start + 1 + MAGIC_AT] == magic) if last_start >= 0 else _NONE
     if magic < MAGIC_V2:  # zeros and ones are everywhere: most of them go by their attributes alone
-        starts = starts[view[starts + UP_TO_MAGIC_BYTES] & ~np.uint8(_LEGACY_ATTRIBUTES) == 0]
+        starts = starts[view[starts + LEGACY_ATTRIBUTES_AT] & ~np.uint8(_LEGACY_ATTRIBUTES) == 0]
     rows = view[starts[:, None] + np.arange(fields.itemsize)]
     return starts.astype(np.int64), np.ascontiguousarray(rows).view(fields).reshape(-1)

@@ -26,8 +26,8 @@ from sparklog.storage_core.record.batch_decode import decode_batches, iter_decod
 from sparklog.storage_core.record.batch_probe import MAGIC_V2, UP_TO_MAGIC_BYTES, FirstFields, first_fields
 from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs
 from sparklog.storage_core.record.control_records import NO_CONTROL_TYPE, control_types
-from sparklog.storage_core.record.legacy.header import MIN_ENTRY_BYTES
-from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, HEADER_DTYPE, ByteSource
+from sparklog.storage_core.record.legacy.header import LEGACY_ATTRIBUTES_AT, MIN_ENTRY_BYTES
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, ByteSource, unpack_header
 
 __all__ = ["BatchFault", "DamagedBytes", "SoundBatches", "UnreadableBytes", "pass_over"]
 
@@ -327,13 +327,13 @@ def _is_marker(head: bytes) -> bool:
     """Whether a damaged header may be that of a marker; one of the fields that tell it may be the damaged one."""
     if len(head) < HEADER_BYTES:
         return False
-    header = np.frombuffer(head, HEADER_DTYPE, 1)[0]
+    header = unpack_header(head)
     signs = (
-        bool(header["attributes"] & CONTROL_BIT),
-        bool(header["attributes"] & TRANSACTIONAL_BIT),
-        int(header["base_sequence"]) == -1,
-        int(header["producer_id"]) >= 0,
-        int(header["records_count"]) == 1,
+        bool(header.attributes & CONTROL_BIT),
+        bool(header.attributes & TRANSACTIONAL_BIT),
+        header.base_sequence == -1,
+        header.producer_id >= 0,
+        header.records_count == 1,
     )
     return sum(signs) >= len(signs) - 1
 
@@ -343,8 +343,7 @@ def _claimed_offsets(head: bytes) -> tuple[int, int] | None:
     first = first_fields(head)
     if first is None or len(head) < HEADER_BYTES or not 0 <= first.magic <= MAGIC_V2:
         return None
-    base = first.offset
     if first.magic < MAGIC_V2:
-        return None if head[17] & CODEC_MASK else (base, base)
-    delta = int.from_bytes(head[23:27], "big", signed=True)
-    return (base, base + delta) if delta >= 0 else None
+        return None if head[LEGACY_ATTRIBUTES_AT] & CODEC_MASK else (first.offset, first.offset)
+    header = unpack_header(head)
+    return (header.base_offset, header.last_offset) if header.last_offset_delta >= 0 else None

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sparklog.storage_core.errors import CorruptFileError
+from sparklog.storage_core.index.offset_index import OFFSET_ENTRY
+from sparklog.storage_core.index.time_index import TIME_ENTRY
 from sparklog.storage_core.log.append.roll import APPEND_STATE
 from sparklog.storage_core.log.files.names import INDEX, LOG, TIMEINDEX, segment_file_name
 from sparklog.storage_core.record.batch_scan import scan_batches
@@ -22,9 +24,6 @@ from sparklog.storage_core.storage.open_regular import open_reader, open_to_chan
 from sparklog.storage_core.storage.owned_names import Owner
 
 __all__ = ["CommittedEnd", "load_append_state", "trim_indexes"]
-
-_OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
-_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ def _check_log(path: Path, end: CommittedEnd) -> None:
 def _trim_offset_index(
     path: Path, end: CommittedEnd, owner: Owner, note_cut: Callable[[Path], None]
 ) -> npt.NDArray[np.void]:
-    entries = _read_entries(path, _OFFSET_ENTRY)
+    entries = _read_entries(path, OFFSET_ENTRY)
     offsets, positions = entries["offset"].astype(np.int64), entries["position"].astype(np.int64)
     bad = (offsets >= end.log_end_offset - end.segment_base) | (positions >= end.size_bytes) | (positions <= 0)
     bad[1:] |= (np.diff(offsets) <= 0) | (np.diff(positions) <= 0)
@@ -143,7 +142,7 @@ def _trim_offset_index(
 def _trim_time_index(
     path: Path, end: CommittedEnd, owner: Owner, note_cut: Callable[[Path], None]
 ) -> npt.NDArray[np.void]:
-    entries = _read_entries(path, _TIME_ENTRY)
+    entries = _read_entries(path, TIME_ENTRY)
     offsets, timestamps = entries["offset"].astype(np.int64), entries["timestamp"].astype(np.int64)
     bad = (offsets >= end.log_end_offset - end.segment_base) | (timestamps < 0)
     bad[1:] |= (np.diff(offsets) < 0) | (timestamps[1:] <= timestamps[:-1])

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from sparklog.storage_core.log.scan.log_walk import RELISTINGS, SegmentList, is_
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader
 from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, MAGIC_V2
 from sparklog.storage_core.record.scan_kernels import MIN_BATCH_BYTES
+from sparklog.storage_core.record.v2.batch_header import OFFSETS_HEAD
 from sparklog.storage_core.storage.local import storage_errors
 
 __all__ = ["LogSlice", "PartitionLog", "SendResult"]
@@ -36,9 +36,6 @@ __all__ = ["LogSlice", "PartitionLog", "SendResult"]
 _SCAN_BYTES: Final = 64 << 10
 _BLOCK_BYTES: Final = 4096
 _SHORT_WAY_BYTES: Final = 256 << 10
-_HEAD: Final = struct.Struct(">qi4xb6xi")
-"""A batch's base offset, length, magic and, in format v2, last offset delta."""
-
 _LONGEST_SEND_BYTES: Final = 1 << 30
 
 _Placed: TypeAlias = tuple[int, int, int]
@@ -282,8 +279,8 @@ class _OpenSegment:
             if position + len(block) >= self.reader.size_bytes:
                 block += bytes(1)  # the smallest entry of v0 is one byte shorter than what is looked at
             at = 0
-            while len(block) - at >= _HEAD.size:
-                offset, length, magic, last_offset_delta = _HEAD.unpack_from(block, at)
+            while len(block) - at >= OFFSETS_HEAD.size:
+                offset, length, magic, last_offset_delta = OFFSETS_HEAD.unpack_from(block, at)
                 size = LOG_OVERHEAD_BYTES + length
                 if size < MIN_BATCH_BYTES or position + at + size > self.reader.size_bytes:
                     return

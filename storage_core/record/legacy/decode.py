@@ -26,7 +26,7 @@ from sparklog.storage_core.log_config import CODECS
 from sparklog.storage_core.record.attributes import CODEC_MASK
 from sparklog.storage_core.record.batch_probe import MAGIC_AT
 from sparklog.storage_core.record.compression import decompress, decompress_v0
-from sparklog.storage_core.record.legacy.header import FIXED_BYTES
+from sparklog.storage_core.record.legacy.header import FIXED_BYTES, LEGACY_ATTRIBUTES_AT
 
 __all__ = ["LEGACY_CODECS", "InnerSet", "open_wrapper", "survey_wrapper"]
 
@@ -77,7 +77,7 @@ def survey_wrapper(entry: memoryview, offset: int, max_bytes: int, position: int
 def _open(entry: memoryview, offset: int, max_bytes: int, position: int, checks_crcs: int) -> InnerSet:
     from sparklog.storage_core.record.legacy.kernels import LEGACY_FAILURES, survey_set
 
-    magic, codec = entry[MAGIC_AT], LEGACY_CODECS[entry[17] & CODEC_MASK]
+    magic, codec = entry[MAGIC_AT], LEGACY_CODECS[entry[LEGACY_ATTRIBUTES_AT] & CODEC_MASK]
     stream = _value(entry, FIXED_BYTES[magic], position)
     data = (decompress if magic else decompress_v0)(codec, stream, max_bytes, position)
     failure, count, last_offset = survey_set(np.frombuffer(data, np.uint8), magic, checks_crcs)

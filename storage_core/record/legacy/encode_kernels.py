@@ -22,6 +22,7 @@ from sparklog.storage_core.record.kernel_memory import (
     load_byte,
     store_byte,
 )
+from sparklog.storage_core.record.legacy.header import FIXED_BYTES, LEGACY_ATTRIBUTES_AT
 from sparklog.storage_core.record.v2.encode_kernels import PlanColumn
 
 __all__ = ["measure_entries", "plan_sets", "write_entries"]
@@ -32,6 +33,7 @@ _Int64s = npt.NDArray[np.int64]
 _POLYNOMIAL: Final = 0xEDB88320
 _INT32_MAX: Final = 2**31 - 1
 _CRC_AT, _CRC_FROM, _ = LEGACY_CRC
+_TIMESTAMP_AT: Final = FIXED_BYTES[0]
 
 # Kernels see module constants, not class attributes.
 _FIRST, _COUNT, _SIZE = PlanColumn.FIRST, PlanColumn.COUNT, PlanColumn.SIZE
@@ -203,8 +205,8 @@ def write_entries(
         row, entry = rows[place], out_start + starts[place]
         _store_int32(_store_int64(entry, offsets[place]), sizes[place] - LOG_OVERHEAD_BYTES)
         store_byte(entry + MAGIC_AT, magic)
-        store_byte(entry + 17, attributes)
-        address = entry + 18
+        store_byte(entry + LEGACY_ATTRIBUTES_AT, attributes)
+        address = entry + _TIMESTAMP_AT
         if magic != 0:
             address = _store_int64(address, timestamps[place])
         size = key_offsets[row + 1] - key_offsets[row]

@@ -26,13 +26,22 @@ from typing import Final
 import numpy as np
 
 from sparklog.storage_core.record.attributes import CODEC_MASK, LOG_APPEND_TIME_BIT
-from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES
+from sparklog.storage_core.record.batch_probe import LOG_OVERHEAD_BYTES, UP_TO_MAGIC_BYTES
 from sparklog.storage_core.record.schema import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, NO_TIMESTAMP_TYPE
 
-__all__ = ["FIXED_BYTES", "LEGACY_DTYPES", "MIN_ENTRY_BYTES", "LegacyHeader", "pack_legacy_header"]
+__all__ = [
+    "FIXED_BYTES",
+    "LEGACY_ATTRIBUTES_AT",
+    "LEGACY_DTYPES",
+    "MIN_ENTRY_BYTES",
+    "LegacyHeader",
+    "pack_legacy_header",
+]
 
 FIXED_BYTES: Final = (18, 26)
 """By magic: bytes before the key length."""
+
+LEGACY_ATTRIBUTES_AT: Final = UP_TO_MAGIC_BYTES
 
 MIN_ENTRY_BYTES: Final = (26, 34)
 """By magic: size of an entry whose key and value have no bytes."""

@@ -23,6 +23,8 @@ from sparklog.storage_core.record.kernel_memory import (
     load_int64,
 )
 from sparklog.storage_core.record.kernel_tables import SectionColumn
+from sparklog.storage_core.record.legacy.header import FIXED_BYTES, LEGACY_ATTRIBUTES_AT, MIN_ENTRY_BYTES
+from sparklog.storage_core.record.v2.batch_header import place_of
 
 __all__ = ["LEGACY_FAILURES", "compare_crcs", "locate_entries", "parse_entries", "survey_set"]
 
@@ -45,11 +47,11 @@ _START, _END, _COUNT = SectionColumn.START, SectionColumn.END, SectionColumn.COU
 _BASE_OFFSET, _BASE_TIMESTAMP = SectionColumn.BASE_OFFSET, SectionColumn.BASE_TIMESTAMP
 _FIXED_TIMESTAMP, _MAGIC = SectionColumn.FIXED_TIMESTAMP, SectionColumn.MAGIC
 
-_MIN_V0_SIZE: Final = 14
+_MIN_V0_SIZE: Final = MIN_ENTRY_BYTES[0] - LOG_OVERHEAD_BYTES
 _TIMESTAMP_BYTES: Final = 8
 _CRC_AT, _CRC_FROM, _ = LEGACY_CRC
-_ATTRIBUTES_AT: Final = 17
-_TIMESTAMP_AT: Final = 18
+_LENGTH_AT: Final = place_of("batch_length")
+_TIMESTAMP_AT: Final = FIXED_BYTES[0]
 _CODEC_MASK: Final = 7
 
 _STARTS: Final = "int64[::1], int32[::1]"
@@ -110,7 +112,7 @@ def _entry_end(address: int, end: int, magic: int) -> int:
     """Return the end of the entry at an address, or -1 where its length lies."""
     if end - address < LOG_OVERHEAD_BYTES + _MIN_V0_SIZE:
         return -1
-    size = load_int32(address + 8)
+    size = load_int32(address + _LENGTH_AT)
     least = _MIN_V0_SIZE + (_TIMESTAMP_BYTES if magic == 1 else 0)
     if size < least or size > end - address - LOG_OVERHEAD_BYTES:
         return -1
@@ -159,7 +161,7 @@ def survey_set(source: _Bytes, magic: int, checks_crcs: int) -> tuple[int, int, 
     address, section_end = address_of(source), address_of(source) + source.size
     count, last_offset = 0, 0
     while section_end - address >= LOG_OVERHEAD_BYTES:
-        size = load_int32(address + 8)
+        size = load_int32(address + _LENGTH_AT)
         if size < _MIN_V0_SIZE:
             return 1, count, last_offset
         if size > section_end - address - LOG_OVERHEAD_BYTES:
@@ -169,7 +171,7 @@ def survey_set(source: _Bytes, magic: int, checks_crcs: int) -> tuple[int, int, 
         end = _entry_end(address, section_end, magic)
         if end < 0:
             return 1, count, last_offset
-        if load_byte(address + _ATTRIBUTES_AT) & _CODEC_MASK:
+        if load_byte(address + LEGACY_ATTRIBUTES_AT) & _CODEC_MASK:
             return 5, count, last_offset
         if checks_crcs and _has_wrong_crc(address, end):
             return 6, count, last_offset
@@ -241,6 +243,6 @@ def locate_entries(source: _Bytes, sections: npt.NDArray[np.int64], starts: _Int
         address = start + sections[section, _START]
         for _ in range(sections[section, _COUNT]):
             starts[place] = address - start
-            address += LOG_OVERHEAD_BYTES + load_int32(address + 8)
+            address += LOG_OVERHEAD_BYTES + load_int32(address + _LENGTH_AT)
             ends[place] = address - start
             place += 1

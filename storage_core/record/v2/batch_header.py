@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 __all__ = [
     "HEADER_BYTES",
     "HEADER_DTYPE",
+    "OFFSETS_HEAD",
     "BatchHeader",
     "ByteSource",
     "pack_header",
+    "place_of",
     "unpack_header",
 ]
-
-HEADER_BYTES: Final = 61
 
 HEADER_DTYPE: Final = np.dtype(
     [
@@ -70,8 +70,13 @@ HEADER_DTYPE: Final = np.dtype(
 )
 """The same table for a column of headers: one 61-byte element each."""
 
+HEADER_BYTES: Final = HEADER_DTYPE.itemsize
+
 ByteSource: TypeAlias = "bytes | bytearray | memoryview | mmap | npt.NDArray[np.uint8]"
 """Anything that lends contiguous bytes; an Arrow buffer does too."""
+
+OFFSETS_HEAD: Final = struct.Struct(">qi4xb6xi")
+"""Base offset, length, magic and, in this format, last offset delta."""
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _SEQUENCES: Final = 1 << 31
@@ -153,6 +158,11 @@ class BatchHeader:
 def pack_header(header: BatchHeader) -> bytes:
     """Return the 61 bytes of a header; `crc` is written as it stands."""
     return _HEADER.pack(*astuple(header))
+
+
+def place_of(field: str) -> int:
+    """Return where a field stands in a header."""
+    return int(HEADER_DTYPE.fields[field][1]) if HEADER_DTYPE.fields else -1
 
 
 def unpack_header(data: ByteSource, position: int = 0) -> BatchHeader:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from sparklog.storage_core.kernels import kernel
 from sparklog.storage_core.record.kernel_memory import BYTES, INT64S, address_of, copy_bytes, inlined, store_byte
+from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES
 from sparklog.storage_core.record.v2.varint_kernels import varint_size, write_varint
 
 __all__ = [
@@ -60,7 +61,6 @@ class PlanFailure:
 _FIRST, _COUNT, _SIZE = PlanColumn.FIRST, PlanColumn.COUNT, PlanColumn.SIZE
 _GROUP, _LAST_DELTA, _MAX_TIMESTAMP = PlanColumn.GROUP, PlanColumn.LAST_DELTA, PlanColumn.MAX_TIMESTAMP
 _TOO_LARGE, _OFFSET_ORDER = -PlanFailure.TOO_LARGE, -PlanFailure.OFFSET_ORDER
-_HEADER_BYTES: Final = 61
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 
@@ -151,7 +151,7 @@ def _plan_batch(
     lengths: npt.NDArray[np.int32],
 ) -> tuple[int, int, int, int]:
     """Plan the batch that starts at `place`: the place after it, its bytes, last offset delta and max timestamp."""
-    first, total, delta = place, _HEADER_BYTES, 0
+    first, total, delta = place, HEADER_BYTES, 0
     base_timestamp = max_timestamp = timestamps[rows[first]]
     base_offset = offsets[rows[first]] if offsets.size else first
     delta_limit = min(_INT32_MAX, _INT64_MAX - 1 - max(base_offset, 0))

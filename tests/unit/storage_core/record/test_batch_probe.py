@@ -1,4 +1,5 @@
 import ast
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +7,7 @@ from pathlib import Path
 import crc32c
 import pytest
 
-from sparklog.storage_core.record.batch_probe import FirstFields, first_fields
+from sparklog.storage_core.record.batch_probe import MAGIC_AT, FirstFields, first_fields
 from tests.build.batch_bytes import BatchSpec, batch_bytes
 from tests.plain.legacy_scalar import pack_entry
 from tests.plain.scalar import Record
@@ -17,38 +18,57 @@ _FOLDERS = (
     "storage_core/log",
     "storage_core/inspect",
     "storage_core/cleaner",
+    "storage_core/index",
+    "sink/place",
+    "sink/stage",
     "pipeline/reader",
 )
-_OWNED = ("MAGIC_AT", "UP_TO_MAGIC_BYTES", "LOG_OVERHEAD_BYTES", "MAGIC_V2", "CRC_AT", "CRC_FROM", "CRC_COVERS_FROM")
-_MAGIC_AT = 16
+_OWNERS = {
+    "storage_core/record/batch_probe.py",  # what every format begins with
+    "storage_core/record/v2/batch_header.py",
+    "storage_core/record/legacy/header.py",
+    "storage_core/index/offset_index.py",
+    "storage_core/index/time_index.py",
+}
+_PLACES = {8, 12, 16, 17, 18, 21, 22, 23, 26, 27, 35, 43, 51, 53, 57, 61}
+"""Where fields of a header start or end, but for 0."""
+
+_NAMES = re.compile(
+    r"_?(.*(MAGIC|LENGTH|CRC|EPOCH|ATTRIBUTES|DELTA|COUNT|TIMESTAMP)_(AT|FROM)|.*UP_TO_MAGIC.*|LOG_OVERHEAD.*|MAGIC_V2"
+    r"|HEADER_BYTES|.*MIN_(BATCH|ENTRY)_BYTES|MIN(_V\d)?_(LENGTH|SIZE))"
+)
+_BASES = {"position", "address", "entry", "at", "start"}
+_LAYOUTS = re.compile(r">qi|>i[48]")
 
 
 def _copies(tree: ast.Module) -> Iterator[int]:
-    """Yield the lines where a module writes down by itself where magic, length or CRC are."""
+    """Yield the lines where a module writes down by itself where a field of a batch or an index entry is."""
     for node in ast.walk(tree):
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant()):
-                if name.lstrip("_") in _OWNED:
-                    yield node.lineno
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant()):
-                if name.lstrip("_") in _OWNED:
-                    yield node.lineno
-            case ast.Subscript(slice=ast.Constant(value=16)):
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int()))
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=int()))
+            ) if _NAMES.fullmatch(name):
                 yield node.lineno
-            case ast.BinOp(op=ast.Add(), right=ast.Constant(value=16)):
+            case ast.Subscript(slice=ast.Constant(value=int(place))) if place in _PLACES - {8}:
+                yield node.lineno
+            case ast.Subscript(slice=ast.Slice(ast.Constant(place), ast.Constant())) if place in _PLACES:
+                yield node.lineno
+            case ast.BinOp(ast.Name(name), ast.Add(), ast.Constant(place)) if name in _BASES and place in _PLACES:
+                yield node.lineno
+            case ast.Call(ast.Attribute(attr="Struct" | "dtype"), [layout]) if _LAYOUTS.search(ast.unparse(layout)):
                 yield node.lineno
 
 
-def test_place_of_magic_length_and_crc_when_modules_are_read_then_one_names_it() -> None:
-    """What every format begins with is said in `batch_probe`; all others import it from there."""
+def test_places_of_fields_when_modules_are_read_then_one_module_has_each() -> None:
+    """Magic, length and CRC stand in `batch_probe`, a format's fields beside its header, an index's in its module."""
     paths = [path for folder in _FOLDERS for path in sorted((_ROOT / folder).rglob("*.py"))]
 
     found = {str(path.relative_to(_ROOT)): list(_copies(ast.parse(path.read_text()))) for path in paths}
 
     assert len(paths) > 100
-    assert {name: lines for name, lines in found.items() if lines} == {
-        "storage_core/record/batch_probe.py": found["storage_core/record/batch_probe.py"]
-    }
+    assert {name: lines for name, lines in found.items() if lines and name not in _OWNERS} == {}
+    assert all(found[name] for name in _OWNERS)
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2, 3, 127, 128, 255])
@@ -60,7 +80,7 @@ def test_first_fields_when_the_byte_of_a_magic_is_negative_then_the_crc_is_that_
         if signed >= 2
         else pack_entry(Record(offset=7, timestamp=5, key=None, value=b""), 0)
     )
-    batch[_MAGIC_AT] = magic
+    batch[MAGIC_AT] = magic
 
     first = first_fields(bytes(batch))
 
