@@ -18,9 +18,12 @@ _TIMEOUT_S = 180.0
 
 
 def fork_server() -> ForkServerContext:
-    """Return a context whose processes start with everything imported and nothing used."""
+    """Return a context whose processes start with everything imported and nothing used.
+
+    A process imports its parent's main module, which is pytest; pyarrow imports pandas where it makes its first array.
+    """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "tests.kill.job"])  # a process imports its parent's main module: pytest
+    context.set_forkserver_preload(["pytest", "pandas", "tests.kill.job"])
     return context
 
 
