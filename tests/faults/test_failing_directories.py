@@ -28,7 +28,7 @@ _KINDS = {
     run_deletion: ("open", "create", "write", "fsync", "rename", "unlink", "rmdir", "ledger"),
 }
 _LONG = bool(os.environ.get("SPARKLOG_SOAK"))
-"""Whether every call is refused in every way; otherwise each in one way, and of those that open every fourth."""
+"""Whether every call is refused in every way; otherwise every second in one way, of those that open every sixth."""
 
 _KEPT = list(range(10))
 _ALL = sorted([*range(100), *_KEPT])
@@ -50,8 +50,10 @@ def _faults(count: int, kind: str) -> Iterator[Fault]:
     if kind in ("write", "copy"):
         ways.append(Fault(kind, 1, errno.ENOSPC, is_short=True))
     for number in range(1, count + 1):
-        if _LONG or kind != "open" or number % 4 == 1:
-            yield from (replace(way, number=number) for way in (ways if _LONG else [ways[number % len(ways)]]))
+        if _LONG:
+            yield from (replace(way, number=number) for way in ways)
+        elif number % (step := 6 if kind == "open" else 2) == 1:
+            yield replace(ways[number // step % len(ways)], number=number)
 
 
 def _wrong_after(work: Work, store: Path, fault: Fault) -> Iterator[str]:

@@ -26,10 +26,10 @@ _WORKS: dict[type[Work], tuple[str, ...]] = {
     Repair: ("open", "create", "write", "copy", "fsync", "rename", "unlink", "mkdir", "truncate", "ledger"),
     Clean: ("open", "create", "write", "fsync", "rename", "unlink"),
 }
-_EVERY = ("write", "copy", "fsync", "rename")
+_OFTEN = ("write", "copy", "fsync", "rename")
 _CHANGING = [kind for kind in KINDS if kind != "open"]
 _LONG = bool(os.environ.get("SPARKLOG_SOAK"))
-"""Whether every call is refused in every way; otherwise each of `_EVERY` in one way, every fourth of the others."""
+"""Whether every call is refused in every way; otherwise every second of `_OFTEN` in one way, every sixth of others."""
 
 
 def _run(work: Work, plan: FaultPlan) -> tuple[int, Exception | None]:
@@ -54,9 +54,10 @@ def _faults(calls: Counter[str], kind: str) -> Iterator[Fault]:
         yield from (replace(way, number=number) for way in ways for number in range(1, calls[kind] + 1))
         return
     for number in range(1, calls[kind] + 1):
-        mine = ways if _LONG else [ways[number % len(ways)]]
-        if _LONG or kind in _EVERY or number % 4 == 1:
-            yield from (replace(way, number=number) for way in mine)
+        if _LONG:
+            yield from (replace(way, number=number) for way in ways)
+        elif number % (step := 2 if kind in _OFTEN else 6) == 1:
+            yield replace(ways[number // step % len(ways)], number=number)
 
 
 def _wrong_after(work: Work, fault: Fault) -> Iterator[str]:

@@ -28,7 +28,7 @@ from tests.seeds import GIVEN, take_seed
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
 
 _IS_LONG = bool(os.environ.get("SPARKLOG_SOAK"))
-_BATCHES, _SEEDS = (1, 1) if GIVEN is not None else (10, 10) if _IS_LONG else (1, 4)
+_BATCHES, _SEEDS = (1, 1) if GIVEN is not None else (10, 10) if _IS_LONG else (1, 2)
 _STREAMS_EVERY = 3 if _IS_LONG else 10
 """Of so many seeds one writes by a stream."""
 
