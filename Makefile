@@ -3,6 +3,7 @@ PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
 SETUP  := $(VENV)/.complete
+CLASSES := $(VENV)/.classes
 
 # Two processes take test files in turn, each with a Spark and a broker of its own; those that run long come first.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
@@ -31,7 +32,11 @@ test: $(SETUP) ## lint, types, import contracts and all tests but the long ones
 	@command -v java >/dev/null || { echo "Java 17 is needed for Spark: install a JRE, or set JAVA_HOME and PATH"; exit 1; }
 	@$(MAKE) --no-print-directory -j2 check all-tests
 
-all-tests: $(SETUP)
+$(CLASSES): $(SETUP)
+	$(BIN)/python -m tests.class_archives
+	@touch $@
+
+all-tests: $(SETUP) $(CLASSES)
 	$(BIN)/python -m pytest -q --color=no --durations=30 $(SIDE_BY_SIDE)
 
 check: $(SETUP) ## lint, types and import contracts

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.class_archives import SPARK_OPTIONS
 from tests.seeds import IS_RANDOM
 from tests.sparklog_command import Ran, Sparklog
 
@@ -20,6 +21,8 @@ settings.register_profile(
     "sparklog", deadline=None, derandomize=not IS_RANDOM, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("sparklog")
+
+os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK_OPTIONS)  # the programs that tests start inherit it
 
 
 @pytest.fixture(scope="session")

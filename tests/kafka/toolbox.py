@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from sparklog.pipeline.spark.jars import cache_folder
+from tests.class_archives import KAFKA_OPTIONS
 
 __all__ = ["KafkaToolError", "KafkaToolbox", "KafkaUnavailableError", "StreamedRun"]
 
@@ -25,8 +26,8 @@ _GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencie
 _MAVEN_TIMEOUT_S = 600
 _TOOL_TIMEOUT_S = 300
 
-# Short-lived processes on few cores: share classes, compile once and cheaply, collect with one thread.
-_JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+# Short-lived processes on few cores: compile once and cheaply, collect with one thread.
+_JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class KafkaUnavailableError(RuntimeError):
@@ -42,10 +43,12 @@ class KafkaToolbox:
 
     Attributes:
         jars: folder of the jars.
+        class_options: for the JVM: where it finds classes that are parsed, or puts them.
     """
 
     def __init__(self, jars: Path) -> None:
         self.jars = jars
+        self.class_options = KAFKA_OPTIONS
         self._java = _find_java()
 
     @classmethod
@@ -66,6 +69,7 @@ class KafkaToolbox:
         return [
             self._java,
             *_JVM_OPTIONS,
+            *self.class_options,
             f"-Xmx{heap}",
             f"-Djudge.log.level={log_level}",
             f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}",
