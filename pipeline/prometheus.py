@@ -1,6 +1,6 @@
-"""Files of figures in Prometheus' text format, each replaced as a whole.
+"""Metrics files in Prometheus' text format, replaced atomically.
 
-Prometheus' node exporter reads such files (`--collector.textfile.directory`).
+Prometheus' node exporter reads them (`--collector.textfile.directory`).
 """
 
 import errno
@@ -22,10 +22,10 @@ Samples = Iterable[tuple[Mapping[str, str], float]]
 
 
 def make_metrics_folder(path: Path) -> None:
-    """Make the folder of the file, so that a run that can't leave its figures is refused before it begins.
+    """Make the folder of the file, so that a run that could not write it is refused at its start.
 
     Raises:
-        StorageError: it can't be made or written, or the path is a folder.
+        StorageError: the folder can't be made or written, or the path is a folder.
     """
     folder = path.absolute().parent
     with storage_errors(path):
@@ -37,7 +37,7 @@ def make_metrics_folder(path: Path) -> None:
 
 
 def try_replace(path: Path, text: str) -> bool:
-    """Replace the file, atomically and durably; return whether that was done, and log why it was not."""
+    """Replace the file atomically and fsync it; return whether it was written, and log a failure."""
     try:
         with storage_errors(path):
             make_directory(path.absolute().parent)
@@ -49,7 +49,7 @@ def try_replace(path: Path, text: str) -> bool:
 
 
 def figure_lines(name: str, words: str, samples: Samples, kind: Literal["gauge", "counter"] = "gauge") -> Iterator[str]:
-    """Yield the lines of one figure: what it is, and each of its samples."""
+    """Yield the lines of one metric: its description, and each sample."""
     yield f"# HELP {name} {words}\n# TYPE {name} {kind}\n"
     for labels, value in samples:
         inside = ",".join(f'{key}="{text}"' for key, text in labels.items())

@@ -1,4 +1,4 @@
-"""What a verb found or did, as it is printed: lines and a verdict for people, or JSON for programs. Its exit code."""
+"""The output of a verb: lines and a verdict for people, or JSON for programs; and exit codes."""
 
 import json
 from collections.abc import Iterable
@@ -15,16 +15,16 @@ FAILED: Final = 1
 
 
 class Report(Protocol):
-    """What each verb makes of its result."""
+    """The result of a verb, for output."""
 
     def lines(self) -> Iterable[str]:
-        """Return a line for each thing that is worth one, for people."""
+        """Return the lines for people above the verdict."""
 
     def verdict(self) -> str:
         """Return the last line for people."""
 
     def as_dict(self) -> object:
-        """Return the same for JSON."""
+        """Return the report for JSON."""
 
 
 def show(report: Report, *, as_json: bool) -> None:
@@ -36,10 +36,10 @@ def show(report: Report, *, as_json: bool) -> None:
 
 
 def say_waiting(what: str, until_ms: int) -> None:
-    """Print on stderr that renamed files or directories wait for their removal, before a run waits for it."""
+    """Print on stderr what a run waits to remove, and until when."""
     say(f"waiting until {iso_time(until_ms)} to remove {what}", err=True)
 
 
 def to_json(value: object) -> str:
-    """Return compact JSON, with what a terminal obeys in JSON's escapes."""
+    """Return compact JSON, with control characters escaped."""
     return visible_json(json.dumps(value, separators=(",", ":"), ensure_ascii=False))

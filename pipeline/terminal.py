@@ -1,4 +1,4 @@
-"""What the command prints for people: every line and cell with its control characters shown, never obeyed."""
+"""The command's output for people: control characters in lines and cells are shown as escapes."""
 
 import logging
 import os
@@ -17,12 +17,12 @@ def say(*lines: str, err: bool = False) -> None:
 
 
 def say_at_once(line: str) -> None:
-    """Write one line to stderr, past every buffer: a signal handler may call this in the middle of another one."""
+    """Write one line to stderr without a buffer, so that signal handlers may call this at any time."""
     os.write(2, f"{visible(line)}\n".encode())
 
 
 class LogLines(logging.Formatter):
-    """Formats a line of a log; a stack trace behind it keeps its lines."""
+    """Formats a line of the program's log; a stack trace after it keeps its lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging calls
         """Return the line."""
@@ -30,10 +30,10 @@ class LogLines(logging.Formatter):
 
 
 class PeopleTable:
-    """A table without lines; cells are texts as they are, never markup.
+    """A table without borders; cells are plain text, never markup.
 
     Args:
-        wide: columns of a line where stdout is no terminal.
+        wide: columns of a line if stdout is no terminal.
     """
 
     def __init__(self, wide: int) -> None:

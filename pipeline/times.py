@@ -1,14 +1,14 @@
-"""Times and durations as people type them.
+"""Parses times and durations on the command line.
 
 | form                                | is                                                          |
 |-------------------------------------|-------------------------------------------------------------|
-| `2026-11-20T10:00Z`, `...+01:00`    | ISO 8601; UTC where no zone is named                        |
-| `2026-11-20`                        | that day's midnight, UTC                                    |
-| `-1h`, `-7d`, `-30m`                | so long before now: ms, s, m, h, d, w                       |
+| `2026-11-20T10:00Z`, `...+01:00`    | ISO 8601; UTC without a zone                                |
+| `2026-11-20`                        | midnight of that day, UTC                                   |
+| `-1h`, `-7d`, `-30m`                | this long before now: ms, s, m, h, d, w                     |
 | `1795125600000`                     | ms since 1970, until the year 9999                          |
 
-Units are lower case: `-1M` is refused, which could be a month. So is a number that looks like seconds, microseconds,
-nanoseconds or a date (`20261120`).
+Units are lower case: `-1M` could be a month and is refused. A number that looks like seconds, microseconds, nanoseconds
+or a date (`20261120`) is refused, too.
 """
 
 import contextlib
@@ -28,11 +28,11 @@ _SECONDS: Final = range(10**8, 10**11)
 _END_MS: Final = 253_402_300_800_000
 """The year 10000."""
 _DATE_DIGITS: Final = 8
-_FORMS: Final = "wanted is 2026-11-20T10:00Z, 2026-11-20, -1h before now (ms, s, m, h, d, w), or ms since 1970"
+_FORMS: Final = "write 2026-11-20T10:00Z, 2026-11-20, -1h before now (ms, s, m, h, d, w), or ms since 1970"
 
 
 def parse_duration(text: str) -> int | None:
-    """Return a duration such as `15m` in ms; None if it is none."""
+    """Return a duration such as `15m` in ms; None for any other text."""
     found = _DURATION.fullmatch(text.strip())
     return None if found is None else int(found[1]) * _UNITS_MS[found[2]]
 
@@ -42,10 +42,10 @@ def parse_time(text: str, now_ms: int) -> int:
 
     Args:
         text: in any form of the table above.
-        now_ms: that durations count from.
+        now_ms: the time from which durations count.
 
     Raises:
-        ValueError: it is no time, lies before 1970, or is a number that is hardly one of ms; the message says which.
+        ValueError: the text is no time, is before 1970, or is a number that is probably not ms; the message says which.
     """
     if text.isascii() and text.isdigit():
         _check_ms(text)
@@ -57,7 +57,7 @@ def parse_time(text: str, now_ms: int) -> int:
         try:
             time_ms = _iso_ms(text)
         except ValueError:
-            raise ValueError(f"{text!r} is no time: {_FORMS}") from None
+            raise ValueError(f"{text!r} is not a time: {_FORMS}") from None
     if time_ms < 0:
         raise ValueError(f"{text!r} is before 1970")
     return time_ms
@@ -70,7 +70,7 @@ def _iso_ms(text: str) -> int:
 
 
 def _check_ms(text: str) -> None:
-    """Refuse digits that are hardly meant as ms, with what else they may be."""
+    """Refuse a number that is probably not ms; the message lists its possible meanings."""
     number = int(text)
     readings = [f"{iso_time(number)} in ms" if number < _END_MS else "beyond the year 9999 in ms"]
     if number in _SECONDS:
@@ -82,4 +82,4 @@ def _check_ms(text: str) -> None:
         with contextlib.suppress(ValueError):
             readings.append(f"{iso_time(_iso_ms(text))} as a date")
     if number >= _END_MS or len(readings) > 1:
-        raise ValueError(f"{text} is {', '.join(readings)}: write the time that is meant, such as 2026-11-20T10:00Z")
+        raise ValueError(f"{text} is {', '.join(readings)}: write a time such as 2026-11-20T10:00Z")

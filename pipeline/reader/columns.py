@@ -1,7 +1,7 @@
 """The columns of Spark's Kafka connector, made from decoded records.
 
-The Arrow types are exactly those that Spark asks for: it compares them and casts nothing. As in the connector a record
-without headers has null for them, and one without a timestamp (-1) has that of 1 ms before 1970.
+The Arrow types must equal Spark's, which casts nothing. As in the connector, the headers of a record without headers
+are null, and a missing timestamp (-1) is 1 ms before 1970.
 
 Source: Spark's Structured Streaming + Kafka Integration Guide; KafkaRecordToRowConverter.
 """
@@ -48,14 +48,14 @@ _LARGEST_MS = (2**63 - 1) // _US_PER_MS
 
 
 def kafka_columns(*, include_headers: bool) -> T.StructType:
-    """Return the columns as Spark has them."""
+    """Return the columns with Spark's types."""
     return T.StructType([*_COLUMNS, _HEADERS] if include_headers else [*_COLUMNS])
 
 
 class RowMaker:
     """Turns the records of one log into rows.
 
-    Topic and partition are built once and sliced: they are the same in every row.
+    The columns of topic and partition, equal in every row, are built once and sliced.
     """
 
     def __init__(self, log: TopicPartition, *, include_headers: bool) -> None:
@@ -105,7 +105,7 @@ def _timestamps(column: pa.Array) -> pa.Array:
 
 
 def _headers(column: pa.Array) -> pa.Array:
-    """Return headers with null for none; the pairs themselves are not copied."""
+    """Return the headers, null if a record has none; copies no pairs."""
     offsets = column.offsets.to_numpy()
     pairs = column.values
     pairs = pa.StructArray.from_arrays(pairs.flatten(), fields=list(_HEADERS_TYPE.value_type))

@@ -1,8 +1,8 @@
 """`format("kafka-log")`: Kafka's log directories as a Spark data source, with the columns and options of its connector.
 
-Spark pickles these objects, and makes new ones, in several processes: they hold nothing but the options.
+Spark pickles these objects, and makes new ones, in several processes: they hold only the options.
 
-Filters are not taken over from Spark: its Python data sources may then mix up the filters of two queries on one frame.
+Spark filters rows itself: with filters in a Python data source it may mix up those of two queries on one frame.
 """
 
 from collections.abc import Iterator
@@ -28,9 +28,9 @@ __all__ = ["KafkaLogSource", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("kafka-log")` known to a session.
+    """Register `format("kafka-log")` in a session.
 
-    The executors' Python must be able to import this package: one task looks, where that is another Python than this.
+    If executors run another Python, one Spark task checks that it can import this package.
 
     Raises:
         InvalidConfigError: it can't.
@@ -50,10 +50,10 @@ class KafkaLogSource(DataSource):
         return "kafka-log"
 
     def schema(self) -> StructType:
-        """Return the columns that the options ask for.
+        """Return the columns for the options.
 
         Raises:
-            InvalidConfigError: options are wrong; every problem is named.
+            InvalidConfigError: options are wrong; names every problem.
         """
         return kafka_columns(include_headers=parse_options(self.options).include_headers)
 
@@ -73,13 +73,13 @@ class KafkaLogSource(DataSource):
 
 
 class _FrameReader(DataSourceReader):
-    """Reads what is there when the query is planned."""
+    """Reads the records that exist when the query is planned."""
 
     def __init__(self, options: ReaderOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks; one without anything to do where there is nothing to read, for Spark makes up its own."""
+        """Return the tasks; an empty one if there is nothing to read, as Spark would invent a partition."""
         options = self._options
         view = open_logs(options.path, options.as_of)
         bounds = find_bounds(choose_logs(view, options), options)

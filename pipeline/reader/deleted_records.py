@@ -1,9 +1,9 @@
-"""Tells a log that begins late from one whose first records were deleted.
+"""Distinguishes a log whose first record has an offset above 0 from a log whose first records were deleted.
 
-Both start above offset 0. A log whose offsets are preserved begins with its first record's, and so does its first
-segment; nobody deleted anything. Whoever deletes records raises the log's start in the ledger, then that of the first
-leader epoch, and then takes the segments below away. So at each moment one of two things tells: a segment that begins
-below the log's start, or a leader epoch that does not begin at 0.
+Both start above offset 0. With preserved offsets, a new log and its first segment start at the first record's offset.
+A deletion first raises the log's start in the ledger, then the start of the first leader epoch, and then removes the
+segments below. So a deletion shows at each moment: a segment starts below the log's start, or the first leader epoch
+does not start at 0.
 """
 
 from pathlib import Path
@@ -20,13 +20,13 @@ _EPOCHS = "leader-epoch-checkpoint"
 
 
 def has_deleted_records(directory: Path, log_start_offset: int) -> bool:
-    """Whether records may have been deleted from a store's log that starts above offset 0; in doubt it is so.
+    """Whether records may have been deleted from a store's log that starts above offset 0; True if unclear.
 
-    The segments are looked at first: they go last.
+    Checks the segments first, because a deletion removes them last.
 
     Args:
         directory: of the log.
-        log_start_offset: of the log, as the ledger says.
+        log_start_offset: from the ledger.
 
     Raises:
         StorageError: the directory can't be read.

@@ -1,7 +1,6 @@
-"""Reads what offset indexes say of the segments that hold a range of offsets.
+"""Reads offset index entries of the segments that hold a range of offsets, to plan splits.
 
-A large index is not read whole: the entries of the range are found by bisection in the file, so that a stream over a
-large active segment plans its micro-batches in no time.
+Finds the entries by bisection in the file, so that micro-batches over a large active segment are planned fast.
 """
 
 import os
@@ -20,30 +19,30 @@ from sparklog.storage_core.storage.open_regular import open_to_read
 __all__ = ["read_marks"]
 
 _MOST_MARKS = 4096
-_BEHIND_ALL = 2**63 - 1
+_ABOVE_ALL = 2**63 - 1
 
 
 def read_marks(
     segments: Sequence[SegmentFiles], start_offset: int, end_offset: int, range_bytes: int
 ) -> list[SegmentMarks]:
-    """Return what is known of the segments that hold offsets of [start, end).
+    """Return sizes and index entries of the segments that hold offsets of [start, end).
 
     Args:
         segments: of one log, in order.
         start_offset: the first offset.
-        end_offset: behind the last.
-        range_bytes: a segment of this size or less that is wanted whole needs no marks inside.
+        end_offset: above the last.
+        range_bytes: a segment of at most this size that lies wholly in the range gets no index entries.
 
     Raises:
-        StorageError: an index can't be read. A missing file is no error: the segment may have been removed meanwhile.
+        StorageError: an index can't be read. A missing file is no error: the segment may have been deleted meanwhile.
     """
     first = floor_segment(segments, start_offset) or 0
     marks = []
     for number, segment in enumerate(segments[first:], first):
         if segment.base_offset >= end_offset:
             break
-        behind = segments[number + 1].base_offset if number + 1 < len(segments) else _BEHIND_ALL
-        is_whole = start_offset <= segment.base_offset and behind <= end_offset
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else _ABOVE_ALL
+        is_whole = start_offset <= segment.base_offset and following <= end_offset
         size_bytes = _size(segment.log_path)
         if is_whole and size_bytes <= range_bytes:
             none = np.empty(0, np.int64)
@@ -56,7 +55,7 @@ def read_marks(
 
 
 class _IndexFile(Sequence[int]):
-    """The offsets of an index file's entries, read one at a time; padding counts as behind everything."""
+    """The offsets of an index file's entries, read one at a time; padding is above every offset."""
 
     def __init__(self, descriptor: int, base_offset: int) -> None:
         self._descriptor = descriptor
@@ -69,12 +68,12 @@ class _IndexFile(Sequence[int]):
     def __getitem__(self, slot: int) -> int:  # type: ignore[override]
         data = os.pread(self._descriptor, OFFSET_ENTRY_BYTES, slot * OFFSET_ENTRY_BYTES)
         if slot and data == bytes(OFFSET_ENTRY_BYTES):
-            return _BEHIND_ALL
+            return _ABOVE_ALL
         return self._base_offset + int.from_bytes(data[:4], "big")
 
 
 def _read_entries(segment: SegmentFiles, start_offset: int, end_offset: int) -> OffsetIndex:
-    """Return the entries from the last one in front of the start to the first one behind the end."""
+    """Return the entries from the last one below the start to the first one at or above the end."""
     path = segment.index_path
     with storage_errors(path):
         try:

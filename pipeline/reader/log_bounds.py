@@ -1,7 +1,7 @@
-"""Which offsets of a log can be read now, and which of them a query asks for.
+"""The readable offsets of a log, and the start and end offsets of a query.
 
-In a store the ledger says so, and no file is looked at. Elsewhere the log itself is asked: its last segment is scanned
-from its last index entry on, and `read_committed` ends at the last stable offset.
+In a store the ledger has them, and no file is read. In a plain folder the reader scans the last segment from its last
+index entry on, and `read_committed` ends at the last stable offset.
 """
 
 import logging
@@ -24,19 +24,19 @@ __all__ = ["LogBounds", "extend_bounds", "find_bounds", "report_data_loss", "res
 
 logger = logging.getLogger(__name__)
 
-_ADVICE = "failOnDataLoss=false reads what is left"
+_ADVICE = "failOnDataLoss=false reads the remaining records"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBounds:
-    """The offsets of one log that can be read.
+    """The readable offsets of one log.
 
     Attributes:
         start_offset: the first.
-        end_offset: behind the last that the isolation level lets a reader see.
-        log_end_offset: behind the last of all.
-        isolation: what a task has to ask for: a store holds no transactions, so there nothing has to be left out.
-        is_certain: whether the log could be read up to its end; otherwise there may be more than the ends say.
+        end_offset: above the last that the isolation level allows.
+        log_end_offset: above the last of all.
+        isolation: level for tasks; `read_uncommitted` in a store, which holds no transactions.
+        is_certain: whether the log was readable up to its end; otherwise it may end higher.
     """
 
     view: LogView
@@ -53,7 +53,7 @@ class LogBounds:
 
     @property
     def last_stable_offset(self) -> int | None:
-        """The end that `read_committed` has; None where nobody has to know."""
+        """The end for `read_committed`; None for `read_uncommitted`."""
         return self.end_offset if self.isolation == "read_committed" else None
 
     def reader(self) -> LogReader:
@@ -67,14 +67,15 @@ class LogBounds:
 
 
 def find_bounds(views: Sequence[LogView], options: ReaderOptions) -> dict[TopicPartition, LogBounds]:
-    """Return what can be read of each log.
+    """Return the readable offsets of each log.
+
+    With `failOnDataLoss=false` a log with a damaged end ends below the damage, and an unreadable log is empty. An
+    offline log of a store has its offsets from the ledger: a query can start there, but reads nothing.
 
     Raises:
-        LogStorageError: a log can't be read, or its end can't be found, and data loss is to fail; otherwise a log
-            whose end is damaged ends in front of the damage, one that can't be read at all is empty, and of an offline
-            one the ledger knows start and end: nothing can be read of it, but a query can begin there.
-        CorruptFileError: the checkpoint that says where a plain folder's log starts is damaged, whatever data loss is
-            to do: without it deleted records would be read.
+        LogStorageError: with `failOnDataLoss=true`: a log can't be read, or its end can't be found.
+        CorruptFileError: the checkpoint with the start of a plain folder's log is damaged, for both values: without it
+            deleted records would be read.
     """
     return {each.log: _bounds(each, options) for each in views}
 
@@ -82,14 +83,14 @@ def find_bounds(views: Sequence[LogView], options: ReaderOptions) -> dict[TopicP
 def extend_bounds(
     bounds: Mapping[TopicPartition, LogBounds], seen: Mapping[TopicPartition, int], options: ReaderOptions
 ) -> dict[TopicPartition, LogBounds]:
-    """Return bounds that reach as far as a log was seen to reach before, unless it is certain that it ends earlier.
+    """Return bounds that are not below the ends seen before, unless a log certainly ends earlier now.
 
-    An error that passes must not look like a log that has lost its end: a stream would read it a second time.
+    A temporary error must not look like a lost end of a log: a stream would read its records twice.
 
     Args:
         bounds: of the logs.
-        seen: offset up to which a log was there; those without one were not seen yet.
-        options: of the query; where data loss is to fail, an end is always certain.
+        seen: end offset of each log at the last look; new logs are absent.
+        options: of the query; with `failOnDataLoss=true` every end is certain.
     """
     found = dict(bounds)
     for log, offset in seen.items():
@@ -103,22 +104,22 @@ def extend_bounds(
 
 
 def report_data_loss(what: str, options: ReaderOptions) -> None:
-    """Refuse, or only note, that records are gone which were to be read.
+    """Raise an error for missing records, or only log it with `failOnDataLoss=false`.
 
     Raises:
-        OffsetOutOfRangeError: data loss is to fail.
+        OffsetOutOfRangeError: `failOnDataLoss` is true.
     """
     if options.fail_on_data_loss:
         raise OffsetOutOfRangeError(f"{what} ({_ADVICE})")
-    logger.warning("%s; reading what is left", what)
+    logger.warning("%s; reading the remaining records", what)
 
 
 def resolve_starts(bounds: Mapping[TopicPartition, LogBounds], options: ReaderOptions) -> dict[TopicPartition, int]:
-    """Return the offset where reading of each log starts.
+    """Return the start offset of each log.
 
     Raises:
-        InvalidConfigError: the options name other logs than those that are read, or a time that no record reaches.
-        OffsetOutOfRangeError: an offset is outside its log, and data loss is to fail.
+        InvalidConfigError: the options name other logs than those read, or a time later than all records.
+        OffsetOutOfRangeError: an offset is outside its log, and `failOnDataLoss` is true.
         LogDirOfflineError: a time has to be looked up in an offline log.
     """
     _check_names(options.starting, bounds, "starting")
@@ -126,11 +127,11 @@ def resolve_starts(bounds: Mapping[TopicPartition, LogBounds], options: ReaderOp
 
 
 def resolve_ends(bounds: Mapping[TopicPartition, LogBounds], options: ReaderOptions) -> dict[TopicPartition, int]:
-    """Return the offset behind the last to read of each log.
+    """Return the end offset of each log, above the last one to read.
 
     Raises:
-        InvalidConfigError: the options name other logs than those that are read.
-        OffsetOutOfRangeError: an offset is outside its log, and data loss is to fail.
+        InvalidConfigError: the options name other logs than those read.
+        OffsetOutOfRangeError: an offset is outside its log, and `failOnDataLoss` is true.
         LogDirOfflineError: a time has to be looked up in an offline log.
     """
     _check_names(options.ending, bounds, "ending")
@@ -150,7 +151,7 @@ def _check_names(limit: OffsetLimit, bounds: Mapping[TopicPartition, LogBounds],
         if logs
     ]
     raise InvalidConfigError(
-        f"{which} offsets or times by partition must name exactly the partitions that are read; {'; '.join(names)}"
+        f"{which} offsets or times by partition must name exactly the partitions to read; {'; '.join(names)}"
     )
 
 
@@ -165,7 +166,7 @@ def _start(limit: OffsetLimit, bounds: LogBounds, options: ReaderOptions) -> int
     if options.no_match_starts_latest:
         return bounds.end_offset
     raise InvalidConfigError(
-        f"no record is as late as the starting time: log={bounds.log} timestamp={value}"
+        f"all records are earlier than the starting time: log={bounds.log} timestamp={value}"
         " (startingOffsetsByTimestampStrategy=latest starts such a log at its end)"
     )
 
@@ -190,7 +191,7 @@ def _explicit(value: int, bounds: LogBounds, options: ReaderOptions, name: str) 
         return bounds.end_offset
     if not bounds.start_offset <= value <= bounds.end_offset:
         report_data_loss(
-            f"{name} asks for an offset outside the log: log={bounds.log} offset={value}"
+            f"{name} has an offset outside the log: log={bounds.log} offset={value}"
             f" start={bounds.start_offset} end={bounds.end_offset}",
             options,
         )
@@ -199,7 +200,7 @@ def _explicit(value: int, bounds: LogBounds, options: ReaderOptions, name: str) 
 
 def _bounds(view: LogView, options: ReaderOptions) -> LogBounds:
     if view.offline is not None:
-        _pass_over_offline(view, options)
+        _skip_offline(view, options)
     if view.expected is not None:
         start, end = view.expected.log_start_offset, view.expected.log_end_offset
         return LogBounds(
@@ -213,21 +214,21 @@ def _bounds(view: LogView, options: ReaderOptions) -> LogBounds:
         if options.fail_on_data_loss:
             raise
         logger.warning("the end of a log is damaged: log=%s (%s)", view.directory, error)
-        return _bounds_in_front_of_damage(view, options)
+        return _bounds_below_damage(view, options)
 
 
-def _pass_over_offline(view: LogView, options: ReaderOptions) -> None:
-    """Say that nothing is read of a log whose disk is gone; a stream goes on there once it is back.
+def _skip_offline(view: LogView, options: ReaderOptions) -> None:
+    """Log a warning that an offline log is skipped; a stream continues there when its log directory is back.
 
     Raises:
-        LogDirOfflineError: data loss is to fail.
+        LogDirOfflineError: `failOnDataLoss` is true.
     """
     if options.fail_on_data_loss:
         view.require_online()
-    logger.warning("a log directory is offline, nothing is read there: log=%s (%s)", view.directory, view.offline)
+    logger.warning("a log directory is offline, skipping the log: log=%s (%s)", view.directory, view.offline)
 
 
-def _bounds_in_front_of_damage(view: LogView, options: ReaderOptions) -> LogBounds:
+def _bounds_below_damage(view: LogView, options: ReaderOptions) -> LogBounds:
     try:
         segments = list_readable_segments(view.directory)
         start = max(segments[0].base_offset if segments else 0, view.checkpointed_start or 0)
@@ -235,7 +236,7 @@ def _bounds_in_front_of_damage(view: LogView, options: ReaderOptions) -> LogBoun
         reader = LogReader(view.directory, log_start_offset=start, log_end_offset=end)
         return replace(_readable(view, reader, options), is_certain=False)
     except LogStorageError as error:
-        logger.warning("a log can't be read, nothing new is read of it: log=%s (%s)", view.directory, error)
+        logger.warning("a log can't be read, reading no new records of it: log=%s (%s)", view.directory, error)
         return LogBounds(
             view=view, start_offset=0, end_offset=0, log_end_offset=0, isolation=options.isolation, is_certain=False
         )
@@ -253,9 +254,9 @@ def _readable(view: LogView, reader: LogReader, options: ReaderOptions) -> LogBo
 
 
 def _sound_end(segment: SegmentFiles) -> int:
-    """Return the offset behind the last batch in front of what can't be one, by headers alone.
+    """Return the end offset of the last batch before bytes that are no batch, by headers alone.
 
-    A wrong CRC or base offset is met by who reads: the batches behind it are sound, and count.
+    Wrong CRCs and base offsets are left to the reading: batches after them are sound, and count.
     """
     with SegmentReader(segment) as reader:
         with suppress(CorruptBatchError):
@@ -264,7 +265,7 @@ def _sound_end(segment: SegmentFiles) -> int:
 
 
 def _ends_with_a_batch(view: LogView) -> bool:
-    """Whether nothing but zeros lies behind the last whole batch: part of one may be one that is being copied."""
+    """Whether only zeros follow the last complete batch: part of a batch may be one that is being copied."""
     try:
         segments = list_readable_segments(view.directory)
         if not segments:

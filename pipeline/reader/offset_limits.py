@@ -1,4 +1,4 @@
-"""Where reading starts or ends, in the forms that Spark's Kafka connector takes.
+"""Parses start and end of a read, in the forms of Spark's Kafka connector.
 
 | option                            | form                                                        |
 |-----------------------------------|-------------------------------------------------------------|
@@ -32,12 +32,12 @@ LATEST = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetLimit:
-    """One value for every log, or one for each.
+    """One value for all logs, or one for each log.
 
     Attributes:
-        is_time: whether the values are ms since the epoch; otherwise they are offsets, `EARLIEST` or `LATEST`.
-        common: the value for every log; None where each has its own.
-        by_log: value of each log otherwise.
+        is_time: whether values are ms since the epoch; otherwise offsets, `EARLIEST` or `LATEST`.
+        common: the value for all logs; None if each log has its own.
+        by_log: values of the logs, if `common` is None.
     """
 
     is_time: bool = False
@@ -55,10 +55,10 @@ _WORDS = {"earliest": OffsetLimit(common=EARLIEST), "latest": LATEST_OFFSETS}
 
 
 def parse_limit(text: str) -> OffsetLimit:
-    """Return the limit that `startingOffsets` or `endingOffsets` names.
+    """Return the limit in `startingOffsets` or `endingOffsets`.
 
     Raises:
-        ValueError: the text has another form; the message says which is wanted.
+        ValueError: the text has another form; the message shows the right one.
     """
     word = _WORDS.get(text.strip().lower())
     return word or OffsetLimit(by_log=_parse_by_log(text, lowest=EARLIEST))
@@ -85,10 +85,10 @@ def parse_times(text: str) -> OffsetLimit:
 
 
 def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
-    """Return the logs that `assign` names, in order.
+    """Return the logs in `assign`, in order.
 
     Raises:
-        ValueError: the text is not of the form `{"topic": [0, 1]}`, or names nothing.
+        ValueError: the text is not of the form `{"topic": [0, 1]}`, or names no partition.
     """
     topics = _parse_object(text, '{"topic": [0, 1]}')
     logs = []

@@ -1,6 +1,6 @@
 """The options of `format("kafka-log")`: names, forms and defaults of Spark's Kafka connector, and a few of our own.
 
-What the connector has and a folder of segments can't honour is refused by name; nothing is silently ignored. Names are
+Options of the connector that need a broker are refused by name; no option is silently ignored. Names are
 case-insensitive. All problems are reported at once.
 
 Source: Spark's Structured Streaming + Kafka Integration Guide.
@@ -56,11 +56,11 @@ _NAMES = (
 )
 _REFUSED = {
     "paths": "one path at a time; join frames with union",
-    "kafka.bootstrap.servers": "no broker is asked; the path says where the logs are",
+    "kafka.bootstrap.servers": "there is no broker; path names the logs",
     "kafka.auto.offset.reset": "use startingOffsets",
     "kafka.group.id": "there are no consumer groups",
     "groupidprefix": "there are no consumer groups",
-    "topic": "it names where to write; use subscribe",
+    "topic": "it is an option for writing; use subscribe",
 }
 _DURATION = re.compile(r"\s*(\d+)\s*(us|ms|s|m|min|h|d|)\s*")
 _DURATION_MS = {"": 1, "us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -69,21 +69,21 @@ _DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderOptions:
-    """What a query asks for.
+    """The options of a query.
 
     Attributes:
         path: a store, a folder of log directories, or one log directory.
-        subscribe: topics; None where another option, or nothing, chooses.
-        subscribe_pattern: regular expression that a topic's whole name has to match.
+        subscribe: topics; None if not given.
+        subscribe_pattern: regular expression for the whole name of a topic.
         assign: logs.
-        starting, ending: where; ending is `LATEST_OFFSETS` in a stream.
-        no_match_starts_latest: whether a log without a record at its starting time is read from its end; otherwise it
-            is an error.
+        starting, ending: limits of the read; ending is `LATEST_OFFSETS` in a stream.
+        no_match_starts_latest: whether a log whose records are all earlier than its starting time is read from its
+            end; otherwise it is an error.
         as_of: an earlier version of a store's ledger.
-        min_partitions: tasks wanted at least; None leaves it to the size of the logs.
-        max_records_per_partition: offsets that a task reads at most.
+        min_partitions: least number of tasks; None: by the size of the logs.
+        max_records_per_partition: most offsets of a task.
         max_offsets_per_trigger, min_offsets_per_trigger: of a stream, over all its logs.
-        max_trigger_delay_ms: after so long fewer than the least will do.
+        max_trigger_delay_ms: time after which a micro-batch may have fewer offsets than the least.
     """
 
     path: Path
@@ -105,14 +105,14 @@ class ReaderOptions:
 
 
 def parse_options(options: Mapping[str, str], kind: ReadKind = "any") -> ReaderOptions:
-    """Return what options say.
+    """Return the parsed options.
 
     Args:
-        options: as Spark hands them over.
-        kind: whether a frame or a stream is read; `any` where Spark only wants to know the columns.
+        options: from Spark.
+        kind: of the query, a frame or a stream; `any` if Spark only asks for the columns.
 
     Raises:
-        InvalidConfigError: something is wrong; every problem is named.
+        InvalidConfigError: options are wrong; names every problem.
     """
     given = _GivenOptions(options)
     parsed = ReaderOptions(
@@ -139,7 +139,7 @@ def parse_options(options: Mapping[str, str], kind: ReadKind = "any") -> ReaderO
 
 
 class _GivenOptions:
-    """Options by lower-case name; every problem is noted."""
+    """Options by lower-case name; collects problems."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
@@ -171,13 +171,13 @@ class _GivenOptions:
         return value
 
     def finish(self) -> None:
-        """Note what nobody knows, and raise if anything was noted."""
+        """Add unknown options to the problems, and raise if there are any."""
         known = {name.lower(): name for name in _NAMES}
         for name in self._values.keys() - known.keys():
             if name in _REFUSED:
-                self.note(name, f"can't be honoured: {_REFUSED[name]}")
+                self.note(name, f"not supported: {_REFUSED[name]}")
             elif name.startswith("kafka."):
-                self.note(name, "can't be honoured: there is no Kafka client")
+                self.note(name, "not supported: there is no Kafka client")
             else:
                 close = difflib.get_close_matches(name, known, n=1)
                 self.note(name, "unknown option" + (f"; did you mean {known[close[0]]}?" if close else ""))
@@ -186,7 +186,7 @@ class _GivenOptions:
 
 
 def _limit(given: _GivenOptions, names: tuple[str, str, str]) -> OffsetLimit | None:
-    """Return the limit that counts: of one time for all, times and offsets, the first one given."""
+    """Return the first given limit, in this order: one time for all, times, offsets."""
     time, times, offsets = names
     found = [
         given.take(time, parse_time),
@@ -207,11 +207,11 @@ def _as_of(given: _GivenOptions) -> AsOf | None:
 def _check_together(parsed: ReaderOptions, kind: ReadKind, given: _GivenOptions) -> None:
     named = [name for name in _SELECTIONS if name in given]
     if len(named) > 1:
-        given.note(" and ".join(named), "only one of them can say which logs to read")
+        given.note(" and ".join(named), "only one of them can select the logs")
     if kind == "stream":
         for name in _BATCH_ONLY:
             if name in given:
-                given.note(name, "a stream has no end and no past; read a frame")
+                given.note(name, "not an option of a stream; read a frame")
     if kind == "batch":
         for name in _STREAM_ONLY:
             if name in given:

@@ -1,6 +1,6 @@
-"""Plans the tasks of a read: splits inside segments, so that one large log feeds every core, and small logs together.
+"""Plans the Spark tasks of a read: splits large logs inside segments, so that all cores read, and joins small logs.
 
-On the driver nothing is read but directories and indexes.
+The driver reads only directories and indexes.
 """
 
 import logging
@@ -28,7 +28,7 @@ _LEAST_TASK_BYTES = 8 << 20
 _FEW_TASKS = 8
 _MANY_TASKS = 8192
 _OPEN_BYTES = 1 << 20
-"""Opening a log costs a task about as much time as reading so many bytes of it."""
+"""Opening a log takes about as long as reading this many bytes of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,8 @@ class LogSplit:
     Attributes:
         directory: of the log.
         log_start_offset, log_end_offset: of the log when the read was planned.
-        last_stable_offset: where `read_committed` ends; None where nobody has to know.
-        start_offset, end_offset: what to read, the end not included.
+        last_stable_offset: end of `read_committed`; None for `read_uncommitted`.
+        start_offset, end_offset: the range to read, without its end.
     """
 
     directory: str
@@ -54,10 +54,10 @@ class LogSplit:
 
 @dataclass(frozen=True)
 class ReadTask(InputPartition):
-    """What one Spark task reads, in this order.
+    """The splits that one Spark task reads, in order.
 
     Attributes:
-        fail_on_data_loss: whether damaged or missing offsets fail the task, or are left out and reported.
+        fail_on_data_loss: whether damaged or missing offsets fail the task, or are skipped and logged.
     """
 
     splits: tuple[LogSplit, ...]
@@ -70,19 +70,18 @@ def plan_tasks(
     bounds: Mapping[TopicPartition, LogBounds],
     options: ReaderOptions,
 ) -> list[ReadTask]:
-    """Return the tasks that together read what is wanted.
+    """Return the Spark tasks that together read the wanted offsets.
 
     Args:
-        wanted: first offset and end of each log; logs without anything to read may be among them, and offline ones, of
-            which nothing can be.
+        wanted: start and end of each log; empty ranges and offline logs are skipped.
         bounds: of these logs.
         options: of the query.
 
     Returns:
-        tasks in order of topic, partition and offset; none where there is nothing to read.
+        tasks in order of topic, partition and offset; none if there is nothing to read.
 
     Raises:
-        StorageError: a directory or an index can't be read, and data loss is to fail.
+        StorageError: a directory or an index can't be read, and `failOnDataLoss` is true.
     """
     there = {log: each for log, each in wanted.items() if each[0] < each[1] and bounds[log].view.offline is None}
     splits, task_bytes = _plan_splits(there, bounds, options)
@@ -104,7 +103,7 @@ def _plan_splits(
     bounds: Mapping[TopicPartition, LogBounds],
     options: ReaderOptions,
 ) -> tuple[list[tuple[LogSplit, int]], int]:
-    """Return splits with their sizes, and how many bytes make a task."""
+    """Return splits with their sizes, and the number of bytes of a task."""
     marks = {log: _read_marks(bounds[log], *wanted[log], options) for log in sorted(wanted)}
     whole = [each for log, known in marks.items() for each in plan_ranges(known, *wanted[log], _ANY_BYTES)]
     task_bytes = _task_bytes(sum(each.size_bytes for each in whole), options.min_partitions)
@@ -130,7 +129,7 @@ def _read_marks(bounds: LogBounds, start: int, end: int, options: ReaderOptions)
 
 
 def _task_bytes(total_bytes: int, min_partitions: int | None) -> int:
-    """Return how many log bytes a task should read: not too few, for a task has its price; not too few tasks either."""
+    """Return the number of log bytes of a task, a compromise between overhead of tasks and parallelism."""
     size = min(max(total_bytes // _FEW_TASKS, _LEAST_TASK_BYTES), _MOST_TASK_BYTES)
     size = max(size, total_bytes // _MANY_TASKS)
     return max(min(size, total_bytes // min_partitions), 1) if min_partitions else size

@@ -1,4 +1,4 @@
-"""How far a micro-batch may go: a limit shared among logs in proportion to what each has to offer.
+"""Limits the offsets of a micro-batch: each log gets a share in proportion to its unread offsets.
 
 Source: the options maxOffsetsPerTrigger and minOffsetsPerTrigger of Spark's Kafka connector.
 """
@@ -14,12 +14,12 @@ _Offsets = Mapping[TopicPartition, int]
 
 
 def limit_offsets(limit: int, start: _Offsets, latest: _Offsets) -> dict[TopicPartition, int]:
-    """Return where each log is to end: together about `limit` offsets behind the start, and each log gets at least one.
+    """Return the end offset of each log: together about `limit` offsets, at least one of each log with unread offsets.
 
     Args:
         limit: above 0.
-        start: where each log is read from; logs that it lacks are taken whole.
-        latest: where each log ends.
+        start: start offset of each log; logs without one are read to their end.
+        latest: end offset of each log.
     """
     sizes = {log: max(end - start.get(log, end), 0) for log, end in latest.items()}
     total = sum(sizes.values())
@@ -34,5 +34,5 @@ def limit_offsets(limit: int, start: _Offsets, latest: _Offsets) -> dict[TopicPa
 
 
 def count_new_offsets(start: _Offsets, latest: _Offsets) -> int:
-    """Return how many offsets lie between the start and the end of all logs."""
+    """Return the number of offsets between start and end of all logs."""
     return sum(max(end - start.get(log, end), 0) for log, end in latest.items())

@@ -1,7 +1,6 @@
-"""What a Spark task does: reads its splits piece by piece, as rows.
+"""A Spark task of a read: yields the rows of its splits, chunk by chunk.
 
-At any time one chunk of a log (4 MiB, or one larger batch) and what it decodes to are in memory, whatever the size of
-the segments.
+Holds one chunk of a log (4 MiB, or one larger batch) and its decoded records in memory, for segments of any size.
 """
 
 import logging
@@ -28,16 +27,16 @@ logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 4 << 20
 _CHUNK_BYTES_AMID_DAMAGE = 512
 _SOUND_CHUNKS = 64
-"""So many of them behind damage, and reading goes on in large ones."""
-_ADVICE = "the option failOnDataLoss=false leaves out what can't be read, and says so in the task's log"
+"""After this many small chunks without damage, reading continues in large ones."""
+_ADVICE = "the option failOnDataLoss=false skips unreadable records, and logs their offsets in the task's log"
 
 
 def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task's splits, in order of their offsets, `ROWS_PER_BATCH` at most at a time.
 
     Raises:
-        LogStorageError: something can't be read and data loss is to fail; the message names file and position.
-        StorageError: the disk refuses, whatever data loss is to do: what lies there may be whole.
+        LogStorageError: records can't be read, and `failOnDataLoss` is true; the message names file and position.
+        StorageError: the disk refuses, for both values of `failOnDataLoss`: the records may be whole.
     """
     loss = _Loss()
     for split in task.splits:
@@ -59,7 +58,7 @@ def _rows(records: pa.RecordBatch, maker: RowMaker, split: LogSplit, task: ReadT
 
 @dataclass(slots=True)
 class _Loss:
-    """What a task left out."""
+    """Counts of skipped offsets of a task."""
 
     ranges: int = 0
     offsets: int = 0
@@ -71,30 +70,30 @@ class _Loss:
 
     def report(self) -> None:
         if self.ranges:
-            logger.warning("a task left out what it could not read: ranges=%d offsets=%d", self.ranges, self.offsets)
+            logger.warning("a task skipped unreadable records: ranges=%d offsets=%d", self.ranges, self.offsets)
 
 
 def _records(split: LogSplit, task: ReadTask, loss: _Loss) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a split; behind damage that may be left out, start again where reading can go on.
+    """Yield the records of a split; with `failOnDataLoss=false` skip damage and continue above it.
 
-    Damage costs the chunk that it lies in, so it is met again in chunks of about one batch before anything is skipped.
-    Each skip goes further, so reading ends however much is damaged.
+    Damage fails a whole chunk, so that chunk is read again in chunks of about one batch before a batch is skipped. Each
+    skip raises the offset, so the read ends for any damage.
     """
-    offset, chunk_bytes, is_behind_damage, skip = split.start_offset, _CHUNK_BYTES, False, skip_batch
+    offset, chunk_bytes, is_past_damage, skip = split.start_offset, _CHUNK_BYTES, False, skip_batch
     while offset < split.end_offset:
         try:
             for number, records in enumerate(_read(split, offset, chunk_bytes)):
-                behind = records.column("offset")[-1].as_py() + 1
-                if not task.fail_on_data_loss and behind < split.end_offset:
-                    check_place(Path(split.directory), offset, behind - 1)  # where loss fails, the next piece does it
+                next_offset = records.column("offset")[-1].as_py() + 1
+                if not task.fail_on_data_loss and next_offset < split.end_offset:
+                    check_place(Path(split.directory), offset, next_offset - 1)  # otherwise the next chunk fails
                 yield records
                 del records
-                offset, skip = behind, skip_batch
-                if is_behind_damage and number == _SOUND_CHUNKS:
+                offset, skip = next_offset, skip_batch
+                if is_past_damage and number == _SOUND_CHUNKS:
                     break
             else:
                 return
-            chunk_bytes, is_behind_damage = _CHUNK_BYTES, False
+            chunk_bytes, is_past_damage = _CHUNK_BYTES, False
         except LogStorageError as error:
             if task.fail_on_data_loss:
                 error.add_note(_ADVICE)
@@ -106,13 +105,13 @@ def _records(split: LogSplit, task: ReadTask, loss: _Loss) -> Iterator[pa.Record
                 continue
             resumption = skip(Path(split.directory), offset, split.end_offset)
             yield from _skipped(split, (offset, resumption.next_offset), resumption.batch, loss, error)
-            offset, is_behind_damage, skip = resumption.next_offset, True, skip_to_index
+            offset, is_past_damage, skip = resumption.next_offset, True, skip_to_index
 
 
 def _skipped(
     split: LogSplit, offsets: tuple[int, int], batch: BatchChunk | None, loss: _Loss, error: LogStorageError
 ) -> Iterator[pa.RecordBatch]:
-    """Note what is lost of the offsets that are skipped, and yield what a sound batch among them holds."""
+    """Log the skipped offsets that are lost, and yield the records of a sound batch among them."""
     start, end = offsets
     if batch is None or _may_be_aborted(batch, split):
         loss.note(split, start, end, error)
@@ -134,7 +133,7 @@ def _skipped(
 
 
 def _may_be_aborted(batch: BatchChunk, split: LogSplit) -> bool:
-    """Whether it takes other batches, too, to know whether these records were committed."""
+    """Whether other batches decide if these records were committed."""
     return split.isolation == "read_committed" and bool(int(batch.scan.attributes[0]) & TRANSACTIONAL_BIT)
 
 
@@ -149,13 +148,13 @@ def _read(split: LogSplit, offset: int, chunk_bytes: int) -> Iterator[pa.RecordB
 
 
 def _note_unfit_timestamps(records: pa.RecordBatch, rows: pa.RecordBatch, split: LogSplit, task: ReadTask) -> None:
-    """Refuse timestamps that Spark can't hold, or say that they became null."""
+    """Refuse timestamps that Spark can't hold, or log that they became null."""
     timestamps = rows.column("timestamp")
     first = timestamps.is_null().index(True).as_py()
     offset, found = records.column("offset")[first], records.column("timestamp")[first]
     what = f"a timestamp does not fit into Spark's: log={split.directory} offset={offset} timestamp_ms={found}"
     if task.fail_on_data_loss:
         error = InvalidRecordError(what)
-        error.add_note("the option failOnDataLoss=false gives such a record null for a timestamp")
+        error.add_note("with the option failOnDataLoss=false such timestamps are null")
         raise error
     logger.warning("%s; null instead: records=%d", what, timestamps.null_count)

@@ -1,4 +1,4 @@
-"""Which logs a query reads."""
+"""Selects the logs that a query reads."""
 
 import re
 
@@ -9,18 +9,18 @@ from sparklog.storage_core.errors import UnknownTopicError
 __all__ = ["choose_logs"]
 
 _INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
-"""Read when they are asked for by name, as by Kafka's own clients."""
+"""Read only if named, as by Kafka's own clients."""
 
 
 def choose_logs(view: StoreView, options: ReaderOptions) -> tuple[LogView, ...]:
-    """Return the logs that the options choose: all of them, but for Kafka's internal topics, where they name none.
+    """Return the logs that the options select; without a selection all except Kafka's internal topics.
 
     Raises:
-        UnknownTopicError: a topic or partition that they name is not there, or the folder holds no logs at all.
+        UnknownTopicError: a named topic or partition does not exist, or the folder holds no logs.
     """
     view.require_clean_end()
     if not view.logs and view.ledger_version is None:
-        raise UnknownTopicError(f"no store, and no log directory <topic>-<partition>: path={view.root}")
+        raise UnknownTopicError(f"neither a store nor log directories <topic>-<partition>: path={view.root}")
     if options.assign is not None:
         return _assigned(view, options)
     if options.subscribe is not None:
@@ -37,7 +37,7 @@ def _assigned(view: StoreView, options: ReaderOptions) -> tuple[LogView, ...]:
     missing = wanted - {each.log for each in found}
     if missing:
         names = ", ".join(f"{log.topic}:{log.partition}" for log in sorted(missing))
-        raise UnknownTopicError(f"assign names partitions that are not there: {names} path={view.root}")
+        raise UnknownTopicError(f"assign names partitions that do not exist: {names} path={view.root}")
     return found
 
 
@@ -47,6 +47,6 @@ def _subscribed(view: StoreView, topics: tuple[str, ...]) -> tuple[LogView, ...]
     if missing:
         known = ", ".join(sorted(there)) or "none"
         raise UnknownTopicError(
-            f"subscribe names topics that are not there: {', '.join(missing)} topics={known} path={view.root}"
+            f"subscribe names topics that do not exist: {', '.join(missing)} topics={known} path={view.root}"
         )
     return tuple(each for each in view.logs if each.log.topic in topics)

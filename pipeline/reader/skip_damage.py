@@ -1,12 +1,12 @@
-"""Where reading can go on behind what can't be read.
+"""Skips damaged batches: finds the next offset where a read can continue (`failOnDataLoss=false`).
 
-A damaged batch costs its own records, as long as its header tells where it ends, or the offset index knows a sound
-batch behind it. Otherwise the rest of its segment is lost.
+A damaged batch costs only its own records if its header shows its end, or if the offset index has an entry for a sound
+batch after it. Otherwise the rest of its segment is lost.
 
-Reading from an offset starts at the index entry in front of it, which is amid the damage. So the sound batch that the
-index leads to is handed out as it is, and reading goes on behind it.
+A read starts at the index entry below its offset, which here lies in the damage. So the sound batch at the index entry
+above is returned itself, and the read continues after it.
 
-An outage is no damage: where the disk refuses, nothing is skipped, for what is there now may be whole.
+If the disk refuses, nothing is skipped: that is no damage, and the records may be whole.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,11 +27,11 @@ __all__ = ["Resumption", "check_place", "is_outage", "skip_batch", "skip_to_inde
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Where reading goes on.
+    """The point where a read continues.
 
     Attributes:
-        next_offset: what lies in front of it is skipped.
-        batch: but for this sound one, if there is one.
+        next_offset: all offsets below are skipped,
+        batch: except those of this sound batch, if any.
     """
 
     next_offset: int
@@ -42,50 +42,50 @@ _Finder = Callable[[SegmentReader, int, int], Resumption | None]
 
 
 def is_outage(error: LogStorageError) -> bool:
-    """Whether the disk refused; a file that is gone is a loss, as long as the log's directory can be listed."""
+    """Whether the disk refused. A missing file is a loss, as long as the log's directory can be listed."""
     return isinstance(error, StorageError) and not is_gone(error)
 
 
 def skip_batch(directory: Path, offset: int, end_offset: int) -> Resumption:
-    """Return to go on behind the batch that holds `offset`, as far as its header can be believed.
+    """Continue after the batch that holds `offset`, if its header is plausible.
 
-    Otherwise the same as `skip_to_index`.
+    Otherwise as `skip_to_index`.
 
     Args:
         directory: of the log.
-        offset: the first that could not be read.
-        end_offset: behind the last that is wanted.
+        offset: the first unreadable one.
+        end_offset: above the last wanted one.
 
     Returns:
-        an offset above `offset`, `end_offset` at most; a batch that ends in front of it, and above `offset`.
+        an offset above `offset`, at most `end_offset`; and maybe a batch that ends below it, and above `offset`.
 
     Raises:
         StorageError: the log's directory can't be listed, or the disk refuses the segment.
     """
-    return _find(directory, offset, end_offset, [_behind_batch, _behind_indexed_batch])
+    return _find(directory, offset, end_offset, [_after_batch, _after_indexed_batch])
 
 
 def skip_to_index(directory: Path, offset: int, end_offset: int) -> Resumption:
-    """Return to go on behind the next sound batch that the offset index leads to, or with the next segment.
+    """Continue after the next sound batch that the offset index has an entry for, or at the next segment.
 
-    A reader that starts there does not meet what lies in front. Arguments, result and errors as of `skip_batch`.
+    A read from there does not touch the damage. Arguments, result and errors as of `skip_batch`.
     """
-    return _find(directory, offset, end_offset, [_behind_indexed_batch])
+    return _find(directory, offset, end_offset, [_after_indexed_batch])
 
 
 def check_place(directory: Path, offset: int, last_offset: int) -> None:
-    """Refuse records whose last batch reaches into the one behind it.
+    """Refuse records whose last batch overlaps the next batch.
 
-    Base offsets are outside the CRC, so a wrong one shows only there. Which of the two is wrong nobody knows, unless
-    the index names the first one's last offset, too.
+    The CRC does not cover base offsets, so a wrong one shows only there. Which of the two batches is wrong is unknown,
+    unless the index also has the first one's last offset.
 
     Args:
         directory: of the log.
-        offset: from which on the records were read.
+        offset: start of the read.
         last_offset: of the records.
 
     Raises:
-        CorruptBatchError: the two contradict each other.
+        CorruptBatchError: the batches overlap.
         StorageError: the disk refused.
     """
     segments = list_readable_segments(directory)
@@ -93,7 +93,7 @@ def check_place(directory: Path, offset: int, last_offset: int) -> None:
     if last is None:
         return
     following = [*(each.base_offset for each in segments[1:]), None]
-    # A wrong offset may look like one of a later segment than the one that it was read from.
+    # A wrong offset may belong to a later segment than the one that it was read from.
     for number in range(floor_segment(segments, offset) or 0, last + 1):
         with SegmentReader(segments[number]) as reader:
             _check_follower(reader, (offset, last_offset), following[number])
@@ -105,13 +105,13 @@ def _check_follower(reader: SegmentReader, offsets: tuple[int, int], next_segmen
         return
     chunk, number = found
     last_offset, position = int(chunk.scan.last_offset[number]), chunk.position + int(chunk.scan.position[number])
-    behind = _base_offset_behind(reader, chunk, number)
-    following = next_segment if behind is None else behind
+    following = _next_base_offset(reader, chunk, number)
+    following = next_segment if following is None else following
     if following is None or following > last_offset:
         return
     index = reader.offset_index()
     if not ((index.offsets == last_offset) & (index.positions == position)).any():
-        what = f"batch does not end in front of the next one: last_offset={last_offset} next={following}"
+        what = f"batch overlaps the next one: last_offset={last_offset} next={following}"
         raise reader.corrupt_batch(what, position)
 
 
@@ -132,23 +132,23 @@ def _find(directory: Path, offset: int, end_offset: int, finders: Sequence[_Find
         return Resumption(limit)
 
 
-def _behind_batch(reader: SegmentReader, offset: int, limit: int) -> Resumption | None:
-    """Return to go on behind the batch that holds `offset`, if headers up to there, and its own, make sense.
+def _after_batch(reader: SegmentReader, offset: int, limit: int) -> Resumption | None:
+    """Continue after the batch that holds `offset`, if its header and those before are plausible.
 
-    Its header is not trusted beyond the next one's base offset.
+    Its header is trusted only up to the next batch's base offset.
     """
     found = _holder(reader, offset, offset)
     if found is None:
         return None
     chunk, number = found
-    behind = int(chunk.scan.last_offset[number]) + 1
-    base_offset = _base_offset_behind(reader, chunk, number)
-    following = behind if base_offset is None else min(behind, base_offset)
+    end = int(chunk.scan.last_offset[number]) + 1
+    base_offset = _next_base_offset(reader, chunk, number)
+    following = end if base_offset is None else min(end, base_offset)
     return Resumption(following) if offset < following <= limit else None
 
 
 def _holder(reader: SegmentReader, start: int, offset: int) -> tuple[BatchChunk, int] | None:
-    """Return the first batch from that of `start` on that says it reaches `offset`: a chunk, and its number there."""
+    """Return the first batch, from that of `start` on, that ends at `offset` or above: its chunk and number there."""
     with suppress(CorruptBatchError):
         for chunk in reader.chunks_from(start):
             holders = np.flatnonzero(chunk.scan.last_offset >= offset)
@@ -157,18 +157,18 @@ def _holder(reader: SegmentReader, start: int, offset: int) -> tuple[BatchChunk,
     return None
 
 
-def _base_offset_behind(reader: SegmentReader, chunk: BatchChunk, number: int) -> int | None:
-    """Return the base offset of the batch behind one of a chunk; None where nothing follows, or zeros."""
+def _next_base_offset(reader: SegmentReader, chunk: BatchChunk, number: int) -> int | None:
+    """Return the base offset of the batch after one of a chunk; None if nothing or zeros follow."""
     position = chunk.position + int(chunk.scan.position[number] + chunk.scan.size[number])
     first = first_fields(reader.read(position, UP_TO_MAGIC_BYTES))
     return None if first is None or first.size <= LOG_OVERHEAD_BYTES else first.offset
 
 
-def _behind_indexed_batch(reader: SegmentReader, offset: int, limit: int) -> Resumption | None:
-    """Return to go on behind the first sound batch that ends above `offset` and that the offset index leads to.
+def _after_indexed_batch(reader: SegmentReader, offset: int, limit: int) -> Resumption | None:
+    """Continue after the first sound batch that ends above `offset` and that the offset index has an entry for.
 
-    Base offsets are outside the CRC. So the batch itself counts only if the index knows its last offset, too; an entry
-    may also stand for several batches that were appended at once.
+    The CRC does not cover base offsets. So the batch itself is returned only if the index has its last offset; an entry
+    may also be for several batches that were appended at once.
     """
     index = reader.offset_index()
     above = (index.offsets > offset) & (index.offsets < limit)

@@ -1,7 +1,6 @@
-"""The logs of a place, looked at again and again by a stream.
+"""Watches the logs of a store or folder for a stream reader.
 
-Spark asks some hundred times a second whether there is anything new. A store's ledger is read only when its folder has
-changed since.
+Spark asks for new offsets some hundred times a second. A store's ledger is read only after its folder has changed.
 """
 
 import os
@@ -15,7 +14,7 @@ from sparklog.storage_core.storage.local import storage_errors
 __all__ = ["StoreWatch"]
 
 _SETTLED_MS = 100
-"""A folder's time stamp moves in steps of some ms: one this old, or seen for this long, can't hide a later change."""
+"""Folder timestamps have steps of some ms: one this old, or unchanged for this long, can't hide a later change."""
 
 
 class StoreWatch:
@@ -33,17 +32,17 @@ class StoreWatch:
         """Return the logs as they are now.
 
         Raises:
-            LogStorageError: the place can't be read, or lacks what the query names.
+            LogStorageError: the place can't be read, or a log of the query does not exist.
         """
         changed_ns = self._changed_ns()
         if changed_ns == -1 or changed_ns != self._seen_ns:
             self._logs = choose_logs(open_logs(self._options.path), self._options)
             is_settled = self._is_settled(changed_ns) and not any(each.offline for each in self._logs)
-            self._seen_ns = changed_ns if is_settled else -1  # a disk comes back without a word of the ledger
+            self._seen_ns = changed_ns if is_settled else -1  # a disk comes back without a ledger commit
         return self._logs
 
     def _is_settled(self, changed_ns: int) -> bool:
-        """Whether what was read is all that has this time stamp; a clock that was set back may be far below it."""
+        """Whether no further change can have this timestamp, also if the clock was set back."""
         monotonic_ms = self._clock.monotonic_ms()
         if self._first_seen[0] != changed_ns:
             self._first_seen = changed_ns, monotonic_ms
@@ -51,7 +50,7 @@ class StoreWatch:
         return max(age_ms, monotonic_ms - self._first_seen[1]) > _SETTLED_MS
 
     def _changed_ns(self) -> int:
-        """Return when the ledger changed last, -1 where there is none."""
+        """Return the time of the ledger's last change; -1 without a ledger."""
         with storage_errors(self._changes):
             try:
                 return os.stat(self._changes).st_mtime_ns

@@ -3,8 +3,8 @@
 Offsets are the connector's: `{"topic": {"0": n}}`, where n is the next offset to read. A micro-batch is a range of
 offsets, so running it again reads the same records.
 
-Spark does not keep where a query started: if it ends in its first micro-batch, it asks again. A start at the end of the
-logs would then be another one. So such a query's first micro-batch is empty: its end, which Spark keeps, is the start.
+Spark does not record the start of a query: if the query fails in its first micro-batch, Spark asks again, and a start
+at the end of the logs would be higher. So the first micro-batch of such a query is empty, and Spark records its end.
 
 Source: Spark's Structured Streaming + Kafka Integration Guide; KafkaMicroBatchStream.
 """
@@ -47,7 +47,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Args:
         options: of the query.
-        clock: tells how long a small micro-batch was put off.
+        clock: for the delay of small micro-batches.
     """
 
     def __init__(self, options: ReaderOptions, clock: Clock | None = None) -> None:
@@ -62,7 +62,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_trigger_ms: int | None = None
 
     def initialOffset(self) -> _Json:  # noqa: N802
-        """Return where a new query starts."""
+        """Return the start offsets of a new query."""
         starting = self._options.starting
         start = _to_json(resolve_starts(self._bounds(), self._options))
         if starting.has(LATEST) or (starting.is_time and self._options.no_match_starts_latest):
@@ -71,7 +71,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the limit that the options ask for."""
+        """Return the limit in the options."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -79,12 +79,12 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Note where the logs end now: the query ends there."""
+        """Record the present ends of the logs: the query ends there."""
         bounds = self._bounds()
         self._target = _ends(bounds, {log: each.start_offset for log, each in bounds.items()})
 
     def latestOffset(self, start: _Json, limit: ReadLimit) -> _Json:  # noqa: N802
-        """Return where the next micro-batch ends; its start where there is nothing to do yet."""
+        """Return the end of the next micro-batch; its start if there is nothing to do yet."""
         is_first, self._was_asked = not self._was_asked, True
         seen = _from_json(start)
         bounds = extend_bounds(self._bounds(), seen, self._options)
@@ -100,16 +100,16 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _to_json(self._latest if most is None else limit_offsets(most, begin, self._latest))
 
     def reportLatestOffset(self) -> _Json | None:  # noqa: N802
-        """Return where the logs ended when they were last looked at: less the end of a micro-batch it is the lag."""
+        """Return the last known ends of the logs; their distance to the end of a micro-batch is the lag."""
         return _to_json(self._latest) or None
 
     def partitions(self, start: _Json, end: _Json) -> list[InputPartition]:
-        """Return the tasks of a micro-batch.
+        """Return the Spark tasks of a micro-batch.
 
         Raises:
-            OffsetOutOfRangeError: records that were to be read are gone, and data loss is to fail.
-            LogDirOfflineError: some of them lie in an offline log directory, whatever data loss is to do: they are not
-                gone, and no later micro-batch would come back for them.
+            OffsetOutOfRangeError: records of the micro-batch are missing, and `failOnDataLoss` is true.
+            LogDirOfflineError: some are in an offline log directory, for both values of `failOnDataLoss`: they are not
+                lost, and no later micro-batch would read them.
         """
         if start == end:
             return []
@@ -119,7 +119,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, until = _from_json(start), _from_json(end)
         bounds = extend_bounds(self._bounds(), until, self._options)
         for log in sorted(begin.keys() - until.keys()):
-            self._report(f"a log is gone: log={log} offset={begin[log]}")
+            self._report(f"a log is missing: log={log} offset={begin[log]}")
         wanted = {log: self._range(log, begin.get(log), stop, bounds.get(log)) for log, stop in until.items()}
         return [*plan_tasks({log: each for log, each in wanted.items() if each}, bounds, self._options)]
 
@@ -134,9 +134,9 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         report_data_loss(what, self._options)
 
     def _is_too_little(self, begin: _Offsets) -> bool:
-        """Whether to put the micro-batch off: there are few records, and the last one is not long ago.
+        """Whether to delay the micro-batch: it has few offsets, and the last one was not long ago.
 
-        Not once the query has an end: what is missing would never come.
+        Never with `availableNow`: no more records would come.
         """
         least = self._options.min_offsets_per_trigger
         monotonic_ms, last_ms = self._clock.monotonic_ms(), self._last_trigger_ms
@@ -151,53 +151,53 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _range(
         self, log: TopicPartition, begin: int | None, end: int, bounds: LogBounds | None
     ) -> tuple[int, int] | None:
-        """Return what to read of a log, after checking that it is all there.
+        """Return the range to read of a log, and report missing offsets.
 
         Args:
             log: to read.
-            begin: where the micro-batch starts; None where the log was found since.
-            end: where it ends.
-            bounds: of the log; None where it is gone.
+            begin: start of the micro-batch; None for a new log.
+            end: end of the micro-batch.
+            bounds: of the log; None if it does not exist any more.
         """
         if bounds is None:
-            self._report(f"a log is gone: log={log} offset={end}")
+            self._report(f"a log is missing: log={log} offset={end}")
             return None
         if (begin or 0) < end:
             bounds.view.require_online()
         if begin is not None and end < begin:
-            self._report(f"a log ends in front of what was read of it: log={log} read={begin} end={end}")
+            self._report(f"a log ends below the offsets that were read: log={log} read={begin} end={end}")
         if end > bounds.end_offset:
-            self._report(f"the end of a log is gone: log={log} wanted_end={end} end={bounds.end_offset}")
+            self._report(f"the end of a log is missing: log={log} wanted_end={end} end={bounds.end_offset}")
         start = begin or 0
         if start < min(end, bounds.start_offset):
-            what = f"records are gone: log={log} offset={start} start={bounds.start_offset}"
+            what = f"records are missing: log={log} offset={start} start={bounds.start_offset}"
             is_store = bounds.view.expected is not None
             if start == 0 and is_store and not has_deleted_records(bounds.view.directory, bounds.start_offset):
-                # An empty log of a store takes its start from its first record, which need not have offset 0.
-                logger.warning("%s; nothing was read of this log yet, it is read from its start", what)
+                # The first record of a store's log sets its start, and may have an offset above 0.
+                logger.warning("%s; no record of this log was read yet, reading it from its start", what)
             else:
                 self._report(what)
         return max(start, bounds.start_offset), min(end, bounds.end_offset)
 
 
 def _ends(bounds: Mapping[TopicPartition, LogBounds], seen: _Offsets) -> _Offsets:
-    """Return up to where each log can be read; an offline one stays where it was read to, or is not found yet."""
+    """Return the end of each log; of an offline log the offset read up to, if any."""
     ends = {log: each.end_offset if each.view.offline is None else seen.get(log) for log, each in bounds.items()}
     return {log: end for log, end in ends.items() if end is not None}
 
 
 def _ends_at(target: _Offsets, ends: _Offsets, begin: _Offsets) -> _Offsets:
-    """Return where the logs ended when the target was set; a query that began behind it ends where it began."""
+    """Return the ends of the logs, at most the target; a query that started above the target ends at its start."""
     return {log: min(end, max(target[log], begin[log])) for log, end in ends.items() if log in target}
 
 
 def _starts(begin: _Offsets, bounds: Mapping[TopicPartition, LogBounds]) -> _Offsets:
-    """Return where each log is read from; one found since starts at its first record."""
+    """Return the start of each log; a new log starts at its first record."""
     return {log: max(begin.get(log, 0), each.start_offset) for log, each in bounds.items()}
 
 
 def _to_json(offsets: Mapping[TopicPartition, int]) -> _Json:
-    """Return offsets as Spark keeps them, in order: it compares their text."""
+    """Return offsets in Spark's form, sorted: Spark compares their text."""
     found: _Json = {}
     for log in sorted(offsets):
         found.setdefault(log.topic, {})[str(log.partition)] = offsets[log]

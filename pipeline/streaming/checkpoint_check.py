@@ -1,9 +1,9 @@
-"""Whether Spark's checkpoint and a store belong together.
+"""Checks that Spark's checkpoint and a store belong together.
 
-Spark's checkpoint says up to which micro-batch a query has come, the store's ledger says which one it holds. They are
-written one after the other, so a crash leaves them at most one micro-batch apart. Any other distance means that one of
-them was replaced: a new store under an old checkpoint would silently lack everything before, and an older checkpoint
-over a newer store would skip rows as if they had been committed.
+The checkpoint names a query's newest micro-batch, and so does the store's ledger. Spark and the sink write them one
+after the other, so after a crash they differ by at most one micro-batch. A larger difference means that one of them was
+replaced: a new store under an old checkpoint would lack all earlier rows, and with an older checkpoint over a newer
+store Spark would skip rows as if they were committed.
 """
 
 import json
@@ -21,11 +21,11 @@ __all__ = ["CheckpointState", "check_checkpoint", "read_checkpoint"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointState:
-    """How far a query has come.
+    """Progress of a query.
 
     Attributes:
-        committed: its newest micro-batch that Spark knows to be done, -1 if there is none.
-        planned: its newest one.
+        committed: its newest micro-batch that Spark recorded as done; -1 if there is none.
+        planned: its newest planned micro-batch; -1 if there is none.
     """
 
     query_id: str
@@ -34,7 +34,7 @@ class CheckpointState:
 
 
 def read_checkpoint(checkpoint: str) -> CheckpointState | None:
-    """Return what a checkpoint says; None where it has no query yet, or is not a local folder."""
+    """Return the state of a checkpoint; None if it has no query yet, or is no local folder."""
     root = local_checkpoint(checkpoint)
     query_id = None if root is None else _query_id(root)
     if root is None or query_id is None:
@@ -43,15 +43,15 @@ def read_checkpoint(checkpoint: str) -> CheckpointState | None:
 
 
 def check_checkpoint(checkpoint: str, store: str, transaction_version: Callable[[str], int | None]) -> None:
-    """Refuse a checkpoint that is not this store's. One that is not a local folder is not looked at.
+    """Refuse a checkpoint of another store. A checkpoint that is no local folder is not checked.
 
     Args:
         checkpoint: Spark's checkpoint folder, as in the settings.
         store: the store's folder, for the message.
-        transaction_version: tells the newest micro-batch that the store holds of a query, None if there is none.
+        transaction_version: returns the newest micro-batch of a query in the store; None if there is none.
 
     Raises:
-        InvalidConfigError: they do not belong together.
+        InvalidConfigError: checkpoint and store do not belong together.
     """
     found = read_checkpoint(checkpoint)
     if found is None:
@@ -64,11 +64,10 @@ def check_checkpoint(checkpoint: str, store: str, transaction_version: Callable[
     )
     if held < committed:
         raise InvalidConfigError(
-            "the checkpoint has come further than the store: it belongs to another store, or the store is an older"
-            f" copy: {facts}"
+            f"the checkpoint is ahead of the store: it belongs to another store, or the store is an older copy: {facts}"
         )
     if held > planned:
-        raise InvalidConfigError(f"the store has come further than the checkpoint, which is an older copy: {facts}")
+        raise InvalidConfigError(f"the store is ahead of the checkpoint, which is an older copy: {facts}")
 
 
 def _query_id(root: Path) -> str | None:
@@ -80,7 +79,7 @@ def _query_id(root: Path) -> str | None:
     try:
         query_id = json.loads(data.decode(errors="replace"))["id"]
     except (ValueError, KeyError, TypeError):
-        return None  # Spark says what is wrong with its file
+        return None  # Spark reports the damage of its file
     return query_id if isinstance(query_id, str) else None
 
 

@@ -1,13 +1,12 @@
-"""Spark's checkpoint and a power cut: its plan is on the disk before the store commits a micro-batch of it.
+"""Protects Spark's checkpoint from power cuts: syncs a micro-batch's plan before the micro-batch runs and commits.
 
-Spark renames its files into place and syncs none of them, so a power cut leaves new ones empty, or not at all. Were a
-micro-batch committed whose plan is lost, Spark would plan it anew, with rows that came meanwhile, and the store would
-take it for one it has. So each plan is synced before its micro-batch runs, with the note that ends the one before.
+Spark renames its files into place without fsync, so a power cut may leave new files empty or missing. If the plan of a
+committed micro-batch were lost, Spark would plan that micro-batch again with newer rows, and the store would skip it as
+a replay. So each plan is synced before its micro-batch runs, together with the commit file of the one before.
 
-What is torn all the same was never committed, and is dropped at the next start: the note that a micro-batch is done
-(the ledger knows better), a plan that the store holds nothing of, and a source's file that no plan names yet: Spark
-writes it first. Nothing was read of it, so the next start finds its own beginning, and a mirror's new log starts there.
-Anything else is left for Spark to refuse.
+The next start drops torn files of which nothing was committed: a commit file (the ledger is the truth), a plan without
+a micro-batch in the store, and a source's file that no plan names yet, as Spark writes it first. No row was read by it,
+so the source starts afresh, and a mirror's new log starts there. Spark itself refuses other torn files.
 
 Source: Spark HDFSMetadataLog, CheckpointFileManager, StreamMetadata, FileStreamSourceOffset.
 """
@@ -27,27 +26,27 @@ __all__ = ["CheckpointSync", "drop_torn", "local_checkpoint"]
 logger = logging.getLogger(__name__)
 
 _NOTHING = "-"
-"""What Spark writes for a source that has planned nothing yet."""
+"""Spark writes this for a source without a plan."""
 
 _FIRST_SOURCE = 2
-"""The line of a plan that tells the offset of `sources/0`; below it come those of the others."""
+"""Line of a plan with the offset of `sources/0`; the other sources follow."""
 
 
 def local_checkpoint(checkpoint: str) -> Path | None:
-    """Return the folder of a checkpoint; None if it is not one of this machine."""
+    """Return the folder of a checkpoint; None if it is not on this machine."""
     local = checkpoint.removeprefix("file://") if checkpoint.startswith("file:///") else checkpoint
     return None if "://" in local else Path(local.removeprefix("file:"))
 
 
 class CheckpointSync:
-    """Brings what Spark has added to a checkpoint onto the disk; does nothing for one that is no local folder."""
+    """Syncs new files of a checkpoint; does nothing for a checkpoint that is no local folder."""
 
     def __init__(self, checkpoint: str) -> None:
         self._root = local_checkpoint(checkpoint)
         self._known: set[Path] = set()
 
     def sync(self) -> None:
-        """Sync the files that have come since the last call, then the names in their folders.
+        """Sync the files added since the last call, then their folders.
 
         Raises:
             StorageError: the disk refused.
@@ -58,7 +57,7 @@ class CheckpointSync:
             files = {path for folder in _folders(self._root) for path in _files(folder)}
             new = sorted(files - self._known)
             for path in new:
-                with contextlib.suppress(FileNotFoundError):  # Spark removes old ones meanwhile
+                with contextlib.suppress(FileNotFoundError):  # Spark has removed it as an old one
                     sync_file(path)
             folders = {path.parent for path in new}
             for folder in sorted(folders | {each.parent for each in folders if each != self._root}):
@@ -69,11 +68,11 @@ class CheckpointSync:
 
 
 def drop_torn(checkpoint: str, transaction_version: Callable[[str], int | None]) -> None:
-    """Drop what a power cut left torn of a local checkpoint, where nothing of it was committed.
+    """Drop files of a local checkpoint that a power cut tore before anything of them was committed.
 
     Args:
         checkpoint: Spark's checkpoint folder, as in the settings.
-        transaction_version: tells the newest micro-batch that the store holds of a query, None if there is none.
+        transaction_version: returns the newest micro-batch of a query in the store; None if there is none.
 
     Raises:
         StorageError: the disk refused.
@@ -84,17 +83,17 @@ def drop_torn(checkpoint: str, transaction_version: Callable[[str], int | None])
     with storage_errors(root):
         plans, notes = _numbered(root / "offsets"), _numbered(root / "commits")
         if _is_torn(root / "metadata") and not notes and set(plans) <= {0}:
-            _drop(root / "metadata")  # synced before the first micro-batch: there was none
+            _drop(root / "metadata")  # synced before the first micro-batch, so none has run
         if notes and _is_torn(notes[max(notes)]):
             _drop(notes[max(notes)])
         query_id = _query_id(root / "metadata")
         held = transaction_version(query_id) if query_id is not None else None
         held, planned = -1 if held is None else held, max(plans, default=-1)
         if planned < max(held, -1, *notes):
-            return  # plans are gone that were durable: that was no power cut
+            return  # synced plans are missing: not the result of a power cut
         plan = plans.get(planned)
         torn = [newest for folder in _source_folders(root) if _is_torn(newest := _newest(folder))]
-        dropped = [path for path in torn if plan is None or _is_behind(path, plan)]
+        dropped = [path for path in torn if plan is None or _is_newer(path, plan)]
         if plan is not None and planned > held and (torn != dropped or _is_torn(plan)):
             dropped = [*torn, plan]
         for path in dropped:
@@ -111,7 +110,7 @@ def _source_folders(root: Path) -> list[Path]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files that have their names; Spark's checksums lie beside, as `.<name>.crc`."""
+    """Yield files with their final names, also Spark's checksums `.<name>.crc`."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_file() and not entry.name.removesuffix(".crc").endswith(".tmp"):
@@ -124,7 +123,7 @@ def _numbered(folder: Path) -> dict[int, Path]:
 
 
 def _newest(folder: Path) -> Path:
-    """Return the newest entry of a source's log, compacted or not; the folder itself if there is none."""
+    """Return the newest entry of a source's log, compacted or not; the folder if the log is empty."""
     entries = _numbered(folder)
     for path in folder.glob("*.compact"):
         if path.stem.isdigit():
@@ -132,8 +131,8 @@ def _newest(folder: Path) -> Path:
     return entries[max(entries)] if entries else folder
 
 
-def _is_behind(path: Path, plan: Path) -> bool:
-    """Whether an entry of a source's log is newer than what a plan names; False where that can't be told."""
+def _is_newer(path: Path, plan: Path) -> bool:
+    """Whether an entry of a source's log is newer than the plan's entry; False if that is unknown."""
     lines = read_file(plan).decode(errors="replace").splitlines()
     try:
         named = lines[_FIRST_SOURCE + int(path.parent.name)]
@@ -143,9 +142,9 @@ def _is_behind(path: Path, plan: Path) -> bool:
 
 
 def _is_torn(path: Path) -> bool:
-    """Whether a file is empty, zeros, or ends within a line of JSON, as a power cut leaves it.
+    """Whether a file is empty, zeros, or ends within a line of JSON: a torn write.
 
-    One zero in front is right: Spark writes it before the offsets that a Kafka source starts at.
+    One leading zero is valid: Spark writes it before the start offsets of a Kafka source.
     """
     if not path.is_file():
         return False
@@ -175,4 +174,4 @@ def _drop(path: Path) -> None:
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     path.unlink()
     sync_directory(path.parent)
-    logger.warning("Dropped a file of Spark's checkpoint, torn by a power cut before it counted path=%s", path)
+    logger.warning("Dropped a torn file of Spark's checkpoint; nothing of it was committed path=%s", path)

@@ -1,4 +1,4 @@
-"""`sparklog stream`: from a settings file to a running query and its orderly end."""
+"""Runs the query of `sparklog stream`: starts Spark, opens the sink, and stops after the running micro-batch."""
 
 import logging
 import threading
@@ -47,16 +47,16 @@ def run_stream(
     take_lock_by_force: bool = False,
     figures: StreamMetrics | None = None,
 ) -> None:
-    """Stream the source into the store until the trigger is done, a signal asks to stop, or something fails.
+    """Stream the source into the store until the trigger is done, a signal comes, or the query fails.
 
     Args:
         settings: the checked settings file.
         report: gets one line per micro-batch and one at the end.
-        take_lock_by_force: takes the store from a writer that can't be stopped.
-        figures: of the stream; gets what it does.
+        take_lock_by_force: takes the store from a writer that does not stop.
+        figures: metrics of the stream.
 
     Raises:
-        LogStorageError: it failed; nothing of the failed micro-batch is visible.
+        LogStorageError: the query failed; no record of the failed micro-batch is visible.
     """
     _look_at_store(settings, take_lock_by_force)
     with StopRequest(report, "micro-batch") as stop, spark_session(settings) as spark:
@@ -75,9 +75,9 @@ def run_stream(
 
 
 class _Gate:
-    """The `foreachBatch` function: lets micro-batches through to the sink, one at a time, until it is closed.
+    """The `foreachBatch` function: passes micro-batches to the sink, one at a time, until it is closed.
 
-    Stopping a query does not end a Python function that it runs, so the sink may only be closed behind `close`.
+    Stopping a query does not end its running Python function, so close the gate before the sink.
     """
 
     def __init__(self, sink: LogSink, checkpoint: CheckpointSync, source_ends: SourceEnds) -> None:
@@ -100,24 +100,24 @@ class _Gate:
             self.last_batch_id = batch_id
 
     def close(self) -> None:
-        """Wait for the running micro-batch; let no other one through."""
+        """Wait for the running micro-batch; refuse all others."""
         with self._lock:
             self._is_closed = True
 
     @property
     def error(self) -> Exception | None:
-        """What the sink failed with; Spark passes on only its text."""
+        """The sink's error; Spark passes on only its text."""
         return self._sink.last_error
 
 
 class _StoppedError(Exception):
-    """The query is about to be stopped: this micro-batch runs at the next start."""
+    """The query is stopping: this micro-batch runs at the next start."""
 
 
 def _look_at_store(settings: Settings, take_lock_by_force: bool) -> None:
-    """Refuse a store that is being written, or is a newer release's, before Spark is started.
+    """Before Spark starts, refuse a store that another writer holds, or that a newer release wrote.
 
-    Opening the sink checks again, and for good.
+    The sink's opening checks again, under its lock.
     """
     root = Path(settings.store)
     if (root / "store.properties").exists():
@@ -130,7 +130,7 @@ def _look_at_store(settings: Settings, take_lock_by_force: bool) -> None:
 
 @contextmanager
 def spark_session(settings: Settings) -> Iterator[SparkSession]:
-    """Start Spark with what a settings file says, and stop it at the end; or join the session of the platform."""
+    """Start Spark with a settings file's settings, and stop it at the end; or join the platform's session."""
     submitted = submitted_conf()
     wants_jars = needs_jars(settings.source) and submitted is None and not names_jars(settings.spark)
     is_ours = SparkContext._active_spark_context is None
@@ -150,7 +150,7 @@ def _end(spark: SparkSession) -> None:
     try:
         end_session(spark)
     except SPARK_ERRORS as error:
-        logger.debug("Spark has gone before it was stopped: %s", error)
+        logger.debug("Spark was lost before it was stopped: %s", error)
 
 
 def _open_sink(settings: Settings, lines: ProgressLines, take_lock_by_force: bool) -> LogSink:
@@ -188,7 +188,7 @@ def _start(frame: DataFrame, gate: _Gate, settings: Settings) -> StreamingQuery:
 
 
 def _name(settings: Settings) -> str:
-    """Return what the application and its query are called in Spark's pages."""
+    """Return the name of the application and its query in Spark's UI."""
     return f"sparklog stream {Path(settings.store).absolute().name}"
 
 
@@ -197,7 +197,7 @@ def _trigger(trigger: TriggerSettings) -> dict[str, bool | str]:
 
 
 def _run(query: StreamingQuery, gate: _Gate, stop: StopRequest, lines: ProgressLines) -> None:
-    """Watch the query to its end."""
+    """Wait for the query's end, and report its progress."""
     try:
         while not query.awaitTermination(_POLL_S) and not stop.requested:
             if lines.are_waiting:
@@ -213,24 +213,24 @@ def _run(query: StreamingQuery, gate: _Gate, stop: StopRequest, lines: ProgressL
 
 
 def _stop(query: StreamingQuery, gate: _Gate) -> None:
-    """Let the running micro-batch finish and Spark note it, then end the query.
+    """Wait until the running micro-batch is done and Spark has recorded it, then stop the query.
 
-    Stopping before Spark has noted a micro-batch would be harmless, as it is in the ledger, but it would run again.
+    A micro-batch that Spark has not recorded would run again at the next start; the ledger makes that harmless.
     """
     gate.close()
 
-    def is_noted() -> bool:
+    def is_recorded() -> bool:
         if not query.isActive or not query.status["isTriggerActive"]:
             return True
         progress, last = query.lastProgress, gate.last_batch_id
         return last is not None and progress is not None and bool(progress.batchId >= last)
 
-    wait_until(is_noted, _COMMIT_WAIT_S, 0.05)
+    wait_until(is_recorded, _COMMIT_WAIT_S, 0.05)
     query.stop()
 
 
 def _is_stopped(gate: _Gate, stop: StopRequest) -> bool:
-    """Whether the query ended because a micro-batch came to the gate after it was closed."""
+    """Whether the query ended because the closed gate refused a micro-batch."""
     return stop.requested and gate.error is None and gate.has_refused
 
 
@@ -239,7 +239,7 @@ def _translate(error: Exception, gate: _Gate) -> LogStorageError:
     if isinstance(cause, LogStorageError):
         return cause
     if gate.error is None and not isinstance(error, PySparkException):
-        return LogStorageError(f"Spark has gone: {explain(error)}; what was not committed runs at the next start")
+        return LogStorageError(f"Spark was lost: {explain(error)}; uncommitted rows are read again at the next start")
     return LogStorageError(f"the query failed: {explain(cause)}")
 
 
@@ -247,6 +247,6 @@ def _flush_rest(lines: ProgressLines, query: StreamingQuery) -> None:
     try:
         recent = query.recentProgress if lines.are_waiting else []
     except SPARK_ERRORS as error:
-        logger.debug("Spark can't tell its progress: %s", error)
+        logger.debug("Spark reports no progress: %s", error)
         recent = []
     lines.flush(recent, is_last=True)

@@ -1,7 +1,7 @@
-"""The figures of a stream as a Prometheus text file, replaced after each micro-batch.
+"""Metrics of a stream as a Prometheus text file, replaced after each micro-batch.
 
-What to alert on: `sparklog_stream_running`, and the age of the last commit. A lag is shown where the source knows it:
-Kafka's in records; what other sources say of themselves, such as Delta's `numBytesOutstanding`, under its own name.
+Alert on `sparklog_stream_running` and on the age of the last commit. Kafka sources have a lag in records; metrics of
+other sources, such as Delta's `numBytesOutstanding`, keep their names.
 """
 
 import re
@@ -22,7 +22,7 @@ _NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 class StreamMetrics:
-    """Counts of a stream since its start, and the file that they are written to.
+    """Counts of a stream since its start, and their file.
 
     Args:
         path: of the file.
@@ -40,12 +40,12 @@ class StreamMetrics:
         self._source: Mapping[str, float] = {}
 
     def begin(self) -> None:
-        """Say that the stream runs."""
+        """Write that the stream runs."""
         self._is_running = True
         self._write()
 
     def commit(self, metrics: MicroBatchMetrics) -> None:
-        """Count a micro-batch; called by the thread that has committed it."""
+        """Count a micro-batch; called by the thread that committed it."""
         if metrics.replayed:
             return
         self._batches += 1
@@ -55,18 +55,18 @@ class StreamMetrics:
         self._commit_ms, self._committed_at_ms = metrics.total_ms, self._clock.now_ms()
 
     def progress(self, lag: int | None, source: Mapping[str, str]) -> None:
-        """Take what Spark says of the source, and write the file.
+        """Take Spark's metrics of the source, and write the file.
 
         Args:
-            lag: records that it holds behind what was read; None where it does not know.
-            source: its own figures; those that are no numbers are left out.
+            lag: unread records in the source; None if unknown.
+            source: the source's own metrics; values that are no numbers are skipped.
         """
         self._lag = lag
         self._source = {name: float(value) for name, value in source.items() if _NUMBER.fullmatch(value)}
         self._write()
 
     def end(self) -> None:
-        """Say that the stream has ended."""
+        """Write that the stream has ended."""
         self._is_running = False
         self._write()
 
@@ -77,23 +77,23 @@ class StreamMetrics:
         yield from _figure("running", "1 while the stream runs", float(self._is_running))
         yield from _figure("micro_batches_total", "micro-batches committed", self._batches, "counter")
         yield from _figure("records_total", "records committed", self._records, "counter")
-        yield from _figure("bytes_total", "bytes that the logs grew by", self._bytes, "counter")
+        yield from _figure("bytes_total", "bytes appended to the logs", self._bytes, "counter")
         yield from _figure("quarantined_total", "rows diverted to quarantine", self._quarantined, "counter")
         if self._commit_ms is not None and self._committed_at_ms is not None:
-            yield from _figure("commit_duration_seconds", "the sink's part of the last one", self._commit_ms / 1000)
-            yield from _figure("last_commit_timestamp_seconds", "when it was committed", self._committed_at_ms / 1000)
+            yield from _figure("commit_duration_seconds", "time in the sink of the last one", self._commit_ms / 1000)
+            yield from _figure("last_commit_timestamp_seconds", "time of the last commit", self._committed_at_ms / 1000)
         if self._lag is not None:
-            yield from _figure("lag_records", "records that the source still holds", self._lag)
+            yield from _figure("lag_records", "unread records in the source", self._lag)
         if self._source:
             samples: Samples = [({"name": name}, value) for name, value in sorted(self._source.items())]
-            yield from figure_lines(f"{_PREFIX}_source", "what the source says of itself", samples)
+            yield from figure_lines(f"{_PREFIX}_source", "metrics of the source, by their own names", samples)
 
 
 @contextmanager
 def figures_of(path: Path | None) -> Iterator[StreamMetrics | None]:
-    """Give the figures of a stream, for it to begin, and say in the end that it does not run; None without a file.
+    """Yield the metrics of a stream, and write at the end that it does not run; None without a file.
 
-    A stream that finds another writer at work leaves the file, which is that one's.
+    A stream that finds the store locked by another writer keeps that writer's file.
 
     Raises:
         InvalidConfigError: the file can't be written.

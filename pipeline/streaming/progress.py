@@ -1,4 +1,4 @@
-"""One line per micro-batch, from the sink's counts and what Spark knows about the source."""
+"""Progress of a stream: one line per micro-batch, from the sink's counts and Spark's metrics of the source."""
 
 import json
 import time
@@ -12,19 +12,19 @@ from sparklog.sink.metrics import MicroBatchMetrics
 __all__ = ["ProgressLines", "format_line", "source_lag"]
 
 _PATIENCE_S = 2.0
-"""Spark reports a micro-batch just behind its commit; after so long the line goes out without Spark's part."""
+"""Spark reports a micro-batch just after its commit; after this time the line is printed without Spark's part."""
 
 
 class ProgressLines:
-    """Collects the metrics of committed micro-batches and reports each in a line once Spark has reported it too.
+    """Reports a line for each committed micro-batch, after Spark has reported it, too.
 
     Args:
         report: gets the lines.
-        figures: get the same as numbers.
+        figures: gets the same numbers as metrics.
 
     Attributes:
         records: of all micro-batches so far.
-        batches: how many there were.
+        batches: number of micro-batches.
     """
 
     def __init__(self, report: Callable[[str], None], figures: StreamMetrics | None = None) -> None:
@@ -42,15 +42,15 @@ class ProgressLines:
 
     @property
     def are_waiting(self) -> bool:
-        """Whether `flush` may have something to report."""
+        """Whether micro-batches wait for `flush`."""
         return bool(self._waiting)
 
     def flush(self, recent: Sequence[Any], *, is_last: bool = False) -> None:
-        """Report what Spark has reported, what has waited for too long, and at the end everything.
+        """Report micro-batches that Spark has reported, or that have waited too long, and at the end all.
 
         Args:
             recent: the query's `recentProgress`.
-            is_last: nothing more will come from Spark.
+            is_last: whether Spark will report no more.
         """
         known = {int(each.batchId): each for each in recent}
         while self._waiting:
@@ -69,7 +69,7 @@ class ProgressLines:
 
 
 def _source_figures(progress: Any) -> dict[str, str]:
-    """Return what the sources of a micro-batch say of themselves."""
+    """Return the own metrics of a micro-batch's sources."""
     return {str(name): str(value) for each in progress.sources for name, value in (each.metrics or {}).items()}
 
 
@@ -78,8 +78,8 @@ def format_line(metrics: MicroBatchMetrics, duration_ms: int | None = None, lag:
 
     Args:
         metrics: the sink's counts.
-        duration_ms: of the whole trigger; the sink's own part where it is unknown.
-        lag: records the source still holds, None where it does not know.
+        duration_ms: of the whole trigger; None for the duration in the sink.
+        lag: unread records in the source; None if unknown.
     """
     if metrics.replayed:
         return f"batch {metrics.batch_id}: was committed before, nothing to do"
@@ -98,9 +98,9 @@ def format_line(metrics: MicroBatchMetrics, duration_ms: int | None = None, lag:
 
 
 def source_lag(offsets: list[tuple[str | None, str | None]]) -> int | None:
-    """Return how many records the sources hold behind what was read, from (end offset, latest offset) pairs.
+    """Return the number of unread records in the sources, from (end offset, latest offset) pairs.
 
-    None unless every source tells both as Kafka's connector does, `{"topic": {"partition": next offset}}`.
+    None unless every source has both in the form of Kafka's connector, `{"topic": {"partition": next offset}}`.
     """
     total = 0
     for end, latest in offsets:

@@ -1,18 +1,17 @@
-"""Where a Kafka source's logs start and end in a planned micro-batch, as Spark has written it down.
+"""Reads start and end offsets of a Kafka source for a micro-batch, from Spark's plan in the checkpoint.
 
-A topic's last offsets may hold no record that Spark brings: transaction markers, aborted or compacted records. So the
-rows of a micro-batch do not tell where its source ends. Spark's plan does: it is in the checkpoint, as
-`offsets/<batch id>`, before the micro-batch runs, and stays the same when it runs again. A later question to the broker
-would be answered with offsets whose records this micro-batch lacks.
+The last offsets of a topic may hold no record for Spark: transaction markers, aborted or compacted records. So the rows
+of a micro-batch do not show the end of its source. Spark's plan does: Spark writes `offsets/<batch id>` before the
+micro-batch runs, and keeps it for a retry. A later query to the broker may return offsets above this micro-batch.
 
-| line of the file | what |
+| line of the file | content |
 |---|---|
-| 1 | the format's version, `v1` |
+| 1 | version of the format, `v1` |
 | 2 | watermark, time and settings of the micro-batch |
-| 3 | where the source ends: `{"topic":{"partition":next offset}}` |
+| 3 | end offsets of the source: `{"topic":{"partition":next offset}}` |
 
-A micro-batch starts where the one before ended. The first one's start is in `sources/0/0`: a zero byte, the version's
-line, and a line like the third one. Neither knows a partition that Spark finds while it plans the micro-batch.
+A micro-batch starts at the end offsets of the one before. The start of the first one is in `sources/0/0`: a zero byte,
+the version's line, and a line like the third one. Both lack a partition that Spark finds while planning.
 
 Source: Spark OffsetSeqLog, OffsetSeq, JsonUtils.partitionOffsets, KafkaSourceInitialOffsetWriter.
 """
@@ -33,7 +32,7 @@ __all__ = ["SourceEnds", "find_source_ends", "parse_ends", "parse_starts"]
 logger = logging.getLogger(__name__)
 
 SourceEnds = Callable[[SparkSession, int], PlannedEnds]
-"""Tells where the mirror's logs start and end in a micro-batch, by topic and partition."""
+"""Returns start and end offsets of the mirror's logs in a micro-batch, by topic and partition."""
 
 _Offsets = dict[tuple[str, int], int]
 
@@ -43,17 +42,17 @@ _REMEDY = "restore the file, or take a new checkpoint, with `startingOffsets` at
 
 
 def find_source_ends(settings: Settings) -> SourceEnds:
-    """Return what tells the end offsets of each micro-batch; of a job that is no mirror it knows none.
+    """Return the function that returns the end offsets of a micro-batch; none if the job is no mirror.
 
-    A job is a mirror if offsets are preserved and come from a Kafka source as they are, each with its partition, and
-    either with its topic or from one topic into one topic.
+    A job is a mirror if offsets are preserved and come unchanged from a Kafka source, with the partition, and either
+    with the topic or from one topic into one topic.
     """
     if settings.offsets != "preserved" or settings.source.format != "kafka":
         return lambda _spark, _batch_id: PlannedEnds({})
     if not _is_mirror(settings.records):
         logger.warning(
-            "Logs may end below their sources, which may end in offsets without a record: records.offset,"
-            " records.partition or records.topic is not the source's own"
+            "Logs may end below their sources, whose last offsets may hold no record: records.offset,"
+            " records.partition or records.topic is not the source's own column"
         )
         return lambda _spark, _batch_id: PlannedEnds({})
     fixed_topic = settings.records.fixed_topic
@@ -76,28 +75,28 @@ def find_source_ends(settings: Settings) -> SourceEnds:
 
 
 def parse_ends(file: str, plan: str, fixed_topic: str | None) -> dict[tuple[str, int], int]:
-    """Return the end offsets that a plan tells, by topic and partition.
+    """Return the end offsets of a plan, by topic and partition.
 
     Args:
-        file: where it lies, for the message.
+        file: path of the plan, for the message.
         plan: text of the file.
-        fixed_topic: the topic of every row; None: each keeps its own. Nothing is known of a topic that several ones
-            are written to.
+        fixed_topic: the topic of every row; None: each row keeps its topic. If several source topics go to one topic,
+            the result is empty.
 
     Raises:
-        StorageError: the file is none of a Kafka source's.
+        StorageError: the file is not a plan of a Kafka source.
     """
     version, *rest = plan.splitlines() or [""]
     return _parse([version, *rest[1:]], fixed_topic, f"ends: file={file}")
 
 
 def parse_starts(file: str, beginning: str, fixed_topic: str | None) -> dict[tuple[str, int], int]:
-    """Return where the first micro-batch starts, by topic and partition; see `parse_ends`."""
+    """Return the start offsets of the first micro-batch, by topic and partition; see `parse_ends`."""
     return _parse(beginning.removeprefix("\0").splitlines(), fixed_topic, f"starts: file={file}")
 
 
 def _parse(lines: Sequence[str], fixed_topic: str | None, what: str) -> _Offsets:
-    """Return the offsets of a version's line and a source's one."""
+    """Return the offsets from the version's line and the source's line."""
     try:
         version, source = lines
         if version != _VERSION:
@@ -107,7 +106,7 @@ def _parse(lines: Sequence[str], fixed_topic: str | None, what: str) -> _Offsets
             for topic, partitions in json.loads(source).items()
         }
     except (ValueError, AttributeError, TypeError) as error:
-        raise StorageError(f"Spark's checkpoint does not tell where the source {what}; {_REMEDY}") from error
+        raise StorageError(f"Spark's checkpoint does not show where the source {what}; {_REMEDY}") from error
     if fixed_topic is not None:
         topics = {fixed_topic: next(iter(topics.values()))} if len(topics) == 1 else {}
     return {(topic, partition): offset for topic, offsets in topics.items() for partition, offset in offsets.items()}
@@ -131,7 +130,7 @@ def _partitions(topic: Mapping[str, object]) -> int:
 
 
 def _read(spark: SparkSession, checkpoint: str, name: str) -> str:
-    """Read a file of the checkpoint as Spark does, wherever that lies."""
+    """Read a file of the checkpoint with Spark's filesystem."""
     try:
         path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(checkpoint, name)
         stream = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).open(path)

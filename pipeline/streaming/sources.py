@@ -29,14 +29,14 @@ def needs_jars(source: SourceSettings) -> bool:
 def open_source(spark: SparkSession, source: SourceSettings) -> DataFrame:
     """Return the source's rows as a streaming frame.
 
-    A csv, json or parquet source without a schema is looked at once to infer it, and the log says so. A Kafka source
-    starts at the earliest offsets and brings its headers, unless its options say otherwise.
+    The schema of a csv, json or parquet source is inferred from its files if it is not set, with a warning. A Kafka
+    source starts at the earliest offsets and has headers, unless its options differ.
 
     Raises:
-        InvalidConfigError: Spark refuses the source; the message names `source` and says why.
+        InvalidConfigError: Spark refuses the source; the message names `source` and the reason.
     """
     if source.format == KafkaLogSource.name():
-        register(spark)  # not always: Spark then starts a Python that looks for others' sources
+        register(spark)  # only if needed: Spark then starts a Python that searches for data sources
     reader = spark.readStream.format(source.format).options(**_options(source))
     try:
         if source.format in _INFERRED_FORMATS:
@@ -64,5 +64,5 @@ def _options(source: SourceSettings) -> dict[str, str]:
 def _infer_schema(spark: SparkSession, source: SourceSettings) -> str:
     options = {"inferSchema": "true", **source.options}
     schema: str = spark.read.format(source.format).options(**options).load(source.path).schema.toDDL()
-    logger.warning("source.schema is absent, inferred from the files there are now: %s", schema)
+    logger.warning("source.schema is not set, inferred from the present files: %s", schema)
     return schema

@@ -1,4 +1,4 @@
-"""What a stream starts with, read from its folders alone: its first line comes before anything slow."""
+"""The first line of a stream: source, store and progress, read from local files before Spark starts."""
 
 from pathlib import Path
 
@@ -11,19 +11,19 @@ _KAFKA_TOPICS = ("subscribe", "subscribePattern", "assign")
 
 
 def starting_line(settings: Settings) -> str:
-    """Return what is about to be streamed, where to, and how far that has come."""
+    """Return the line that a stream prints before Spark starts."""
     return f"starting: {what_text(settings)}"
 
 
 def what_text(settings: Settings) -> str:
-    """Return what is streamed, where to, and how far that has come."""
+    """Return source, store and progress of a stream."""
     new = "" if (Path(settings.store) / "store.properties").exists() else ", new"
     store = f"{settings.store}{new}, topics {', '.join(settings.topics)}"
     return f"{_source_text(settings.source)} -> {store}; checkpoint {_checkpoint_text(settings.checkpoint)}"
 
 
 def _source_text(source: SourceSettings) -> str:
-    """Return where rows come from; options that may be secrets are left out."""
+    """Return the source, without options that may be secrets."""
     if source.format != "kafka":
         return f"{source.format} {source.path}" if source.path else source.format
     topics = ((name, source.option(name)) for name in _KAFKA_TOPICS)

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM ask a job to stop: the first one at the next safe point, the second one at once."""
+"""SIGINT and SIGTERM stop a job: the first one at the next safe point, the second one at once."""
 
 import os
 import signal
@@ -15,12 +15,12 @@ _EXIT_FAILED = 1
 
 
 class StopRequest:
-    """Notes the first signal and ends the process at the second; the handlers before are put back at the end.
+    """Records the first signal and ends the process at the second; restores the earlier handlers at the end.
 
-    Outside the main thread, where no handler can be set, it never asks for anything.
+    Outside the main thread, where Python sets no handlers, it does nothing.
 
     Args:
-        report: told once, in a line, that the job is about to stop; it runs inside a signal handler.
+        report: gets one line when the job is to stop; called inside the signal handler.
         unit: what the job finishes before it stops, for that line.
 
     Attributes:
@@ -44,7 +44,7 @@ class StopRequest:
             signal.signal(number, before)
 
     def install(self) -> None:
-        """Set the handlers, again where a library has replaced them (starting Spark does)."""
+        """Set the handlers; again after a library replaced them, as the start of Spark does."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in _SIGNALS:
@@ -56,4 +56,4 @@ class StopRequest:
             sys.stderr.flush()
             os._exit(_EXIT_FAILED)
         self.requested = True
-        self._report(f"{signal.Signals(number).name}: stopping after the running {self._unit}; once more stops at once")
+        self._report(f"{signal.Signals(number).name}: stopping after the running {self._unit}; again to stop at once")

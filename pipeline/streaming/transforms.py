@@ -1,6 +1,6 @@
-"""Rows of a source become rows of the sink: Spark SQL expressions under the sink's column names and types.
+"""Turns rows of a source into rows of the sink: Spark SQL expressions with the sink's column names and types.
 
-The selection stands before `writeStream`: no pruning crosses `foreachBatch`.
+Selects before `writeStream`, because Spark prunes no columns through `foreachBatch`.
 """
 
 from pyspark.errors import PySparkException
@@ -20,15 +20,15 @@ _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType)
 
 
 def select_records(frame: DataFrame, records: RecordSettings) -> DataFrame:
-    """Return the frame with the sink's columns, as the record expressions say.
+    """Return the frame with the sink's columns, by the record expressions.
 
-    A topic that is a plain text is left out: the sink takes it as its fixed topic. A timestamp may also be a date, a
-    timestamp without zone (UTC), or a text in Spark's own timestamp format; what does not parse becomes null, which the
-    sink refuses as an invalid row. Headers may also be a map.
+    A topic that is a plain text gets no column: the sink has it as its fixed topic. A timestamp may also be a date, a
+    timestamp without zone (UTC), or a text in Spark's timestamp format; a text that does not parse becomes null, which
+    the sink refuses as an invalid row. Headers may also be a map.
 
     Raises:
-        InvalidConfigError: an expression does not parse, names no column, or has a type that can't become its column;
-            every problem is listed with its key.
+        InvalidConfigError: an expression does not parse, names no column, or has a type that does not convert to its
+            column; names every problem with its key.
     """
     problems: list[str] = []
     columns: list[Column] = []
@@ -56,10 +56,10 @@ def _type_of(frame: DataFrame, expression: str) -> T.DataType:
 
 
 def _convert(name: str, column: Column, kind: T.DataType) -> Column:
-    """Return the expression in a type the sink takes.
+    """Return the expression in a type that the sink takes.
 
     Raises:
-        InvalidConfigError: there is no sound way.
+        InvalidConfigError: the type does not convert.
     """
     wanted, fits = FRAME_COLUMNS[name]
     if fits(kind) and name != "headers":

@@ -169,9 +169,9 @@ def test_frame_when_a_range_is_asked_for_then_only_that_is_read(spark: SparkSess
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"kafka.bootstrap.servers": "x:1", "subscribe": " "}, "no broker is asked"),
+        ({"kafka.bootstrap.servers": "x:1", "subscribe": " "}, "there is no broker"),
         ({"kafka.bootstrap.servers": "x:1", "subscribe": " "}, "names no topic"),
-        ({"subscribe": "nope"}, "topics that are not there: nope topics=t"),
+        ({"subscribe": "nope"}, "topics that do not exist: nope topics=t"),
         ({"startingOffsets": '{"t": {"0": 99}}'}, "log=t-0 offset=99 start=0 end=3"),
         ({"maxOffsetsPerTrigger": "1"}, "only a stream has triggers"),
     ],

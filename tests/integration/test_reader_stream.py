@@ -188,7 +188,7 @@ def test_stream_when_records_were_removed_then_it_fails_with_the_log_and_the_off
 
     with pytest.raises(StreamingQueryException) as caught:
         _run(spark, folder, checkpoint, _Count())
-    assert "records are gone: log=t-0 offset=7 start=20" in str(caught.value)
+    assert "records are missing: log=t-0 offset=7 start=20" in str(caught.value)
 
     rest = _Count()
     _run(spark, folder, checkpoint, rest, failOnDataLoss=False)

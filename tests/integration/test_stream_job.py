@@ -230,7 +230,7 @@ def test_run_stream_when_store_is_new_but_checkpoint_is_not_then_refused(stream:
     _write_csv(tmp_path / "data", "a.csv", _ROWS)
     stream()
 
-    with pytest.raises(InvalidConfigError, match="the checkpoint has come further than the store"):
+    with pytest.raises(InvalidConfigError, match="the checkpoint is ahead of the store"):
         stream(f"store={tmp_path / 'other'}")
     assert not (tmp_path / "other").exists()
 

@@ -51,7 +51,7 @@ def test_verbs_when_time_has_any_form_then_the_first_record_that_late(
     assert sparklog("offsets", store, "t", "--time", time).out == f"t:0:{offset}\n"
     assert sparklog("read", store, "t", "--from-time", time, "--max", 1).out.startswith(f"t:0:{offset}\t")
     planned = sparklog("delete-records", store, "t:0", "--before-time", time)
-    assert f"t-0 starts at offset {offset}" in planned.out
+    assert re.search(rf"^t-0 (will start|starts) at offset {offset}\b", planned.out)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_verbs_when_time_has_any_form_then_the_first_record_that_late(
     ("time", "says"),
     [
         ("1700020800", "1700020800 is 1970-01-20T16:13:40.800Z in ms, 2023-11-15T04:00:00.000Z in seconds"),
-        ("yesterday", "'yesterday' is no time: "),
-        ("2023-13-01", "'2023-13-01' is no time: "),
-        ("1h", "'1h' is no time: "),
-        ("-1M", "'-1M' is no time: wanted is 2026-11-20T10:00Z, 2026-11-20, -1h before now (ms, s, m, h, d, w), or ms"),
+        ("yesterday", "'yesterday' is not a time: "),
+        ("2023-13-01", "'2023-13-01' is not a time: "),
+        ("1h", "'1h' is not a time: "),
+        ("-1M", "'-1M' is not a time: write 2026-11-20T10:00Z, 2026-11-20, -1h before now (ms, s, m, h, d, w), or ms"),
         ("20261120", "20261120 is 1970-01-01T05:37:41.120Z in ms, 2026-11-20T00:00:00.000Z as a date: "),
         ("1795125600000000", "beyond the year 9999 in ms, 2026-11-19T22:00:00.000Z in microseconds: "),
         ("1795125600000000000", "in ms, 2026-11-19T22:00:00.000Z in nanoseconds: "),

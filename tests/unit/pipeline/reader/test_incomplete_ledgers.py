@@ -229,7 +229,7 @@ def test_store_when_bytes_lie_above_the_end_after_a_clean_close_then_a_repair_ke
     segment.write_bytes(segment.read_bytes() + b"more")
 
     planned = sparklog("repair", store)
-    assert (planned.code, "keep and cut off" in planned.out, segment.stat().st_size) == (1, True, size + 4)
+    assert (planned.code, "keep and drop the bytes above" in planned.out, segment.stat().st_size) == (1, True, size + 4)
 
     assert sparklog("repair", store, "--execute").code == 0
 

@@ -66,8 +66,8 @@ def test_options_when_several_are_wrong_then_all_are_named() -> None:
         "endingOffsets: reading can't end at the earliest",
         "failOnDataLoss: 'maybe' is none of true, false",
         "minPartitions: '0' is not a number above 0",
-        "kafka.bootstrap.servers: can't be honoured: no broker is asked",
-        "kafka.fetch.min.bytes: can't be honoured",
+        "kafka.bootstrap.servers: not supported: there is no broker",
+        "kafka.fetch.min.bytes: not supported",
         "startingofsets: unknown option",
         "did you mean startingOffsets?",
     ):
@@ -111,8 +111,8 @@ def test_options_when_starts_compete_then_the_connectors_order_decides(
             {"startingOffsets": '{"t": {"0": 9}}', "endingOffsets": '{"t": {"0": 3}}'},
             "t:0 starts at 9 and ends at 3",
         ),
-        ("stream", {"endingOffsets": "latest"}, "endingOffsets: a stream has no end"),
-        ("stream", {"asOfVersion": "3"}, "asOfVersion: a stream has no end and no past"),
+        ("stream", {"endingOffsets": "latest"}, "endingOffsets: not an option of a stream"),
+        ("stream", {"asOfVersion": "3"}, "asOfVersion: not an option of a stream"),
         ("stream", {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, "9 is above maxOffsetsPerTrigger, 3"),
         ("any", {"asOfVersion": "3", "asOfTimestamp": "3"}, "only one of them can be given"),
         ("any", {"subscribePattern": "("}, "is not a regular expression"),
@@ -128,7 +128,7 @@ def test_options_when_starts_compete_then_the_connectors_order_decides(
     ],
 )
 def test_options_when_one_is_wrong_then_it_is_named(kind: str, options: dict[str, str], what: str) -> None:
-    """What can't be honoured is refused, never ignored."""
+    """An unsupported option is refused, never ignored."""
     with pytest.raises(InvalidConfigError) as caught:
         parse_options({"path": "/a", **options}, kind)  # type: ignore[arg-type]
 

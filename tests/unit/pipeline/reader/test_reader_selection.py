@@ -47,9 +47,9 @@ def test_choose_logs_when_options_name_some_then_these_are_read(
     [
         (
             {"subscribe": "orders,nope"},
-            "subscribe names topics that are not there: nope topics=__consumer_offsets, ord",
+            "subscribe names topics that do not exist: nope topics=__consumer_offsets, ord",
         ),
-        ({"assign": '{"orders": [1, 5]}'}, "assign names partitions that are not there: orders:5"),
+        ({"assign": '{"orders": [1, 5]}'}, "assign names partitions that do not exist: orders:5"),
     ],
 )
 def test_choose_logs_when_one_is_missing_then_it_is_named(folder: Path, options: dict[str, str], what: str) -> None:
@@ -62,5 +62,5 @@ def test_choose_logs_when_a_folder_holds_no_log_then_it_is_an_error(tmp_path: Pa
     """A wrong path is no empty table."""
     (tmp_path / "some").mkdir()
 
-    with pytest.raises(UnknownTopicError, match="no store, and no log directory"):
+    with pytest.raises(UnknownTopicError, match="neither a store nor log directories"):
         _chosen(tmp_path)

@@ -59,7 +59,7 @@ def test_stream_when_records_went_before_its_first_micro_batch_then_data_loss(
     start = state_of(store).log_start_offset
     assert start > 0
 
-    with pytest.raises(OffsetOutOfRangeError, match=f"records are gone: log=aged-0 offset=0 start={start}"):
+    with pytest.raises(OffsetOutOfRangeError, match=f"records are missing: log=aged-0 offset=0 start={start}"):
         KafkaLogStreamReader(parse_options({"path": str(store)}, "stream")).partitions(_START, _END)
 
 
@@ -73,7 +73,7 @@ def test_stream_when_a_mirror_begins_late_then_nothing_was_lost_until_records_ar
 
     raise_log_starts(Store.find(store), {LOG: 5050}, SystemClock())
 
-    with pytest.raises(OffsetOutOfRangeError, match="records are gone"):
+    with pytest.raises(OffsetOutOfRangeError, match="records are missing"):
         reader.partitions(_START, {"aged": {"0": 5100, "1": 0}})
 
 

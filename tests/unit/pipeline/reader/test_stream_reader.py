@@ -192,20 +192,20 @@ def test_stream_when_a_log_is_gone_then_it_is_a_loss(store: _Store, caplog: pyte
     """A topic that a checkpoint names and nobody has any more fails the query, or is left behind."""
     start, end = {"t": {"0": 0, "1": 0}, "gone": {"0": 7}}, {"t": {"0": 100, "1": 0}}
 
-    with pytest.raises(OffsetOutOfRangeError, match=r"a log is gone: log=gone-0 offset=7 \(failOnDataLoss=false"):
+    with pytest.raises(OffsetOutOfRangeError, match=r"a log is missing: log=gone-0 offset=7 \(failOnDataLoss=false"):
         _reader(store.path).partitions(start, end)
     with caplog.at_level(logging.WARNING):
         assert _read(_reader(store.path, failOnDataLoss="false"), start, end) == {"t-0": list(range(100))}
-    assert "a log is gone: log=gone-0" in caplog.text
+    assert "a log is missing: log=gone-0" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("start", "end", "what", "left"),
     [
-        (50, 120, "records are gone: log=t-0 offset=50 start=100", range(100, 120)),
-        (100, 999, "the end of a log is gone: log=t-0 wanted_end=999 end=120", range(100, 120)),
-        (115, 110, "a log ends in front of what was read of it: log=t-0 read=115 end=110", range(0)),
-        (0, 120, "records are gone: log=t-0 offset=0 start=100", range(100, 120)),
+        (50, 120, "records are missing: log=t-0 offset=50 start=100", range(100, 120)),
+        (100, 999, "the end of a log is missing: log=t-0 wanted_end=999 end=120", range(100, 120)),
+        (115, 110, "a log ends below the offsets that were read: log=t-0 read=115 end=110", range(0)),
+        (0, 120, "records are missing: log=t-0 offset=0 start=100", range(100, 120)),
     ],
     ids=["retention", "end", "went back", "retention before the first read"],
 )
@@ -323,7 +323,7 @@ def test_stream_when_records_were_deleted_before_it_came_to_them_then_data_loss(
 
     delete_records(store, 50)
 
-    with pytest.raises(OffsetOutOfRangeError, match="records are gone"):
+    with pytest.raises(OffsetOutOfRangeError, match="records are missing"):
         _read(reader, start, end)
     assert _read(lenient, start, end) == {"aged-0": list(range(50, COUNT))}
     assert _read(reader, {"aged": {"0": 50, "1": 0}}, end) == {"aged-0": list(range(50, COUNT))}

@@ -111,12 +111,12 @@ def test_parse_ends_when_all_rows_go_to_one_topic_then_it_ends_where_its_only_so
 )
 def test_parse_ends_when_the_plan_is_another_ones_then_refused(plan: str) -> None:
     """What is not of the form of a Kafka source is no guess's ground."""
-    with pytest.raises(StorageError, match=r"does not tell where the source ends: file=/c/offsets/4; restore"):
+    with pytest.raises(StorageError, match=r"does not show where the source ends: file=/c/offsets/4; restore"):
         parse_ends("/c/offsets/4", plan, None)
 
 
 @pytest.mark.parametrize("beginning", ["", "\0", "\0v1", "\0v2\n{}", "\0v1\n-", "\0v1\n[]", "\0v1\n{}\n{}"])
 def test_parse_starts_when_the_beginning_is_another_ones_then_refused(beginning: str) -> None:
     """A torn or foreign file does not move the start of a log."""
-    with pytest.raises(StorageError, match=r"does not tell where the source starts: file=/c/sources/0/0; restore"):
+    with pytest.raises(StorageError, match=r"does not show where the source starts: file=/c/sources/0/0; restore"):
         parse_starts("/c/sources/0/0", beginning, None)
