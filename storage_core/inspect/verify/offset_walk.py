@@ -4,10 +4,8 @@ Base offsets lie outside the CRC. In a dense log each batch starts where the one
 offsets may be missing, only a batch that reaches into its neighbour, its segment's border or the log's end shows; index
 entries are the other witness. Of a wrapper of v0 or v1 it takes the base offset that its inner entries tell.
 
-Which of two overlapping batches is wrong: the earlier one if there is a gap before it and without it the later one
-fits, else the later one. What a wrong base offset should be is said only where it is proved: an index entry names the
-batch's last offset, or the log is dense so far and what lies behind starts exactly there. Batches that go back where
-the log then goes on without a gap are surplus: a copy of what is there. Decides, touches nothing.
+Which batch is wrong, and what that means, says the table in `offset_decisions`. What a wrong base offset should be is
+said only where it is proved: see `_proved`. Touches nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sparklog.storage_core.inspect.verify import offset_decisions as signs
 from sparklog.storage_core.inspect.verify.findings import OffsetRange, Rule, is_within
 from sparklog.storage_core.inspect.verify.segment_pass import DamagedBytes
 from sparklog.storage_core.log_config import INT32_MAX
@@ -252,7 +251,7 @@ class OffsetWalk:
         if base < self.next_offset:
             self._backward.append(_Suspect(position, self.next_offset, base, last, self._open_loss))
             if len(self._backward) > _MOST_SURPLUS:
-                self._give_up_backward()
+                self._decide_backward(signs.SEVERAL, None, position)
                 self.next_offset = last + 1
         elif base > self.next_offset:
             self._suspect_that(position, base, last)
@@ -275,56 +274,47 @@ class OffsetWalk:
         """
         suspect, self._suspect = self._suspect, None
         if suspect is not None:
-            self._judge_forward(suspect, following)
+            self._decide([suspect], None, following, position)
         if self._backward:
-            self._judge_backward(following, position)
+            first = self._backward[0]
+            is_copy = following == first.before and first.loss is None
+            is_copy = is_copy and all(each.last < first.before for each in self._backward)
+            self._decide_backward(signs.COPY * is_copy | signs.SEVERAL * (len(self._backward) > 1), following, position)
 
-    def _judge_forward(self, suspect: _Suspect, following: int | None) -> None:
-        is_impossible = suspect.base - self._base_offset > INT32_MAX
-        is_in_the_way = following is not None and suspect.next_if_wrong <= following <= suspect.last
-        named = self._named(suspect.position)
-        is_in_the_way &= named != suspect.last  # else it is the next one that is wrong
-        due = self._proved(suspect, following, named)
-        is_witnessed = named is not None and (following in (None, named + 1) or self._is_timed(named))
-        is_denied = due is not None and is_witnessed
-        if not (is_impossible or is_in_the_way or is_denied):
-            if due is not None and named is not None and not self._is_timed(suspect.last):
-                what = f"base_offset={suspect.base} is wrong, or the index entry that names offset {named}"
-                self._fault(suspect.position, suspect.base, suspect.last, what)
-            if suspect.loss is None:
-                self._note_gap(suspect, due=suspect.before if following is None else None)
-            return
-        what = f"base_offset={suspect.base} is too high, offset {suspect.before} or a later one is due"
-        if is_impossible:
-            what = f"base_offset={suspect.base} is too far from the segment's"
-        elif is_denied and not is_in_the_way:
-            what = f"base_offset={suspect.base} is not what the indexes say, {due}"
-        elif suspect.loss is not None:
-            what = f"base_offset={suspect.base} is too high behind damage"
-        self._settle(suspect, what, due, following)
+    def _decide_backward(self, seen: int, following: int | None, position: int) -> None:
+        batches, self._backward = self._backward, []
+        self._decide(batches, signs.BACK | seen, following, position)
 
-    def _judge_backward(self, following: int | None, position: int) -> None:
-        """Decide about batches that go back: surplus if the log goes on without them."""
-        first = self._backward[0]
-        is_copy = all(each.last < first.before for each in self._backward)
-        if following == first.before and is_copy and first.loss is None:
-            what = f"a copy of offsets {first.base}..{self._backward[-1].last}, which are there already"
-            gone = OffsetFault(self._file, first.position, first.base, first.last, what, surplus_end=position)
-            self.faults.append(gone)
-            self._backward.clear()
-        elif len(self._backward) > 1:
-            self._give_up_backward()
-        else:
-            self._backward.clear()
-            what = f"base_offset={first.base} goes back, offset {first.before} or a later one is due"
-            self._settle(first, what, self._proved(first, following, self._named(first.position)), following)
+    def _decide(self, batches: list[_Suspect], seen: int | None, following: int | None, position: int) -> None:
+        """Do what the table says of the first of some batches; of one that starts too high, `seen` is still open."""
+        first = batches[0]
+        named = self._named(first.position)
+        due = self._proved(first, following, named)
+        decision = signs.decide(self._seen(first, following, named, due) if seen is None else seen)
+        if decision.what:
+            values = {"base": first.base, "last": batches[-1].last, "before": first.before, "above": first.before - 1}
+            what = decision.what.format(**values, count=len(batches), due=due, named=named)
+        for act in decision.acts:
+            if act == "gap":
+                self._note_gap(first, due=first.before if following is None else None)
+            elif act == "move":
+                self._settle(first, what, due, following)
+            elif act == "fault":
+                self._fault(first.position, first.base, batches[-1].last, what)
+            else:
+                self._fault(first.position, first.base, first.last, what, surplus_end=position)
 
-    def _give_up_backward(self) -> None:
-        """Note batches that go back, and that nothing tells where they belong."""
-        first, count = self._backward[0], len(self._backward)
-        what = f"base_offset={first.base} goes back behind offset {first.before - 1}, and so on for {count} batches"
-        self._fault(first.position, first.base, self._backward[-1].last, what)
-        self._backward.clear()
+    def _seen(self, suspect: _Suspect, following: int | None, named: int | None, due: int | None) -> int:
+        """Return the signs of a batch that starts above the offset due."""
+        seen = 0 if suspect.loss is None else signs.LOSS
+        if suspect.base - self._base_offset > INT32_MAX:
+            seen |= signs.FAR
+        if following is not None and suspect.next_if_wrong <= following <= suspect.last and named != suspect.last:
+            seen |= signs.IN_THE_WAY
+        if due is not None and named is not None:
+            seen |= signs.DENIED if following in (None, named + 1) or self._is_timed(named) else 0
+            seen |= 0 if self._is_timed(suspect.last) else signs.DISPUTED
+        return seen
 
     def _settle(self, wrong: _Suspect, what: str, due: int | None, following: int | None) -> None:
         """Note a wrong base offset and go on behind its batch."""
@@ -343,33 +333,32 @@ class OffsetWalk:
 
     def _proved(self, wrong: _Suspect, following: int | None, named: int | None) -> int | None:
         """Return the base offset that a batch must have if its own is wrong, or None where nothing proves it."""
-        if named is not None:
+        if named is not None:  # an index entry that fits between the neighbours; one that does not is a contradiction
             due = named - wrong.count + 1
             fits = due == wrong.before if following is None else wrong.before <= due and named < following
             return due if fits and due != wrong.base else None
-        before = wrong.before
-        if self._has_gaps is False and following is not None and following - wrong.count >= before:
-            return following - wrong.count
+        if following is None:
+            return None
+        last_due = following - wrong.count
+        if self._has_gaps is False and last_due >= wrong.before:  # no gaps: it ends where the next starts
+            return last_due
+        before: int | None = wrong.before
         if wrong.loss is not None:
-            if wrong.loss.claimed_last_offset is None:
-                return None
-            before = wrong.loss.claimed_last_offset + 1
-        return before if self._is_dense and following == before + wrong.count else None
+            before = None if wrong.loss.claimed_last_offset is None else wrong.loss.claimed_last_offset + 1
+        return before if self._is_dense and before == last_due else None  # exactly between its neighbours
 
     def _note_gap(self, suspect: _Suspect, due: int | None = None) -> None:
-        what = f"offsets are missing before the batch, or its base_offset={suspect.base} is wrong"
-        gap = OffsetFault(self._file, suspect.position, suspect.before, suspect.base - 1, what, due)
-        if is_within((gap.first_offset, gap.last_offset), self._known):
-            self.known_gaps.append(gap)
-            return
-        self.inside_gap_count += 1
-        if len(self.inside_gaps) < _KEPT_GAPS:
-            self.inside_gaps.append(gap)
+        is_known = is_within((suspect.before, suspect.base - 1), self._known)
+        self.inside_gap_count += not is_known
+        gaps = self.known_gaps if is_known else self.inside_gaps
+        if is_known or len(gaps) < _KEPT_GAPS:
+            what = f"offsets are missing before the batch, or its base_offset={suspect.base} is wrong"
+            gaps.append(OffsetFault(self._file, suspect.position, suspect.before, suspect.base - 1, what, due))
 
     def _close_loss(self, last_offset: int | None) -> None:
         if self._open_loss is not None:
             self._open_loss.last_offset = last_offset
             self._open_loss = None
 
-    def _fault(self, position: int, first_offset: int, last_offset: int, what: str, *, due: int | None = None) -> None:
-        self.faults.append(OffsetFault(self._file, position, first_offset, last_offset, what, due))
+    def _fault(self, position: int, first_offset: int, last_offset: int, what: str, **more: int | None) -> None:
+        self.faults.append(OffsetFault(self._file, position, first_offset, last_offset, what, **more))
