@@ -1,1 +1,1 @@
-"""The logs of a store or of a broker's folder, for those who read."""
+"""The logs of a store or of a broker's folder, opened for reading."""

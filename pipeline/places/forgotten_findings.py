@@ -1,7 +1,7 @@
-"""What `verify` says of keys that a store is to forget: whether any record of theirs is there.
+"""Findings of `verify` about forgotten keys: searches logs for records of keys in requests to forget.
 
-Logs of topics without a request are not searched. A request that waits is a note; of one that is done no record may be
-left: one that is found came back with a copy from before.
+Logs of topics without a request are not searched. A waiting request is a note. After a finished request no record may
+be left: a found record came back with an older copy.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["forgotten_findings"]
 
 
 def forgotten_findings(view: StoreView) -> Iterator[Finding]:
-    """Yield a finding for each request that waits, and for each segment that a request which is done missed.
+    """Yield a finding for each waiting request, and for each segment with records of a finished request.
 
     Args:
-        view: a store, as it is now; a plain folder has no requests.
+        view: the store as it is now; a plain folder has no requests.
 
     Raises:
         LedgerDamagedError: the ledger can't be read.
@@ -41,7 +41,7 @@ def forgotten_findings(view: StoreView) -> Iterator[Finding]:
     except UnsupportedFormatError as error:
         yield Finding(log=name, file=str(FOLDER), kind="checkpoint", rule="newer-release", what=str(error))
         return
-    offline = {each.log for each in view.logs if each.offline is not None}  # of which the check of the logs tells
+    offline = {each.log for each in view.logs if each.offline is not None}  # findings of the check of the logs
     for state in search_requests(store, requests):
         request = state.request
         if request.completed_ms is None:

@@ -1,7 +1,7 @@
-"""Where a place's lost offsets are written down, and where a repair keeps what it cuts off.
+"""The list of lost offsets, and the folder where a repair keeps dropped bytes.
 
-A store has both below `control/`. Nothing foreign may lie in a broker's log directory, so beside a plain folder there
-is another one: `<folder>-cut`, or `<parent>-cut` where the folder is a single log.
+A store has both below `control/`. A broker refuses foreign files in a log directory, so a plain folder gets another
+folder beside it: `<folder>-cut`, or `<parent>-cut` for a single log.
 """
 
 from collections import defaultdict
@@ -20,11 +20,11 @@ _LIST = "lost-ranges.jsonl"
 
 
 def cut_folder(view: StoreView, keep_in: Path | None = None) -> Path:
-    """Return the folder that takes what a repair cuts off; it need not exist.
+    """Return the folder for the bytes that a repair drops; it need not exist.
 
     Args:
-        view: the place.
-        keep_in: the folder that the user named for a plain place.
+        view: the store or folder.
+        keep_in: the user's folder for a plain folder.
     """
     if view.ledger_version is not None:
         return cut_folder_of_store(view.root)
@@ -42,7 +42,7 @@ def cut_folder_of_store(store: Path) -> Path:
 
 
 def lost_store(view: StoreView, keep_in: Path | None = None) -> LostRangeTable | LostRangeFile:
-    """Return what holds the place's lost offsets."""
+    """Return the list of a place's lost offsets."""
     if view.ledger_version is not None:
         return LostRangeTable(view.root / "control" / "lost_ranges")
     return LostRangeFile(cut_folder(view, keep_in) / _LIST)
@@ -60,7 +60,7 @@ def lost_of(view: StoreView, logs: Sequence[LogView], keep_in: Path | None = Non
 
 
 def known_lost(view: StoreView, keep_in: Path | None = None) -> Mapping[tuple[str, int], Sequence[OffsetRange]]:
-    """Return the lost offsets of each log, as far as they have a known end."""
+    """Return the lost offsets of each log, except ranges without a known end."""
     found: dict[tuple[str, int], list[OffsetRange]] = defaultdict(list)
     for each in lost_ranges(view, keep_in):
         if each.last_offset is not None:

@@ -1,8 +1,8 @@
-"""What a store's ledger says of its logs now: `verify` checks files beside writers and maintenance runs.
+"""The present rows of a store's ledger, for `verify` beside writers and maintenance runs.
 
-A check reads the ledger first and the files later, so the files may be newer. A finding counts only if the ledger still
-says the same of the log; otherwise the log is checked again. Each pair of files that is compared, and which of the two
-is changed first: `docs/architecture.md`, "What `verify` compares beside a writer".
+A check reads the ledger first and the files later, so the files may be newer. A finding counts only if the log's ledger
+row is still the same; otherwise the log is checked again. Each pair of compared files, with the one that is changed
+first: `docs/architecture.md`, "What `verify` compares beside a writer".
 """
 
 import threading
@@ -20,7 +20,7 @@ class NewestLogs:
     """The logs of a place as they are now; shared by the threads of a check.
 
     Args:
-        view: the place as it was when the check began.
+        view: the place at the start of the check.
     """
 
     def __init__(self, view: StoreView) -> None:
@@ -28,7 +28,7 @@ class NewestLogs:
         self._one_at_a_time = threading.Lock()
 
     def view(self, each: LogView) -> StoreView:
-        """Return the place as it is, read again if the ledger has changed, or a log that was moved has its name now."""
+        """Return the place; read again if the ledger has changed, or if a moved log has got its final name."""
         with self._one_at_a_time:
             if self._view.ledger_version is not None and (self._has_changed() or _is_renamed(each)):
                 self._view = open_logs(self._view.root)

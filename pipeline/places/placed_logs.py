@@ -1,7 +1,7 @@
-"""Where the logs of a store lie, for those who only read: which are offline, and which have not got their name yet.
+"""Finds the directories of a store's logs for readers: offline logs, and moved logs that still have a `-future` name.
 
-A log that was being moved when a crash came lies under its `-future` name where the ledger says, complete, until the
-store is opened for writing again. An earlier state of the ledger may name a disk that the log has left since.
+If a move crashes after its commit, the complete log has its `-future` name in the log directory of its ledger row until
+the next opening for writing. An earlier version of the ledger may name a log directory that the log has left since.
 """
 
 import os
@@ -22,12 +22,12 @@ __all__ = ["PlacedLogs", "place_logs"]
 
 @dataclass(frozen=True, slots=True)
 class PlacedLogs:
-    """What lies where.
+    """The directories of a store's logs.
 
     Attributes:
-        directories: of each log; of an offline one where it should be.
+        directories: of each log; of an offline log the expected one.
         offline: why a log can't be read, by log.
-        unknown: log directories that the ledger does not name, nor as ones that are to go.
+        unknown: log directories that no ledger row names, not even for deletion.
         set_aside: `-delete`, `-future` and `-stray` directories.
     """
 
@@ -38,15 +38,15 @@ class PlacedLogs:
 
 
 def place_logs(store: Store, states: Mapping[TopicPartition, LogState], newest: Ledger) -> PlacedLogs:
-    """Return where logs lie; nothing is changed.
+    """Return the directories of logs; changes nothing.
 
     Args:
         store: of the logs.
-        states: of the ledger, maybe of an earlier version.
-        newest: the ledger as it is now: it says where logs lie, and which directories are to go.
+        states: rows of the ledger, maybe of an earlier version.
+        newest: the ledger as it is now, with the logs' places and the directories to delete.
 
     Raises:
-        StorageError: a log directory that could be listed a moment ago can't be read.
+        StorageError: a log directory that was just listed can't be read.
     """
     known_now = newest.states()
     placed = {log: _moved(state, known_now.get(log)) for log, state in states.items()}
@@ -72,7 +72,7 @@ def place_logs(store: Store, states: Mapping[TopicPartition, LogState], newest: 
 
 
 def _roots(store: Store, names: Set[str]) -> dict[str, Path]:
-    """Return one path for each log directory: one folder may have several names, from a link or from other settings."""
+    """Return one path per log directory: a folder may have several names, by a link or by changed settings."""
     paths: dict[str, Path] = {}
     return {
         name: paths.setdefault(os.path.realpath(store.log_dir(name)), store.log_dir(name)) for name in sorted(names)
@@ -80,7 +80,7 @@ def _roots(store: Store, names: Set[str]) -> dict[str, Path]:
 
 
 def _moved(state: LogState, newest: LogState | None) -> LogState:
-    """Return the row that says where the log is: a later topic of its name lies elsewhere."""
+    """Return the row with the log's present place; a newer topic of this name is another log."""
     return newest if newest is not None and newest.topic_id == state.topic_id else state
 
 
@@ -89,7 +89,7 @@ def _futures(
     roots: Mapping[str, Path],
     there: Mapping[Path, Set[str]],
 ) -> dict[TopicPartition, str]:
-    """Return the complete `-future` directories of logs that are where the ledger says, but have not got their name."""
+    """Return the complete `-future` directories of moved logs that have not got their final name yet."""
     names = [
         (log, future_name(log, each))
         for log, state in states.items()

@@ -1,7 +1,7 @@
-"""What `describe` says of diverted rows: how many there are, and why. Read without Spark, only the column of reasons.
+"""The quarantine in `describe`: counts diverted rows by reason. Without Spark; reads only the column of reasons.
 
-Folders of an earlier release, without the store's id, are counted where they lie in the store itself: in a folder
-outside of it they may be another store's.
+Folders of an earlier release have no store id. They are counted only inside the store: outside they may belong to
+another store.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ _TRIES = 5
 
 
 def describe_quarantine(view: StoreView) -> dict[str, Any]:
-    """Return rows, files and bytes in quarantine with the counts of each reason; nothing where no row was diverted.
+    """Return rows, files and bytes in quarantine with the counts of each reason; nothing without diverted rows.
 
     Raises:
         StorageError: a folder can't be read.
@@ -65,14 +65,14 @@ def quarantine_lines(described: Mapping[str, Any]) -> list[str]:
 
 
 def _look(store: Store) -> tuple[list[Path], Counter[str], int]:
-    """Return files, counts of reasons, and bytes; once more where a merger has just replaced what was listed."""
+    """Return files, counts of reasons, and bytes; retries if a merger replaced listed files."""
     for _ in range(_TRIES):
         files = [*_files_of(store)]
         try:
             return files, _count_reasons(files), sum(path.stat().st_size for path in files)
         except FileNotFoundError:
             continue
-    raise CorruptFileError("files are replaced all the time")
+    raise CorruptFileError("mergers kept replacing files during the count")
 
 
 def _files_of(store: Store) -> Iterator[Path]:

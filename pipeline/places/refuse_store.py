@@ -1,7 +1,7 @@
-"""Keeps commands for a broker's folders away from a store's log directories, wherever these lie.
+"""Refuses log directories of a store for the commands on a broker's folders, also on other disks.
 
-A store's ledger says what of a log is committed, and its own lock who may change it. Neither lies in a log directory
-on another disk. What names the store there is a property in `meta.properties`, written by who opens the store.
+Only a store's ledger knows the committed end of a log, and only its lock protects the log. A log directory on another
+disk has neither, but the store's opening writes a property with the store's path into its `meta.properties`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _META_FILE = "meta.properties"
 
 
 def refuse_store(folders: Iterable[Path]) -> None:
-    """Refuse folders that are a store, or lie in one or in one of its log directories, also where links lead there.
+    """Refuse a folder that is a store, or lies in one or in one of its log directories, also through links.
 
     Raises:
-        InvalidConfigError: one does; the message names the store.
-        StorageError: one can't be read.
+        InvalidConfigError: there is such a folder; the message names the store.
+        StorageError: a folder can't be read.
     """
     for real in sorted({real for folder in set(folders) for real in _real_folders(folder)}):
         for each in (real, *real.parents):
@@ -34,7 +34,7 @@ def refuse_store(folders: Iterable[Path]) -> None:
 
 
 def _real_folders(folder: Path) -> Iterator[Path]:
-    """Yield a folder, and those that links in it lead to."""
+    """Yield a folder, and the targets of links in it."""
     with storage_errors(folder):
         yield folder.resolve()
         with os.scandir(folder) as entries:
@@ -43,10 +43,10 @@ def _real_folders(folder: Path) -> Iterator[Path]:
 
 
 def _refuse(folder: Path, above: Path) -> None:
-    """Refuse a folder for what lies in it or in a folder above.
+    """Refuse a folder if it, or a folder above, is a store or a log directory of one.
 
     Raises:
-        InvalidConfigError: that is a store or its log directory.
+        InvalidConfigError: it is.
     """
     meta = above / _META_FILE
     with storage_errors(above):
@@ -54,10 +54,10 @@ def _refuse(folder: Path, above: Path) -> None:
             store, remedy = str(above), ""
         elif meta.is_file() and (named := store_of(read_file(meta))):
             store = named
-            remedy = f"; if this is a copy, or no store has it any more, take {STORE_PROPERTY} out of {meta}"
+            remedy = f"; if this is a copy, or no store uses it any more, remove {STORE_PROPERTY} from {meta}"
         else:
             return
     raise InvalidConfigError(
-        f"a store's logs are not recovered or repaired by themselves: path={folder} store={store}; opening the store"
-        f" for writing undoes what was not committed, and `sparklog repair {store}` mends damage{remedy}"
+        f"logs of a store can't be recovered or repaired without it: path={folder} store={store}; its next opening for"
+        f" writing truncates uncommitted bytes, and `sparklog repair {store}` repairs damage{remedy}"
     )

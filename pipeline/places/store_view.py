@@ -1,8 +1,8 @@
-"""The logs of a store, or of any folder of topic-partition directories, for the tools that read.
+"""Opens the logs of a store, or of any folder of topic-partition directories, for reading.
 
-A store's ledger says what is committed. In a plain folder each log speaks for itself, but for its start: after records
-were deleted that lies inside a segment, and `log-start-offset-checkpoint` beside the logs has it. A damaged one keeps
-nobody from looking at the logs, but nothing is read by guess.
+In a store the ledger has the committed start and end of each log. In a plain folder the files of a log show them,
+except a start inside a segment after a deletion of records: it is in `log-start-offset-checkpoint` beside the logs. If
+that file is damaged, logs can be listed and checked, but not read: their starts are not guessed.
 """
 
 import logging
@@ -47,10 +47,10 @@ class LogView:
 
     Attributes:
         directory: of the log.
-        expected: what the ledger says of it, None in a plain folder.
-        checkpointed_start: where the checkpoint beside it says that it starts; None where there is none.
-        checkpointed_recovery_point: the same of its recovery point.
-        damaged_checkpoints: what is wrong with these checkpoints, by name.
+        expected: the ledger's facts; None in a plain folder.
+        checkpointed_start: its start in the checkpoint beside it; None without one.
+        checkpointed_recovery_point: its recovery point in the checkpoint beside it; None without one.
+        damaged_checkpoints: the damage of these checkpoints, by file name.
         offline: why its log directory can't be read; None if it can.
     """
 
@@ -64,21 +64,21 @@ class LogView:
 
     @property
     def recovery_point(self) -> int | None:
-        """Below it every offset is fsynced, as far as anybody wrote that down.
+        """The offset below which all records are fsynced; None if no file has it.
 
         Raises:
-            CorruptFileError: the checkpoint beside it is damaged.
+            CorruptFileError: the checkpoint beside the log is damaged.
         """
         self._require_sound(_RECOVERY_POINTS)
         return self.checkpointed_recovery_point if self.expected is None else self.expected.recovery_point
 
     def reader(self) -> LogReader:
-        """Return a reader of the committed records; all of a store's records are stable, for it has no transactions.
+        """Return a reader of the committed records; a store has no transactions, so all its records are stable.
 
         Raises:
-            LogDirOfflineError: its log directory can't be read.
-            CorruptFileError: the checkpoint that says where it starts is damaged.
-            StorageError: the log can't.
+            LogDirOfflineError: the log directory is offline.
+            CorruptFileError: the checkpoint with the log's start is damaged.
+            StorageError: the log can't be read.
         """
         self.require_online()
         self.require_start()
@@ -94,7 +94,7 @@ class LogView:
         """Refuse to read a log whose log directory is offline.
 
         Raises:
-            LogDirOfflineError: it is; the message names it and the reason.
+            LogDirOfflineError: the message names the log directory and the reason.
         """
         if self.offline is not None:
             raise LogDirOfflineError(
@@ -102,10 +102,10 @@ class LogView:
             )
 
     def require_start(self) -> None:
-        """Refuse a log of which nobody can tell where it starts: records that were deleted would be read again.
+        """Refuse a log with unknown start: deleted records would be read again.
 
         Raises:
-            CorruptFileError: the checkpoint that says it is damaged; the message names it.
+            CorruptFileError: the checkpoint with the start is damaged; the message names the file.
         """
         self._require_sound(_LOG_STARTS)
 
@@ -128,8 +128,8 @@ class StoreView:
         ledger_version: of the store's ledger; None in a plain folder.
         unknown: log directories of a store that its ledger does not name.
         set_aside: `-delete`, `-future` and `-stray` directories beside the logs.
-        surplus: what lies above a committed end of a store that was closed well; None if nothing does.
-        damaged_control: why that can't be told; None if it can.
+        surplus: bytes above a committed end after a clean close, as an error text; None without.
+        damaged_control: why the surplus is unknown; None if it is known.
     """
 
     root: Path
@@ -141,17 +141,17 @@ class StoreView:
     damaged_control: str | None = None
 
     def require_clean_end(self) -> None:
-        """Refuse a store whose logs may end lower than they did.
+        """Refuse a store whose ledger may have lost commits.
 
         Raises:
-            LedgerDamagedError: there are bytes above a committed end that no crash left.
+            LedgerDamagedError: there are bytes above a committed end that no crash explains.
         """
         if self.surplus is not None:
             raise LedgerDamagedError(self.surplus)
 
 
 def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
-    """Find the logs of a store, of a folder of log directories, or the one log that a folder is itself.
+    """Open a store, a folder of log directories, or a single log directory.
 
     Args:
         root: the store or folder.
@@ -160,12 +160,12 @@ def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
     Raises:
         LedgerDamagedError: the store's ledger can't be read.
         UnsupportedFormatError: a newer release wrote the store.
-        InvalidConfigError: the ledger has no such version, the folder no ledger, or two directories of one log.
+        InvalidConfigError: the ledger has no such version, or the folder has no ledger, or two directories of one log.
     """
     if (root / "store.properties").exists():
         return _open_store(root, as_of)
     if as_of is not None:
-        raise InvalidConfigError(f"only a store has a past, and this folder is none: path={root} {as_of}")
+        raise InvalidConfigError(f"earlier versions exist only in a store, which this is not: path={root} {as_of}")
     own = parse_directory_name(root.absolute().name)
     if own and any(root.glob(f"*{LOG}")):
         return StoreView(root=root, logs=(_plain_view(own, root, _Checkpoints.of(root.absolute().parent)),))
@@ -180,18 +180,18 @@ def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
 
 
 def open_named(root: Path, name: str | None) -> tuple[StoreView, list[LogView]]:
-    """Open a place to be read, and return it with the logs that a name stands for; without one all of its logs."""
+    """Open a place for reading; return it with the logs of this name, or with all of its logs."""
     view = open_logs(root)
     view.require_clean_end()
     logs = list(view.logs) if name is None else select_logs(view.logs, name)
-    return view, sorted(logs, key=lambda each: each.offline is not None)  # they fail: what is there comes first
+    return view, sorted(logs, key=lambda each: each.offline is not None)  # readable logs first: an offline one fails
 
 
 def select_logs(logs: Sequence[LogView], name: str) -> list[LogView]:
-    """Return the logs that `TOPIC` or `TOPIC:PARTITION` names.
+    """Return the logs of `TOPIC` or `TOPIC:PARTITION`.
 
     Raises:
-        UnknownTopicError: there is none.
+        UnknownTopicError: there is no such log.
     """
     topic = name.partition(":")[0]
     found = [each for each in logs if each.log.topic == topic and name in (topic, f"{topic}:{each.log.partition}")]
@@ -202,7 +202,7 @@ def select_logs(logs: Sequence[LogView], name: str) -> list[LogView]:
 
 
 def _check_no_twins(logs: Sequence[LogView]) -> None:
-    """Refuse two directories of one log, such as `t-0` and `t-00`: nobody can tell which of them is the log."""
+    """Refuse two directories of one log, such as `t-0` and `t-00`: it is unknown which one is the log."""
     seen: dict[TopicPartition, Path] = {}
     for each in logs:
         if each.log in seen:
@@ -245,24 +245,24 @@ def _open_store(root: Path, as_of: AsOf | None) -> StoreView:
 
 
 def _surplus(store: Store, ledger: Ledger) -> tuple[str | None, str | None]:
-    """Return what lies above a committed end, and why that can't be told: the logs can be read all the same."""
+    """Return surplus bytes above a committed end, or the reason why they are unknown; both do not prevent reading."""
     try:
         return find_surplus(store, ledger.states(), ledger.version), None
     except CorruptFileError as error:
-        logger.warning("Whether bytes lie above a committed end can't be told: %s", error)
+        logger.warning("Bytes above a committed end, if any, are not detected: %s", error)
         return None, str(error)
 
 
 def _topics_with_gaps(store: Store) -> tuple[set[str], frozenset[str]]:
-    """Return the topics in whose logs any offset may be missing; none where their settings are damaged.
+    """Return the topics whose logs may have gaps; none if the topics' settings are damaged.
 
     Returns:
-        those that are compacted, and those whose offsets come from elsewhere.
+        compacted topics, and topics with preserved offsets.
     """
     try:
         configs, preserved = read_topic_configs(store), read_preserved_topics(store)
     except CorruptFileError as error:
-        logger.warning("The logs are taken for ones without gaps, neither compacted nor mirrored: %s", error)
+        logger.warning("Assuming logs without gaps, neither compacted nor mirrored: %s", error)
         return set(), frozenset()
     return {topic for topic, config in configs.items() if config.is_compacted}, preserved
 
@@ -283,7 +283,7 @@ def _expected(state: LogState, *, has_gaps: bool | None, preserves_offsets: bool
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoints:
-    """What a broker's root says of the logs in it, and what is wrong with files that should."""
+    """The checkpoint files of a broker's root, and the damage of unreadable ones."""
 
     offsets: dict[str, dict[TopicPartition, int]]
     damaged: dict[str, str]

@@ -2,11 +2,11 @@
 
 | key          | is                                                                   | default |
 |--------------|----------------------------------------------------------------------|---------|
-| max_bytes    | what the cleanings of a run may read                                 | no end  |
-| max_time     | how long a run may be expected to take                               | no end  |
-| memory       | what the offset map of one task may take                             | 128 MiB |
-| every        | from the start of a run to the next one; without it there is but one | -       |
-| metrics_file | where each run leaves its figures for Prometheus                     | -       |
+| max_bytes    | most bytes that the cleanings of a run read                          | none    |
+| max_time     | longest expected duration of a run                                   | none    |
+| memory       | memory for the offset map of one Spark task                          | 128 MiB |
+| every        | interval from start to start; without it there is one run            | -       |
+| metrics_file | metrics file for Prometheus, replaced by each run                    | -       |
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _MEMORY: Final = 128 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceSettings:
-    """How a run works.
+    """Settings of a maintenance run.
 
     Attributes:
-        max_bytes: that cleanings read.
-        max_time_ms: that a run is expected to take.
-        memory_bytes: of the offset map of a task.
-        every_ms: from run to run; None for one run.
-        metrics_file: path; None for none.
+        max_bytes: most bytes that cleanings read.
+        max_time_ms: longest expected duration.
+        memory_bytes: of the offset map of a Spark task.
+        every_ms: from start to start; None for one run.
+        metrics_file: path; None for no file.
     """
 
     max_bytes: int | None = None
@@ -50,7 +50,7 @@ class MaintenanceSettings:
 
 
 def parse_maintenance(section: SettingsSection) -> MaintenanceSettings:
-    """Return what a section says; its problems are noted."""
+    """Return the settings of a section; adds its problems."""
     memory = _size(section, "memory", _LEAST_MEMORY)
     found = MaintenanceSettings(
         max_bytes=_size(section, "max_bytes", 1),
@@ -64,10 +64,10 @@ def parse_maintenance(section: SettingsSection) -> MaintenanceSettings:
 
 
 def maintenance_options(given: Mapping[str, object]) -> MaintenanceSettings:
-    """Return what options of the command say; None is one that was not given.
+    """Return the settings of the command's options; None is an option that was not given.
 
     Raises:
-        InvalidConfigError: some make no sense; all of them are named.
+        InvalidConfigError: options are invalid; names every problem.
     """
     problems: list[str] = []
     settings = parse_maintenance(SettingsSection(dict(given.items()), "", problems))

@@ -1,6 +1,6 @@
-"""`--set a.b=c`: which key of the settings file an override means.
+"""`--set a.b=c`: finds the key of the settings file that an override sets.
 
-Names below `topics`, `source.options` and `spark` contain dots themselves, so a key is not simply split at its dots:
+Names below `topics`, `source.options` and `spark` contain dots, so a key is not simply split at its dots:
 `topics.flights.segment.bytes=1000000` is the property `segment.bytes` of the topic `flights`.
 """
 
@@ -12,14 +12,14 @@ __all__ = ["apply_override", "split_key"]
 
 
 def split_key(key: str, topics: Collection[str] = ()) -> list[str]:
-    """Return the names from the file's top down to the setting that a key means.
+    """Return the names from the file's top down to the setting.
 
-    Below `topics` the topic is the longest declared one that fits; for a topic the file does not declare, the property
-    is the longest one Kafka knows that ends the key. `spark.x.y` is the Spark setting of that full name.
+    Below `topics` the topic is the longest declared one that fits; for an undeclared topic, the property is Kafka's
+    longest one that ends the key. `spark.x.y` is the Spark setting of that full name.
 
     Args:
-        key: what stands left of `=`.
-        topics: topics the file declares.
+        key: the text left of `=`.
+        topics: topics in the file.
     """
     head, dot, rest = key.partition(".")
     if not dot:
@@ -34,12 +34,12 @@ def split_key(key: str, topics: Collection[str] = ()) -> list[str]:
 
 
 def apply_override(tree: MutableMapping[object, object], key: str, value: object) -> str | None:
-    """Set one key of a settings tree; mappings on the way are made where they are absent.
+    """Set one key of a settings tree; makes missing mappings on the way.
 
     Args:
         tree: the file's content, changed in place; its inner mappings are dicts.
         key: full key, e.g. `topics.flights.segment.bytes`.
-        value: what the key gets.
+        value: new value.
 
     Returns:
         The problem, or None.

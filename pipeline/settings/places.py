@@ -1,4 +1,4 @@
-"""Where each setting stands: `flights.yaml:12`, or the `--set` that gave it, in front of what is wrong about it."""
+"""Adds to each settings problem its place: `flights.yaml:12`, or the `--set` of the setting."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ class SettingsPlaces:
 
     Args:
         path: of the file.
-        root: its content as YAML's nodes, anchors and merges resolved; None for an empty one.
+        root: its content as YAML nodes, anchors and merges resolved; None for an empty file.
     """
 
     def __init__(self, path: str, root: yaml.Node | None) -> None:
@@ -24,11 +24,11 @@ class SettingsPlaces:
         self._given: set[str] = set()
 
     def override(self, key: str) -> None:
-        """Note that a full key was given by `--set`, and with it all that stood below it."""
+        """Record that `--set` gave a full key, and so replaced all keys below it."""
         self._given = {each for each in self._given if not each.startswith(f"{key}.")} | {key}
 
     def located(self, problem: str) -> str:
-        """Return a problem, `<full key>: <what>`, with the place of that key, or of the nearest one around it."""
+        """Return a problem, `<full key>: <what>`, with the place of that key, or of the nearest key above it."""
         key = problem.partition(": ")[0]
         while key:
             if key in self._given:
@@ -41,7 +41,7 @@ class SettingsPlaces:
 
     @contextmanager
     def locating(self) -> Iterator[None]:
-        """Let what is raised while the settings are used name the places of those it is about."""
+        """Add places to problems that are raised while the settings are used."""
         try:
             yield
         except InvalidConfigError as error:
@@ -52,27 +52,27 @@ class SettingsPlaces:
 
 
 def repeated_keys(root: yaml.Node | None) -> Iterator[str]:
-    """Yield a problem for each key that stands twice in a mapping, under its full key.
+    """Yield a problem for each key that occurs twice in a mapping, under its full key.
 
     Args:
-        root: before merges are resolved: a key beside a merge that has it, too, stands once.
+        root: before merges are resolved, so that a key may override a merged one.
     """
     waiting, visited = [("", root)], set[int]()
     while waiting:
         path, node = waiting.pop()
-        if id(node) in visited:  # by an alias: the keys below are listed once, or there would be no end of them
+        if id(node) in visited:  # an alias: an endless loop otherwise
             continue
         visited.add(id(node))
         first: dict[str, int] = {}
         for name, line, value in _keys(node):
             if name in first:
-                yield f"{path}{name}: stands twice, first at line {first[name]}"
+                yield f"{path}{name}: occurs twice, first at line {first[name]}"
             first.setdefault(name, line)
             waiting.append((f"{path}{name}.", value))
 
 
 def _line(node: yaml.Node | None, key: str) -> int | None:
-    """Return the line of a full key below a node; of one that stands twice that of the last, which counts."""
+    """Return the line of a full key below a node; of a repeated key that of the last one, which counts."""
     found = None
     for name, line, value in _keys(node):
         if name == key:
@@ -83,7 +83,7 @@ def _line(node: yaml.Node | None, key: str) -> int | None:
 
 
 def _keys(node: yaml.Node | None) -> Iterator[tuple[str, int, yaml.Node]]:
-    """Yield each key of a mapping that is a scalar, its line, and its value."""
+    """Yield each scalar key of a mapping, its line, and its value."""
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
         if isinstance(key, yaml.ScalarNode):
             yield key.value, key.start_mark.line + 1, value

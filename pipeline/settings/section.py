@@ -1,4 +1,4 @@
-"""One mapping of the settings file, read key by key while every problem is noted."""
+"""Reads one mapping of the settings file key by key, and collects every problem."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -7,14 +7,14 @@ __all__ = ["SettingsSection"]
 
 
 class SettingsSection:
-    """Typed reading of one mapping; a problem is noted under its full key and reading goes on.
+    """Typed access to one mapping; adds problems under their full keys and continues.
 
-    A key whose value is null counts as absent. After the last key is read, `finish` notes the keys nobody asked for.
+    A key whose value is null counts as absent. Call `finish` after the last key: it adds unknown keys as problems.
 
     Args:
-        values: the mapping as the file holds it.
+        values: the mapping in the file.
         path: full key of the mapping, empty for the whole file.
-        problems: where problems are noted, `<key>: <what>`; shared by all sections of a file.
+        problems: list of problems, `<key>: <what>`; shared by all sections of a file.
     """
 
     def __init__(self, values: Mapping[object, object], path: str, problems: list[str]) -> None:
@@ -36,11 +36,11 @@ class SettingsSection:
         return f"{self._path}.{name}" if self._path else str(name)
 
     def note(self, name: object, what: str) -> None:
-        """Note a problem of one key."""
+        """Add a problem of one key."""
         self._problems.append(f"{self.key(name)}: {what}")
 
     def text(self, name: str, *, required: bool = False) -> str | None:
-        """Return a non-empty text, or None where it is absent or wrong."""
+        """Return a non-empty text, or None if it is absent or wrong."""
         value = self._take(name, required=required)
         if value is None:
             return None
@@ -53,7 +53,7 @@ class SettingsSection:
         return value
 
     def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str | None:
-        """Return one of the choices; the default where the key is absent or wrong, and a problem if there is none."""
+        """Return one of the choices, or the default if the key is absent or wrong; without a default, add a problem."""
         value = self._take(name, required=default is None)
         if value is None:
             return default
@@ -63,7 +63,7 @@ class SettingsSection:
         return str(value)
 
     def flag(self, name: str) -> bool | None:
-        """Return true or false, or None where it is absent or wrong."""
+        """Return true or false, or None if it is absent or wrong."""
         value = self._take(name)
         if value is not None and not isinstance(value, bool):
             self.note(name, f"{value!r} is not true or false")
@@ -71,7 +71,7 @@ class SettingsSection:
         return value
 
     def scalar(self, name: str, *, required: bool = False) -> str | None:
-        """Return a text, number or boolean as text, the way Spark spells it."""
+        """Return a text, number or boolean as text, in Spark's spelling."""
         value = self._take(name, required=required)
         if value is None:
             return None
@@ -83,7 +83,7 @@ class SettingsSection:
         return str(value)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of non-empty texts; empty where it is absent or wrong."""
+        """Return a list of non-empty texts; empty if it is absent or wrong."""
         value = self._take(name)
         if value is None:
             return ()
@@ -93,7 +93,7 @@ class SettingsSection:
         return tuple(value)
 
     def section(self, name: str, *, required: bool = False) -> "SettingsSection":
-        """Return the mapping below a key; an empty one where it is absent or wrong."""
+        """Return the mapping below a key; an empty one if it is absent or wrong."""
         value = self._take(name, required=required)
         if value is not None and not isinstance(value, Mapping):
             self.note(name, "is not a mapping")
@@ -103,11 +103,11 @@ class SettingsSection:
         return SettingsSection(value or {}, self.key(name), self._problems)
 
     def raw(self, name: str) -> object:
-        """Return the value as the file holds it, or None where it is absent."""
+        """Return the value in the file, or None if it is absent."""
         return self._take(name)
 
     def finish(self) -> None:
-        """Note every key that was never asked for."""
+        """Add every key that was never read as a problem."""
         for name in self._values:
             if name in self._known:
                 continue

@@ -1,8 +1,7 @@
 """The settings file of `sparklog stream`: YAML in, frozen dataclasses out.
 
-Every problem of a file is reported at once, each with its full key. Paths are taken as they are written: a relative
-one counts from the folder the command is started in (for Spark's own paths on a cluster, from Spark's default
-filesystem). A relative entry of `log_dirs` counts from the store.
+All problems of a file are reported at once, each with its full key. A relative path is relative to the folder where the
+command is started (Spark's own paths on a cluster: to Spark's default filesystem), in `log_dirs` to the store.
 """
 
 import re
@@ -34,7 +33,7 @@ _INTERVAL = re.compile(r"(interval\s+)?(\d+\s+(millisecond|second|minute|hour|da
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
-    """Where rows come from.
+    """The source of rows.
 
     Attributes:
         format: one of `SOURCE_FORMATS`.
@@ -55,13 +54,13 @@ class SourceSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSettings:
-    """How a row becomes a record: Spark SQL expressions over the source's columns.
+    """Spark SQL expressions over the source's columns that make a record of a row.
 
     Attributes:
-        topic: names the topic of a row.
-        partition: null leaves the row to the partitioner, as does None.
+        topic: name of the row's topic.
+        partition: None, or null in a row: the partitioner chooses.
         timestamp: None: the time of the append.
-        offset: of every row; only where offsets are preserved.
+        offset: of every row; only with preserved offsets.
         on_invalid: `fail` or `quarantine`.
     """
 
@@ -76,18 +75,18 @@ class RecordSettings:
 
     @property
     def fixed_topic(self) -> str | None:
-        """The topic of every row, where `topic` is a plain text in quotes; None where it depends on the row."""
+        """The topic of all rows, if `topic` is a text in quotes; None if it depends on the row."""
         literal = _TEXT_LITERAL.fullmatch(self.topic)
         return None if literal is None else literal[1] or literal[2] or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerSettings:
-    """When a micro-batch starts.
+    """The trigger of micro-batches.
 
     Attributes:
-        available_now: take what is there in several micro-batches, then stop.
-        processing_time: interval such as `10 seconds`; used where `available_now` is false.
+        available_now: read all available rows in several micro-batches, then stop.
+        processing_time: interval such as `10 seconds`; used if `available_now` is false.
     """
 
     available_now: bool = False
@@ -99,12 +98,12 @@ class Settings:
     """A whole settings file.
 
     Attributes:
-        topics: per topic its `partitions` and Kafka's properties, already checked.
+        topics: `partitions` and Kafka's properties of each topic, already checked.
         offsets: `assigned` or `preserved`.
         quarantine: folder for diverted rows; None: the sink's default.
         spark: Spark's settings, as text.
         maintenance: of `sparklog maintain`.
-        places: where each setting stands, for what is wrong about it.
+        places: of the settings, for messages.
     """
 
     store: str
@@ -126,10 +125,10 @@ def load_settings(path: str | Path, overrides: Sequence[str] = ()) -> Settings:
 
     Args:
         path: YAML file.
-        overrides: `key=value` each, later ones win; a value is read as YAML, and kept as typed where that is a text.
+        overrides: `key=value` each, later ones win; a value is YAML, and kept as typed if that is a text.
 
     Raises:
-        InvalidConfigError: the file can't be read, or holds problems; all of them are named.
+        InvalidConfigError: the file can't be read, or has problems; names all of them.
     """
     wrong: list[str] = []
     tree, places, problems = _read_yaml(Path(path))
@@ -148,7 +147,7 @@ def load_settings(path: str | Path, overrides: Sequence[str] = ()) -> Settings:
 
 
 def _read_yaml(path: Path) -> tuple[dict[object, object], SettingsPlaces, list[str]]:
-    """Return what a file holds, where each key stands, and which ones stand twice."""
+    """Return the content of a file, the places of its keys, and a problem for each repeated key."""
     loader = None
     try:
         loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
@@ -158,7 +157,7 @@ def _read_yaml(path: Path) -> tuple[dict[object, object], SettingsPlaces, list[s
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise InvalidConfigError(f"{path}: can't read the settings file: {reason}") from error
-    except (yaml.YAMLError, ValueError) as error:  # the latter of a date that is none
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date
         raise InvalidConfigError(f"{path}: is not YAML: {_yaml_reason(error)}") from error
     finally:
         if loader is not None:
@@ -247,7 +246,7 @@ def _check_kafka_options(section: SettingsSection, source: SourceSettings) -> No
     if source.option("kafka.bootstrap.servers") is None:
         section.note("options.kafka.bootstrap.servers", "is missing")
     if sum(source.option(name) is not None for name in _KAFKA_TOPIC_OPTIONS) != 1:
-        section.note("options", "exactly one of subscribe, subscribePattern and assign says which topics are read")
+        section.note("options", "give exactly one of subscribe, subscribePattern and assign")
 
 
 def _parse_records(section: SettingsSection, source: SourceSettings | None, offsets: str) -> RecordSettings | None:
@@ -259,7 +258,7 @@ def _parse_records(section: SettingsSection, source: SourceSettings | None, offs
         texts[name] = given if name in section else mirrored.get(name)
     on_invalid = section.choice("on_invalid", ("fail", "quarantine"), "fail") or "fail"
     if offsets == "preserved" and texts["offset"] is None and (section.names or mirrored):
-        section.note("offset", "is missing: offsets: preserved takes every record's offset from it")
+        section.note("offset", "is missing: with offsets: preserved it is the offset of each record")
     if offsets == "assigned" and texts["offset"] is not None:
         section.note("offset", "is only used with offsets: preserved")
     section.finish()
@@ -270,7 +269,7 @@ def _parse_records(section: SettingsSection, source: SourceSettings | None, offs
 
 
 def _mirror(source: SourceSettings, offsets: str) -> dict[str, str]:
-    """Return the columns of a Kafka source that are taken straight through where `records` does not say otherwise."""
+    """Return the columns of a Kafka source that are used unchanged, unless `records` sets them."""
     if source.format != "kafka":
         return {}
     names = {name: name for name in _EXPRESSIONS}
@@ -335,4 +334,4 @@ def _check_places(root: SettingsSection, store: str, checkpoint: str, quarantine
             root.note(name, "lies in the store's logs folder, where a broker accepts nothing but logs")
         for own in ("ledger", "staging"):
             if PurePosixPath(place).is_relative_to(folder / own):
-                root.note(name, f"lies in the store's {own} folder, which is emptied or kept small by the sink")
+                root.note(name, f"lies in the store's {own} folder, in which the sink deletes files")

@@ -1,7 +1,7 @@
-"""The jars that Spark's delta and kafka sources need, fetched once into a cache folder.
+"""Fetches the jars of Spark's delta and kafka sources, once, into a cache folder.
 
-`jars.xml` names them with exact versions, `jars.sha256` says what each must be. Maven copies them, so that its own
-settings decide which registry is asked; the folder gets its name only when every jar in it is right.
+`jars.xml` names them with exact versions, `jars.sha256` has their checksums. Maven copies them, so that its settings
+choose the registry; the folder gets its name only after every checksum is right.
 """
 
 import hashlib
@@ -27,18 +27,18 @@ _ADVICE = (
 
 
 def cache_folder() -> Path:
-    """Return the user's folder for what is fetched once: `$SPARKLOG_CACHE`, or one below `~/.cache`."""
+    """Return the user's cache folder: `$SPARKLOG_CACHE`, or one below `~/.cache`."""
     if given := os.environ.get("SPARKLOG_CACHE"):
         return Path(given)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparklog"
 
 
 def obtain_jars() -> list[Path]:
-    """Return the jars, with the help of Maven on the first call ever.
+    """Return the jars; Maven fetches them on the first call.
 
     Raises:
-        InvalidConfigError: they are not in the cache and can't be fetched; the message says what to do.
-        StorageError: the cache can't be written, or a cached jar is not what it must be.
+        InvalidConfigError: they are not in the cache and can't be fetched; the message names the remedy.
+        StorageError: the cache can't be written, or a cached jar has a wrong checksum.
     """
     sums = _expected_sums()
     name = hashlib.sha256(POM.read_bytes() + _SUMS.read_bytes()).hexdigest()[:12]
@@ -60,13 +60,11 @@ def _check(folder: Path, sums: dict[str, str]) -> None:
         path = folder / jar
         found = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "none"
         if found != digest:
-            raise StorageError(
-                f"a jar is not what it must be: path={path} sha256={found}; delete {folder} and try again"
-            )
+            raise StorageError(f"a jar has a wrong checksum: path={path} sha256={found}; delete {folder} and try again")
 
 
 def _fetch(folder: Path, sums: dict[str, str]) -> None:
-    """Let Maven copy the jars beside the folder, check them, then name the folder: half a copy never passes for one."""
+    """Let Maven copy the jars beside the folder, check them, then rename: a partial copy never gets the name."""
     advice = _ADVICE.format(pom=POM, folder=folder)
     maven = shutil.which("mvn")
     if maven is None:
@@ -89,7 +87,7 @@ def _run_maven(command: list[str], advice: str) -> None:
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_MAVEN_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        raise InvalidConfigError(f"mvn brought no jars within {_MAVEN_TIMEOUT_S} s: {advice}") from None
+        raise InvalidConfigError(f"mvn did not finish within {_MAVEN_TIMEOUT_S} s: {advice}") from None
     if done.returncode != 0:
         errors = [line.split("ERROR]")[-1].strip() for line in done.stdout.splitlines() if "ERROR]" in line]
         raise InvalidConfigError(f"mvn can't fetch the jars: {errors[0] if errors else 'no reason given'}: {advice}")

@@ -1,7 +1,7 @@
 """The Spark session of a job.
 
-Started on its own, a job gets a local Spark with these settings. Under `spark-submit` the master and every setting that
-was given there stay as they are; then comes the settings file; ours only fill what both leave open.
+Without `spark-submit` a job gets a local Spark. Settings of `spark-submit` take precedence, then those of the settings
+file, then the defaults here.
 """
 
 import logging
@@ -29,8 +29,8 @@ _CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.streaming.metricsEnabled": "true",
-    # A stream that was killed while Spark wrote its first offsets leaves a half-written file beside them, and would be
-    # refused for ever. What the check is for, a checkpoint that is not this store's, is seen by `checkpoint_check`.
+    # A stream killed during Spark's first write to a checkpoint leaves a partial file, for which Spark would refuse the
+    # checkpoint for ever. `checkpoint_check` refuses a checkpoint of another store instead.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     "spark.speculation": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -39,7 +39,7 @@ _LOCAL_CONF = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # Workers import our modules from where the driver did, whatever folder the job is started in.
+    # Workers import our modules from the same folder as the driver.
     "spark.executorEnv.PYTHONPATH": str(Path(sparklog.__file__).resolve().parents[1]),
     "spark.python.daemon.module": "sparklog.pipeline.spark.worker_daemon",
 }
@@ -55,15 +55,15 @@ _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def is_submitted() -> bool:
-    """Whether `spark-submit` started this process, and has the JVM that it uses."""
+    """Whether `spark-submit` started this process and its JVM."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def submitted_conf() -> dict[str, str] | None:
-    """Return what `spark-submit` was given, its defaults file included; None where it did not start this process."""
+    """Return the settings of `spark-submit`, its defaults file included; None without `spark-submit`."""
     if not is_submitted():
         return None
-    SparkContext._ensure_initialized()  # connects to the JVM that spark-submit started, whose properties hold it
+    SparkContext._ensure_initialized()  # connects to spark-submit's JVM, whose properties are the settings
     return dict(SparkConf().getAll())
 
 
@@ -74,8 +74,8 @@ def session_conf(
 
     Args:
         configured: the settings file's `spark` section.
-        submitted: what `spark-submit` was given; None without it.
-        jars: to load with the JVM, so not under `spark-submit`; Delta's extension is switched on with them.
+        submitted: settings of `spark-submit`; None without it.
+        jars: to load at the JVM's start, so not under `spark-submit`; they enable Delta's extension.
     """
     given = {**configured, **(submitted or {})}
     master = given.get("spark.master", "local[*]")
@@ -94,9 +94,9 @@ def session_conf(
 
 
 def _socket_conf() -> dict[str, str]:
-    """Return the settings of Unix sockets, in the first folder whose path leaves room; none without one.
+    """Return the settings of Unix sockets, in the first folder with a short enough path; none without such a folder.
 
-    Over loopback TCP each Python task waits some 30 ms. On a cluster a container's folder may be too long for a socket.
+    Over loopback TCP each Python task waits some 30 ms. On a cluster a container's path may be too long for a socket.
     """
     for folder in (tempfile.gettempdir(), "/tmp"):
         if len(os.fsencode(folder)) <= _LONGEST_SOCKET_FOLDER and os.access(folder, os.W_OK | os.X_OK):
@@ -108,7 +108,7 @@ def _socket_conf() -> dict[str, str]:
 
 
 def names_jars(conf: Mapping[str, str], word: str = "") -> bool:
-    """Whether the settings name jars or packages, or some with this word in their names."""
+    """Whether the settings name jars or packages, or some whose names contain this word."""
     values = [conf.get(name, "") for name in ("spark.jars", "spark.jars.packages")]
     return any(value and word in value for value in values)
 
@@ -121,7 +121,7 @@ def build_session(
     Arguments as of `session_conf`.
 
     Raises:
-        InvalidConfigError: there is no Java. Or Spark's workers run a Python that has no Sparklog.
+        InvalidConfigError: there is no Java, or the Python of Spark's workers has no Sparklog.
     """
     conf = session_conf(configured, submitted, jars)
     if SparkContext._gateway is None and not _has_java():
@@ -138,24 +138,24 @@ def build_session(
 
 
 def end_session(spark: SparkSession) -> None:
-    """Stop Spark; a local one's Python processes end first.
+    """Stop Spark; first end the Python processes of a local Spark.
 
-    Spark closes their sockets before it ends them. A worker of PySpark's own parent, as data sources have it, takes
-    that for an error and prints a trace; the parent's end by SIGTERM ends its workers without a word.
+    Spark closes their sockets before it ends them, and workers of PySpark's own daemon, which data sources use, then
+    print a stack trace. SIGTERM to the daemon ends its workers silently.
     """
     jvm = spark.sparkContext._jvm
     try:
-        if jvm is not None and is_local(spark.sparkContext.master):  # else executors may be children, too
+        if jvm is not None and is_local(spark.sparkContext.master):  # on a cluster, children may be executors
             for process in jvm.java.lang.ProcessHandle.current().children().toList():
-                if process.pid() != os.getpid():  # under `spark-submit` this one is a child, too
+                if process.pid() != os.getpid():  # under `spark-submit` this process is a child
                     process.destroy()
     except SPARK_ERRORS as error:
-        logger.debug("Spark has gone before its workers: %s", error)
+        logger.debug("Spark was lost before its workers: %s", error)
     spark.stop()
 
 
 def _has_java() -> bool:
-    """Whether Spark's scripts will find a Java, as far as can be seen from here."""
+    """Whether Spark's scripts will probably find a Java."""
     if os.environ.keys() & {"SPARK_HOME", "SPARK_CONF_DIR"}:
         return True  # a spark-env.sh there may name one
     home = os.environ.get("JAVA_HOME")

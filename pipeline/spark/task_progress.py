@@ -1,4 +1,4 @@
-"""How far the tasks of a Spark job are, as a bar on a terminal."""
+"""A progress bar for the tasks of a Spark job, on a terminal."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _POLL_S = 0.5
 
 @contextlib.contextmanager
 def task_progress(spark: SparkSession, what: str, count: int) -> Iterator[None]:
-    """Show how many tasks of the running jobs have ended, if standard error is a terminal.
+    """Show the number of finished tasks of the running jobs, if standard error is a terminal.
 
     Args:
-        spark: whose jobs.
-        what: in front of the bar.
-        count: of the tasks.
+        spark: session of the jobs.
+        what: text before the bar.
+        count: number of tasks.
     """
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -1,16 +1,15 @@
-"""PySpark's daemon with the imports of sink and reader already done: the workers it forks share them.
+"""PySpark's worker daemon, with the imports of sink and reader done before it forks workers.
 
-A worker that imports for itself pays more than a second for numba, pyarrow and the kernels, in front of somebody's
-first micro-batch. The objects are frozen before the fork: PySpark's worker runs a full collection after each task,
-which would touch, and so copy, every page that they lie on.
+Otherwise each worker imports numba, pyarrow and the kernels, more than a second before its first micro-batch. Objects
+are frozen before the fork: PySpark's worker runs a full garbage collection after each task, which would touch, and so
+copy, all their pages.
 
-Spark starts this module by name (`spark.python.daemon.module`), so it must be importable where executors run; on a
-cluster that is for the one who ships the package to say. It starts one for each kind of worker; the kind that only
-looks for data sources, once per session, needs nothing of ours.
+Spark starts this module by name (`spark.python.daemon.module`), so executors must be able to import it; on a cluster
+set it only if the package is installed there. Spark starts a daemon for each kind of worker; the kind that only looks
+up data sources, once per session, needs no imports of ours.
 
-A worker that Spark lets go, at the end or after a minute without a task, finds its socket closed where it looks for the
-next task. PySpark's own takes that for an error, tries to tell Spark, and ends with a trace of a broken pipe; here that
-is a worker's end like any other.
+Spark closes the socket of a worker at the end, or after a minute without a task. PySpark's own worker treats that as an
+error and prints a stack trace of a broken pipe; here it is a normal end.
 """
 
 import gc
@@ -32,7 +31,7 @@ _run_task = daemon.worker
 
 
 def _run_next_task(connection: socket.socket, authenticated: bool) -> int:
-    """Run a task, as PySpark's function does whose place this one takes; without one return what ends the worker."""
+    """Run a task with PySpark's own function; without a task return the code that ends the worker."""
     try:
         has_task = bool(connection.recv(1, socket.MSG_PEEK))
     except ConnectionError:

@@ -260,7 +260,7 @@ def _place(view: StoreView, each: LogView, options: RepairOptions, owner: Owner)
 
 
 def _repair_one(repair: LogRepair, report: LogReport, place: RepairPlace) -> None:
-    """Carry out one log's plan; damage behind an unfinished replacement is left to the next round."""
+    """Carry out one log's plan; damage that an unfinished replacement hides is left to the next round."""
     if repair.has_swaps or repair.leftovers:
         drop_leftovers(repair, place)
     if not repair.has_swaps:

@@ -110,7 +110,7 @@ def test_recover_when_given_a_store_then_says_who_recovers_it(tmp_path: Path, sp
     ran = sparklog("recover", store / below, "--execute")
 
     assert ran.code == 2
-    assert f"a store's logs are not recovered or repaired by themselves: path={store / below} store={store};" in ran.err
+    assert f"logs of a store can't be recovered or repaired without it: path={store / below} store={store};" in ran.err
 
 
 @pytest.mark.parametrize("verb", ["recover", "repair"])
@@ -152,7 +152,7 @@ def test_recover_when_the_copy_of_a_stores_directory_names_it_no_more_then_recov
     store = write_store(tmp_path / "store")
     copy = Path(shutil.copytree(store / "logs", tmp_path / "copy"))
     meta = copy / "meta.properties"
-    assert f"take sparklog.store out of {meta}" in sparklog("recover", copy).err
+    assert f"remove sparklog.store from {meta}" in sparklog("recover", copy).err
 
     meta.write_text("".join(line for line in meta.read_text().splitlines(True) if "sparklog.store" not in line))
 

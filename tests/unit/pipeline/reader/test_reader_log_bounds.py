@@ -62,7 +62,7 @@ def test_bounds_when_a_store_is_read_then_its_ledger_says_where_logs_end(tmp_pat
 
 def test_bounds_when_a_folder_is_asked_for_its_past_then_it_is_an_error(folder: Path) -> None:
     """Only a store has a ledger."""
-    with pytest.raises(InvalidConfigError, match="only a store has a past"):
+    with pytest.raises(InvalidConfigError, match="earlier versions exist only in a store"):
         _bounds(folder, asOfVersion="1")
 
 

@@ -162,7 +162,10 @@ topics:
         ("topics={}", "topics: is empty"),
         ("source.format=rate", "source.path: is not a setting of rate sources"),
         ("source.format=text", "source.schema: is fixed by text sources"),
-        ("source.format=kafka", "source.options.kafka.bootstrap.servers: is missing; .*source.options: exactly one of"),
+        (
+            "source.format=kafka",
+            "source.options.kafka.bootstrap.servers: is missing; .*source.options: give exactly one of",
+        ),
         ("source.options.x=2024-01-01", "source.options.x: .* put it in quotes"),
         ("trigger.available_now=1", "trigger.available_now: 1 is not true or false"),
         ("log_dirs=a", "log_dirs: 'a' is not a list of texts"),
@@ -176,7 +179,7 @@ def test_load_settings_when_one_setting_is_wrong_then_named(load: Load, override
 
 def test_load_settings_when_key_stands_twice_then_refused(load: Load) -> None:
     """YAML would keep the last of two equal keys; the file is refused instead."""
-    with pytest.raises(InvalidConfigError, match=r"settings.yaml:13: store: stands twice, first at line 1"):
+    with pytest.raises(InvalidConfigError, match=r"settings.yaml:13: store: occurs twice, first at line 1"):
         load(_FILE.strip() + "\n" + "store: ./again\n")
 
 

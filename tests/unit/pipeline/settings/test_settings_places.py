@@ -120,7 +120,7 @@ def test_stream_when_keys_stand_twice_then_the_full_key_and_its_line(sparklog: S
 
     lines = sparklog("stream", "--config", config).err.splitlines()
 
-    assert f"error: {config}:18: topics.a.b.partitions: stands twice, first at line 17" in lines
+    assert f"error: {config}:18: topics.a.b.partitions: occurs twice, first at line 17" in lines
 
 
 def test_stream_when_a_brokers_property_is_wrong_then_its_own_line(sparklog: Sparklog, config: Path) -> None:

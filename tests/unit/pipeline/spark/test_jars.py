@@ -59,7 +59,7 @@ def test_obtain_jars_when_a_jar_is_another_then_refused(tools: Path, tmp_path: P
     """A jar whose sum differs never gets into the cache."""
     _install_maven(tools, '/bin/mkdir "$target"; printf "evil" > "$target/one.jar"')
 
-    with pytest.raises(StorageError, match=r"a jar is not what it must be: path=.*one\.jar"):
+    with pytest.raises(StorageError, match=r"a jar has a wrong checksum: path=.*one\.jar"):
         jars.obtain_jars()
     assert list((tmp_path / "cache" / "jars").iterdir()) == []
 
