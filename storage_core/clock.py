@@ -1,8 +1,7 @@
-"""Where time comes from: a wall clock for timestamps, a monotonic one for durations.
+"""Source of time: a wall clock for timestamps, a monotonic one for durations; no other module sleeps.
 
-The wall clock can be set, also back. So it tells when something happened, for records, files and other processes. How
-long something took, or has to wait inside one process, is measured by the monotonic one. Waiting is here, too: no other
-module sleeps by itself.
+The wall clock can be set, also back. So it only dates records, files and other processes' events; durations and waits
+inside one process use the monotonic clock.
 """
 
 import time
@@ -13,14 +12,14 @@ __all__ = ["Clock", "SystemClock", "sleep", "wait_until"]
 
 
 class Clock(Protocol):
-    """Tells the time in ms."""
+    """Time in ms."""
 
     def now_ms(self) -> int:
         """Return the current time in ms since the epoch."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Return ms since some moment, the same for the whole life of a process; never goes back."""
+        """Return ms since a moment that is fixed for the life of a process; never goes back."""
         ...
 
 
@@ -32,7 +31,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Return ms since the machine was started; time that it was suspended counts."""
+        """Return ms since the machine was started, suspended time included."""
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
@@ -42,7 +41,7 @@ def sleep(seconds: float) -> None:
 
 
 def wait_until(holds: Callable[[], bool], at_most_s: float, every_s: float) -> bool:
-    """Ask at once and then every so often, until it holds or the time is over; return whether it held."""
+    """Poll until `holds` is true or the time is over; return whether it was true."""
     deadline = time.monotonic() + at_most_s
     while not holds():
         if time.monotonic() >= deadline:

@@ -1,12 +1,12 @@
-"""Every error Sparklog raises; the tree is the list of things a caller can do.
+"""Every error Sparklog raises; the tree is the list of a caller's actions.
 
 LogStorageError                  something about a store or a log
     InvalidConfigError           fix the setting that the message names
     InvalidRecordError           fix or divert the row that the message names
-        RecordTooLargeError      leave out the row it names, and the rest can be written
+        RecordTooLargeError      drop the row it names; the others can be written
     UnknownTopicError            declare the topic, or ask for one that exists
     OutOfOrderSequenceError      batches of this producer are missing before this one: send them first
-    InvalidProducerEpochError    a later producer took over this one's id: it must stop
+    InvalidProducerEpochError    a later producer took this one's id over: it must stop
     InvalidTxnStateError         the producer has an open transaction: end it before batches without one
     TransactionCoordinatorFencedError  a later coordinator has ended a transaction: this one must stop
     OffsetOutOfRangeError        ask for an offset inside the range that the message names
@@ -15,7 +15,7 @@ LogStorageError                  something about a store or a log
     UnsupportedFormatError       the bytes are of a version this release does not read or write
     StoreLockedError             another writer holds the store: stop it, or take the lock by force
     WriterFencedError            another writer took over: this one must stop
-    UnflushedRecordsLostError    a power cut took records that a flush policy left to the page cache: run a repair
+    UnflushedRecordsLostError    a power cut took records that a flush policy left in the page cache: run a repair
     LedgerDamagedError           the ledger can't be trusted: restore it, nothing was changed
     StorageError                 the filesystem refused: disk full, permissions, I/O
         LogDirOfflineError       bring back the log directory it names; logs elsewhere can be used
@@ -76,7 +76,7 @@ class RecordTooLargeError(InvalidRecordError):
 
     Attributes:
         row: its row in the columns given.
-        size_bytes: of the batch that would hold it alone.
+        size_bytes: of a batch with this record alone.
     """
 
     def __init__(self, row: int, size_bytes: int, max_message_bytes: int) -> None:
@@ -98,7 +98,7 @@ class OutOfOrderSequenceError(LogStorageError):
 
 
 class InvalidProducerEpochError(LogStorageError):
-    """A batch has an epoch below one that the log knows of its producer id."""
+    """A batch has a lower epoch than an earlier batch of its producer id."""
 
 
 class InvalidTxnStateError(LogStorageError):
@@ -106,7 +106,7 @@ class InvalidTxnStateError(LogStorageError):
 
 
 class TransactionCoordinatorFencedError(LogStorageError):
-    """A marker has a coordinator epoch below one that the log knows of its producer id."""
+    """A marker has a lower coordinator epoch than an earlier marker of its producer id."""
 
 
 class OffsetOutOfRangeError(LogStorageError):
@@ -141,11 +141,11 @@ class StoreLockedError(LogStorageError):
 
 
 class WriterFencedError(LogStorageError):
-    """This writer lost the store to another one; what it had not committed is void."""
+    """This writer lost the store to another one; its uncommitted records are void."""
 
 
 class UnflushedRecordsLostError(LogStorageError):
-    """Committed records above a recovery point are gone; a repair writes them down as lost, and writing goes on."""
+    """Committed records above a recovery point are gone; a repair records them as lost, then writing continues."""
 
 
 class LedgerDamagedError(LogStorageError):
@@ -157,9 +157,9 @@ class StorageError(LogStorageError):
 
 
 class LogDirOfflineError(StorageError):
-    """A log directory is gone, read-only or not this store's; the message names it, the reason and the logs asked for.
+    """A log directory is gone, read-only or not this store's; the message names it, the reason and the requested logs.
 
-    Nothing was changed: not there, nor in other log directories.
+    No log directory was changed.
     """
 
 
@@ -176,4 +176,4 @@ class CommitStateUnknownError(LogStorageError):
 
 
 class SparkLostError(LogStorageError):
-    """The JVM that the platform started with this process has gone: the process can't have another one."""
+    """The JVM that the platform started with this process has gone; the process can't start another one."""

@@ -1,9 +1,9 @@
 """Named steps at which a test ends or stops the process, as a crash would.
 
-Every write path calls `reach` between two steps that touch the disk. With the environment variable
-`SPARKLOG_FAULT_POINT=<name>` the process that gets there is killed; `<name>:<n>` waits for its n-th visit. On an
-executor `SPARKLOG_FAULT_PID` names the driver, which is killed as well. `SPARKLOG_FAULT_SIGNAL=STOP` stops the process
-instead, once, like a machine that is suspended: it goes on when it is told to. Unset, a visit costs one look-up.
+Every write path calls `reach` between two steps that touch the disk. The environment variable
+`SPARKLOG_FAULT_POINT=<name>` kills the process at that step, `<name>:<n>` at its n-th visit. On an executor
+`SPARKLOG_FAULT_PID` names the driver, which is killed as well. `SPARKLOG_FAULT_SIGNAL=STOP` suspends the process
+instead, once, until SIGCONT. Unset, a visit costs one look-up.
 
 Here are the steps of writing; those of other operations on logs are in `operation_fault_points`.
 """
@@ -43,19 +43,19 @@ FAULT_POINTS = (
     "clean.derived",
     "clean.staging",
 )
-"""Every step: of a new store, of undoing a crash, and then in the order in which a micro-batch passes them."""
+"""Every step: of a new store, of crash recovery, and then of a micro-batch, in its order."""
 
 FLUSH_FAULT_POINTS = ("flush.synced",)
-"""Steps of bringing logs onto the disk apart from a micro-batch: by a close, and by an opening after a crash."""
+"""Steps of syncing logs outside of a micro-batch: by a close, and by a reopen after a crash."""
 
 CHECKPOINT_FAULT_POINTS = ("checkpoint.written", "checkpoint.replaced")
-"""Steps of replacing a small file: it is written under another name; it has its name, and its folder is not synced."""
+"""Steps of replacing a small file: after the write under another name; after the rename, before the folder's fsync."""
 
 LEDGER_FAULT_POINTS = ("tidy.checkpointed", "tidy.synced", "tidy.cleaned")
-"""Steps of tidying the ledger, every 100 commits: its checkpoint is written; is durable; older entries are gone."""
+"""Steps of tidying the ledger, every 100 commits: its checkpoint is written; synced; older entries are removed."""
 
 OWNED_NAMES_FAULT_POINTS = ("names.held",)
-"""Between the check of an owner and each removal or rename by path: a successor has to wait."""
+"""Between the check of an owner and each removal or rename by path, where a successor must wait."""
 
 _visits: dict[str, int] = {}
 
@@ -71,7 +71,7 @@ def reach(name: str) -> None:
     _visits[name] = _visits.get(name, 0) + 1
     if os.environ.get("SPARKLOG_FAULT_SIGNAL") == "STOP":
         if _visits[name] == int(count or 1):
-            # Sent to the process, another thread may take it, and this one goes on for a while.
+            # A signal to the process may go to another thread, and this one would run on for a while.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         return
     if _visits[name] < int(count or 1):

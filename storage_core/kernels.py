@@ -1,10 +1,10 @@
-"""How a kernel is compiled: ahead of its first call, without the GIL, kept in numba's on-disk cache.
+"""Compiles kernels ahead of their first call, without the GIL, into numba's on-disk cache.
 
-An explicit signature makes the import compile (or load) the kernel, so no record ever waits for a compiler, and a call
-with other types fails instead of compiling a second version in silence.
+An explicit signature makes the import compile (or load) the kernel, so no record waits for a compiler, and a call with
+other types fails instead of compiling a second version silently.
 
-numba knows a cached kernel by its name and by the file it stands in, not by what is compiled into it from elsewhere. So
-the name it is given has a digest of those files: after a change to one of them a kernel is another one.
+numba's cache key is a kernel's name and file, without the files of other functions compiled into it. So the name gets a
+digest of those files, and a change of one of them makes a new kernel.
 """
 
 import functools
@@ -50,18 +50,18 @@ def kernel(signature: Any) -> Callable[[_Function], _Function]:
 
 
 class _CompilationNotice(event.Listener):
-    """Says once that kernels are compiled, when the first one is: those in the cache are loaded without a word."""
+    """Logs the first compilation; loading from the cache logs nothing."""
 
     def on_start(self, _event: event.Event) -> None:
-        """Note that numba begins to compile."""
-        _say_compiling()
+        """Log the first compilation."""
+        _log_compiling()
 
     def on_end(self, _event: event.Event) -> None:
-        """Note nothing."""
+        """Do nothing."""
 
 
 @functools.cache
-def _say_compiling() -> None:
+def _log_compiling() -> None:
     logger.info("compiling kernels of this command, once after an update; it takes up to a minute")
 
 
@@ -70,7 +70,7 @@ event.register("numba:compile", _CompilationNotice())
 
 @functools.cache
 def _digest_of_sources(module: str) -> str:
-    """Return a digest of the package's modules that a module takes anything from, and they from others."""
+    """Return a digest of the package's modules that a module imports from, directly or not."""
     package, found, waiting = module.partition(".")[0], set(), [module]
     while waiting:
         name = waiting.pop()

@@ -1,9 +1,8 @@
 """Settings of a topic's logs, under Kafka's names, with Kafka's defaults and ranges.
 
-What differs: `message.timestamp.after.max.ms` is unlimited here, one hour in a broker, because a log that comes from
-elsewhere is to be kept as it is; `segment.bytes` may be small; `segment.index.bytes` holds one time entry at least;
-`flush.messages` is 1, not unlimited, unless a flush property is given: a log has no replica that could give back what a
-power cut takes.
+Differences: `message.timestamp.after.max.ms` is unlimited here, one hour in a broker, so that logs from elsewhere keep
+their timestamps; `segment.bytes` may be small; `segment.index.bytes` holds at least one time entry; `flush.messages` is
+1, not unlimited, unless a flush property is given: no replica has the records that a power cut takes.
 
 Source: Kafka LogConfig 4.3.
 """
@@ -35,13 +34,13 @@ def _setting(name: str, default: object, low: float | None = None, high: float |
 class LogConfig:
     """Settings of one topic's logs; each field is Kafka's property of the same name with `_` for `.`.
 
-    `batch_size` and `compression_type` follow a producer: `batch.size` is where a batch is closed, and `producer`
-    means uncompressed because there is no producer to follow.
+    `batch_size` and `compression_type` are a producer's: `batch.size` is the size that closes a batch, and `producer`
+    means uncompressed, as there is no producer.
 
     Attributes:
         segment_bytes: size a segment may not pass.
         segment_ms: record time after which the next append rolls.
-        segment_jitter_ms: at most this is subtracted from `segment_ms`, drawn per segment.
+        segment_jitter_ms: upper bound of a random time that is subtracted from `segment_ms`, per segment.
         segment_index_bytes: size an index file may not pass.
         index_interval_bytes: bytes between two index entries.
         max_message_bytes: size of the largest batch, header and compression included.
@@ -112,7 +111,7 @@ class LogConfig:
 
     @property
     def cleanup_policies(self) -> frozenset[str]:
-        """The policies named, lower case."""
+        """The policies, lower case."""
         return frozenset(token.strip().lower() for token in self.cleanup_policy.split(",") if token.strip())
 
     @property
@@ -122,17 +121,17 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """Record time after which the next append rolls: dirty records get their turn by `max.compaction.lag.ms`."""
+        """Record time after which the next append rolls: dirty records are cleanable by `max.compaction.lag.ms`."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @property
     def codec(self) -> str:
-        """The codec new batches get, one of `CODECS`."""
+        """The codec of new batches, one of `CODECS`."""
         return self.compression_type if self.compression_type in CODECS else "none"
 
     @property
     def compression_level(self) -> int:
-        """The level of `codec`; 0 where the codec has none."""
+        """The level of `codec`; 0 if it has none."""
         levels = {
             "gzip": self.compression_gzip_level,
             "lz4": self.compression_lz4_level,
@@ -149,11 +148,10 @@ class LogConfig:
     def from_properties(cls, properties: Mapping[str, object]) -> "LogConfig":
         """Build a config from Kafka's property names; numbers may be given as text, as Kafka's tools take them.
 
-        A broker-level name counts where the topic's own is not given. Names without a meaning here are passed over,
-        see `property_names.ignored_properties`.
+        A broker-level name counts if the topic's own is not given. Names without a meaning here are skipped, see
+        `property_names.ignored_properties`.
 
-        `flush.messages` and `flush.ms` may be `never`. One of them alone is the whole flush policy: the other one is
-        then `never`, as Kafka's default is.
+        `flush.messages` and `flush.ms` may be `never`. If only one is given, the other one is `never`, as in Kafka.
 
         Raises:
             InvalidConfigError: a name is unknown or a value ill-typed or out of range; every problem is listed.
@@ -174,7 +172,7 @@ class LogConfig:
 
 
 def _under_given_name(problem: str, given_as: Mapping[str, str], properties: Mapping[str, object]) -> str:
-    """Name a wrong value first by the broker-level name that it was given under: that one stands in the settings."""
+    """Begin a problem with the broker-level name that the settings have."""
     given = given_as.get(problem.partition("=")[0])
     return f"{given}={properties[given]!r}: {problem}" if given else problem
 

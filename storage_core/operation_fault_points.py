@@ -1,6 +1,6 @@
-"""Named steps of what is done to logs apart from writing them, at which a test ends or stops the process.
+"""Named steps of operations on logs other than writing, at which a test ends or stops the process.
 
-What happens there says `fault_points`. Tests take the tables; the product names each step where it passes it.
+See `fault_points`. Tests use the tables; the product names each step at its place.
 """
 
 __all__ = [
@@ -26,30 +26,30 @@ DIRECTORY_FAULT_POINTS = (
     "delete-topic.deleted",
     "open.settled",
 )
-"""Every step of `sparklog move-log` and `sparklog delete-topic`, in the order in which they pass them; the last one is
-the next opening's, which has committed what is done.
+"""Every step of `sparklog move-log` and `sparklog delete-topic`, in order; the last one is the commit of the next
+opening.
 """
 
 TRUNCATE_FAULT_POINTS = ("truncate.committed", "truncate.filled", "truncate.finished")
 """Steps of truncating a log, apart from those of undoing."""
 
 UPGRADE_FAULT_POINTS = ("upgrade.written", "upgrade.committed", "upgrade.finished")
-"""Every step of `sparklog upgrade --execute`, in the order in which it passes them."""
+"""Every step of `sparklog upgrade --execute`, in order."""
 
 QUARANTINE_FAULT_POINTS = ("quarantine.merged", "quarantine.hidden", "quarantine.shown", "quarantine.removed")
-"""Every step of merging a query's diverted rows, in the order in which it passes them; the second for each micro-batch:
-the merger is complete; what it replaces is hidden; the merger is shown; what was hidden is gone.
+"""Every step of merging a query's diverted rows, in order; the second for each micro-batch: the merger is complete; the
+replaced folders are hidden; the merger is shown; the hidden folders are removed.
 """
 
 RETENTION_FAULT_POINTS = ("retain.rolled", "retain.committed", "retain.renamed", "retain.deleted")
-"""Every step of `sparklog retain` and `sparklog delete-records`, in the order in which they pass them."""
+"""Every step of `sparklog retain` and `sparklog delete-records`, in order."""
 
 ROLL_FAULT_POINTS = ("roll.closed", "roll.added", "roll.committed")
 """Every step of rolling active segments without an append, before a cleaning; the first two for each log."""
 
 CLEANER_FAULT_POINTS = ("clean.cleaned", "clean.swap", "clean.deleted", "clean.renamed", "clean.checkpoint")
-"""Every step of cleaning a log, in the order in which it passes them; all but the last one for each group of segments:
-the new one is written; is complete; the old ones are gone; it has its name; all groups are done, and nobody was told.
+"""Every step of cleaning a log, in order; all but the last one for each group of segments: the new one is written;
+complete; the old ones are removed; it has its name; all groups are done, the checkpoint is not recorded yet.
 """
 
 LOAD_FAULT_POINTS = (
@@ -76,4 +76,4 @@ REPAIR_FAULT_POINTS = (
     "repair.indexed",
     "repair.committed",
 )
-"""Every step of `sparklog repair --execute`, in the order in which it passes them."""
+"""Every step of `sparklog repair --execute`, in order."""

@@ -1,9 +1,9 @@
-"""What each of Kafka's property names is to a topic here: used, a broker's default behind one, ignored, or unknown.
+"""Meaning of Kafka's property names for a topic: used, a broker's default of one, ignored, or unknown.
 
 | name                               | outcome                                                                   |
 |------------------------------------|---------------------------------------------------------------------------|
-| a topic property that is used      | its value counts, whatever broker-level ones say                          |
-| a broker-level property behind one | its value, in the topic property's unit; of several the finest one      |
+| a topic property that is used      | its value counts before broker-level ones                                 |
+| a broker-level property of one     | its value, in the topic property's unit; of several the finest one        |
 | legal in Kafka, no meaning here    | ignored: there are no replicas, no tiers and no threads of a broker       |
 | any other                          | unknown; the nearest name is suggested                                    |
 
@@ -41,7 +41,7 @@ _SYNONYMS: Final[Mapping[str, Mapping[str, int]]] = {
     "segment.jitter.ms": {"log.roll.jitter.ms": 1, "log.roll.jitter.hours": _HOUR_MS},
     "segment.ms": {"log.roll.ms": 1, "log.roll.hours": _HOUR_MS},
 }
-"""Of each topic property the broker-level ones, in a broker's order, and how many of its units theirs has."""
+"""Broker-level properties of each topic property, in a broker's order, and the factor between their units."""
 
 _IGNORED: Final = frozenset(
     [
@@ -87,7 +87,7 @@ _RETENTION_MS: Final = "retention.ms"
 
 @dataclass(frozen=True, slots=True)
 class ResolvedProperties:
-    """Properties by the names that are used here.
+    """Properties by topic-level names.
 
     Attributes:
         values: by topic property.
@@ -101,11 +101,11 @@ class ResolvedProperties:
 
 
 def resolve_properties(properties: Mapping[str, object], used: Iterable[str]) -> ResolvedProperties:
-    """Return properties under the names of a topic's own.
+    """Return properties under a topic's own names.
 
     Args:
         properties: as they are given.
-        used: the topic properties that mean something here.
+        used: the topic properties with a meaning here.
     """
     names = list(used)
     values = {name: properties[name] for name in names if name in properties}
@@ -122,12 +122,12 @@ def resolve_properties(properties: Mapping[str, object], used: Iterable[str]) ->
 
 
 def ignored_properties(properties: Iterable[str]) -> list[str]:
-    """Return the names that are legal in Kafka and mean nothing here."""
+    """Return the names that are legal in Kafka and have no meaning here."""
     return [name for name in properties if name in _IGNORED]
 
 
 def _in_unit(value: object, factor: int, *, is_retention: bool) -> object:
-    """Return a broker-level value in the topic property's unit; what is no integer as it is, to be refused by name."""
+    """Return a broker-level value in the topic property's unit; a non-integer unchanged, to be refused later."""
     if factor == 1 and not is_retention:
         return value
     try:

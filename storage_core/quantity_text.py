@@ -13,7 +13,7 @@ _SIZES: Final = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
 def iso_time(timestamp_ms: int) -> str:
-    """Return a timestamp in UTC, or its number where no calendar reaches."""
+    """Return a timestamp in UTC, or its number outside of the calendar's range."""
     if timestamp_ms < 0:
         return str(timestamp_ms)
     try:
@@ -23,7 +23,7 @@ def iso_time(timestamp_ms: int) -> str:
 
 
 def duration_text(duration_ms: int) -> str:
-    """Return a duration in the largest unit that it has one of, with one digit behind the point."""
+    """Return a duration in its largest unit, with one decimal."""
     if (found := _in_unit(duration_ms, _DURATIONS)) is None:
         return f"{duration_ms} ms"
     number, name = found
@@ -31,13 +31,13 @@ def duration_text(duration_ms: int) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """Return a size in the largest unit of a thousand that it has one of, with one digit behind the point."""
+    """Return a size in its largest decimal unit, with one decimal."""
     found = _in_unit(size_bytes, _SIZES)
     return f"{size_bytes} bytes" if found is None else " ".join(found)
 
 
 def _in_unit(quantity: int, units: Sequence[tuple[int, str]]) -> tuple[str, str] | None:
-    """Return a number and its unit: the largest that the quantity, rounded in the unit below, has one of."""
+    """Return a number of at least 1, and its unit: the largest one, after rounding in the unit below."""
     for (unit, name), (below, _) in itertools.pairwise((*units, (1, ""))):
         if round(quantity / below, 1) * below >= unit:
             return f"{quantity / unit:,.1f}".removesuffix(".0"), name

@@ -3,9 +3,9 @@
 | name | what |
 |---|---|
 | `<topic>-<partition>` | a log |
-| `<topic>-<partition>.<32 hex>-delete` | a log that is gone, its files not yet; the topic is cut for 255 characters |
-| `<topic>-<partition>.<32 hex>-future` | a log on its way to another disk, not complete; never cut |
-| `<topic>-<partition>.<32 hex>-stray` | a log that a broker found to be none of its own; cut as `-delete` |
+| `<topic>-<partition>.<32 hex>-delete` | a deleted log with files to remove; the topic is cut for 255 characters |
+| `<topic>-<partition>.<32 hex>-future` | an incomplete copy of a log that moves to another disk; never cut |
+| `<topic>-<partition>.<32 hex>-stray` | a log that a broker found not to be its own; cut as `-delete` |
 
 Source: Kafka Topic, LocalLog.parseTopicPartitionName, LocalLog.logDeleteDirName.
 """
@@ -75,10 +75,9 @@ def topic_names_collide(first: str, second: str) -> bool:
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """Return the log that a directory name stands for, or None if it is no log directory.
+    """Return the log of a directory name, None if it is not a log directory, as with `-delete`, `-future`, `-stray`.
 
-    The name is split at its last `-`: topics may contain one. `-delete`, `-future` and `-stray` directories are
-    not logs.
+    The name is split at its last `-`: topics may contain one.
     """
     topic, dash, partition = name.rpartition("-")
     if not dash or not partition.isascii() or not partition.isdigit() or int(partition[:20]) > _LARGEST_PARTITION:
@@ -88,11 +87,11 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 @dataclass(frozen=True, slots=True)
 class SetAsideDirectory:
-    """What the name of a `-delete`, `-future` or `-stray` directory says.
+    """Parts of the name of a `-delete`, `-future` or `-stray` directory.
 
     Attributes:
-        log: whose it is; of a long topic `-delete` and `-stray` names hold the start alone.
-        unique_id: what tells it from others of that log.
+        log: of the directory; `-delete` and `-stray` names have only the start of a long topic.
+        unique_id: differs between directories of a log.
         kind: why it is set aside.
     """
 
@@ -102,9 +101,9 @@ class SetAsideDirectory:
 
 
 def parse_set_aside_name(name: str) -> SetAsideDirectory | None:
-    """Return what a `-delete`, `-future` or `-stray` name says, or None if the name has another form.
+    """Return the parts of a `-delete`, `-future` or `-stray` name, None for another name.
 
-    What stands before the last `.` is a log's name. As in Kafka any characters may make up the unique id.
+    The log's name ends at the last `.`. As in Kafka the unique id may have any characters.
     """
     match = _SET_ASIDE.fullmatch(name)
     log = parse_directory_name(match[1]) if match else None
@@ -115,12 +114,12 @@ def parse_set_aside_name(name: str) -> SetAsideDirectory | None:
 
 
 def set_aside_name(log: TopicPartition, unique_id: str, kind: DirectoryKind) -> str:
-    """Return the name under which a directory of the log is set aside.
+    """Return the name of a set-aside directory.
 
     Args:
-        log: whose directory it is.
+        log: of the directory.
         unique_id: 32 lower-case hex digits, new for each directory.
-        kind: why; only `-future` names are never cut, for they have to tell their log.
+        kind: why; only `-future` names are never cut, as they must name their log.
     """
     ending = f"-{log.partition}.{unique_id}-{kind}"
     return (log.topic if kind == "future" else log.topic[: _LONGEST_NAME - len(ending)]) + ending

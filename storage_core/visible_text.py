@@ -1,7 +1,7 @@
-r"""Text that a terminal shows and does not obey: control, bidirectional and line characters as escapes.
+r"""Safe text for terminals: control, bidirectional and line characters become escapes.
 
-Keys, values, headers and file names are written by others. An ESC in one of them moves the cursor or sets the title of
-the window that shows it, a U+202E turns a line around, a newline makes two lines of one.
+Keys, values, headers and file names may come from an attacker. An ESC in one of them moves the cursor or sets the
+window's title, a U+202E reverses a line, a newline makes two lines of one.
 
 | characters                                              | shown as                      |
 |---------------------------------------------------------|-------------------------------|
@@ -22,12 +22,12 @@ _SHORT: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def visible(text: str) -> str:
-    r"""Return a text with escapes; what `surrogateescape` has made of bytes that are no UTF-8 becomes `\xNN`."""
+    r"""Return a text with escapes; bytes that are not UTF-8, decoded by `surrogateescape`, become `\xNN`."""
     return text if text.isprintable() else _OBEYED.sub(_escape, text)
 
 
 def visible_json(text: str) -> str:
-    """Return JSON with the same characters in JSON's own escapes; outside of its strings it has none of them."""
+    """Return JSON with the same characters in JSON's own escapes; they occur only in its strings."""
     return text if text.isprintable() else _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

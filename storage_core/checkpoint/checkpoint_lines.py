@@ -1,4 +1,4 @@
-"""The text form that Kafka's checkpoint files share, version 0.
+"""The text form of Kafka's checkpoint files, version 0.
 
 A version line, a line with the number of entries, one line per entry with its fields between spaces. An empty file, or
 one with only the version, has no entries: a broker creates its checkpoint files empty.
@@ -18,7 +18,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def render_checkpoint_lines(entries: Iterable[str]) -> bytes:
-    """Return a whole checkpoint file; every line ends with a newline, the last one too."""
+    """Return a whole checkpoint file; every line ends with a newline."""
     lines = list(entries)
     return "".join(f"{line}\n" for line in [str(_VERSION), str(len(lines)), *lines]).encode()
 
@@ -27,8 +27,8 @@ def parse_checkpoint_lines(data: bytes, field_count: int) -> list[list[str]]:
     """Return the fields of each entry.
 
     Raises:
-        CorruptFileError: another version, a cut-off last line, an entry without `field_count` fields, or another number
-            of entries than announced.
+        CorruptFileError: another version, a partial last line, an entry without `field_count` fields, or a wrong number
+            of entries.
     """
     if not data:
         return []

@@ -1,4 +1,4 @@
-"""The `leader-epoch-checkpoint` of a log: which leader epoch wrote from which offset on.
+"""The `leader-epoch-checkpoint` of a log: the start offset of each leader epoch.
 
 Entries are (epoch, start offset), both strictly increasing.
 
@@ -38,7 +38,7 @@ def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
     """Return the (epoch, start offset) entries.
 
     Raises:
-        CorruptFileError: the bytes are no epoch file, or epochs or start offsets do not increase.
+        CorruptFileError: not an epoch file, or epochs or start offsets do not increase.
     """
     entries = [
         (
@@ -58,8 +58,8 @@ def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
 def assign_leader_epoch(entries: Sequence[tuple[int, int]], epoch: int, start_offset: int) -> list[tuple[int, int]]:
     """Return the entries after `epoch` took over at `start_offset`.
 
-    The latest epoch again, not starting lower, changes nothing. Otherwise entries that the new one contradicts go:
-    those with its epoch or a later one, and those that start at its offset or later.
+    The latest epoch again, not starting lower, changes nothing. Otherwise entries that contradict the new one are
+    dropped: those with its epoch or a later one, and those that start at its offset or above.
 
     Raises:
         ValueError: epoch or start offset is negative.
@@ -79,9 +79,9 @@ def assign_batch_epochs(
 ) -> list[tuple[int, int]]:
     """Return the entries after batches of format v2 that a recovery scans, (b,) each.
 
-    A batch counts if its epoch is not negative and later than the latest known one; any other changes nothing. So
-    entries for which no batch is left stay as they are: a leader notes its epoch before it appends. Batches of v0 and
-    v1 have no epoch. They say nothing here; an append of such a batch clears the file, as in Kafka.
+    A batch counts if its epoch is not negative and later than the latest known one. So entries without a batch stay: a
+    leader records its epoch before it appends. Batches of v0 and v1 have no epoch and are skipped; an append of such a
+    batch clears the file, as in Kafka.
 
     Source: Kafka LogSegment.recover.
     """
@@ -97,12 +97,12 @@ def assign_batch_epochs(
 
 
 def truncate_epochs_from_end(entries: Sequence[tuple[int, int]], end_offset: int) -> list[tuple[int, int]]:
-    """Return the entries of a log that ends at an offset: those that start there or later go; below 0 none does."""
+    """Return the entries of a log that ends at an offset: those that start at or above it are dropped; below 0 none."""
     return [entry for entry in entries if entry[1] < end_offset or end_offset < 0]
 
 
 def truncate_epochs_from_start(entries: Sequence[tuple[int, int]], start_offset: int) -> list[tuple[int, int]]:
-    """Return the entries of a log that starts at an offset: the epoch that was valid there starts there now."""
+    """Return the entries of a log that starts at an offset: the epoch at that offset starts there."""
     before = [entry for entry in entries if entry[1] <= start_offset]
     after = [entry for entry in entries if entry[1] > start_offset]
     return [(before[-1][0], start_offset), *after] if before else after

@@ -1,6 +1,6 @@
-"""The `meta.properties` of a root: which cluster and node it belongs to. Java properties text, version 1.
+"""The `meta.properties` of a root: its cluster and node. Java properties text, version 1.
 
-A store's roots have one more property, with the store's path: a broker passes over names that it does not know.
+A store's roots have one more property, the store's path: a broker skips unknown names.
 
 Source: Kafka MetaProperties, MetaPropertiesVersion.V1; java.util.Properties.
 """
@@ -45,20 +45,20 @@ def parse_meta_properties(data: bytes) -> dict[str, str]:
 
 
 def store_of(data: bytes) -> str | None:
-    """Return the path of the store that a root belongs to, whatever else is wrong with it; None if it names none."""
+    """Return the path of the root's store, also from an otherwise damaged file; None without one."""
     values = dict(filter(None, map(_property, re.split(_END, data.decode("latin-1")))))
     return values.get(STORE_PROPERTY) or None
 
 
 def with_store(data: bytes, store: str) -> bytes:
-    """Return the file's bytes with a store's path in the place of the one that they may have; other lines stay."""
+    """Return the file's bytes with a store's path instead of the present one; other lines stay."""
     lines = re.split(_END, data.decode("latin-1").rstrip("\r\n"))
     kept = [line for line in lines if (_property(line) or ("",))[0] != STORE_PROPERTY]
     return "".join(f"{line}\n" for line in [*kept, f"{STORE_PROPERTY}={_escape(store)}"]).encode("latin-1")
 
 
 def _property(line: str) -> tuple[str, str] | None:
-    """Return a line's name and value; None of a comment or an empty one."""
+    """Return a line's name and value; None for a comment or an empty line."""
     text = line.lstrip()
     match = _LINE.fullmatch(text) if text and text[0] not in "#!" else None
     return (_unescape(match[1]), _unescape(match[2])) if match else None

@@ -25,7 +25,7 @@ def parse_offset_checkpoint(data: bytes) -> dict[TopicPartition, int]:
     """Return the offset of each log; of two lines for one log the later one counts, as in Kafka.
 
     Raises:
-        CorruptFileError: the bytes are no checkpoint.
+        CorruptFileError: not a checkpoint.
     """
     return {
         TopicPartition(topic, parse_integer(partition, "partition", 0, INT32_MAX)): parse_integer(

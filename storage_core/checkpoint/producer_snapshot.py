@@ -29,7 +29,7 @@ _CRC_START = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerState:
-    """What is kept of one producer; -1 stands for none.
+    """State of one producer; -1 stands for none.
 
     Attributes:
         last_sequence: of its last data batch.
@@ -51,7 +51,7 @@ class ProducerState:
 
 
 def render_producer_snapshot(producers: Sequence[ProducerState] = ()) -> bytes:
-    """Return the file's bytes; without producers it is the snapshot of a log that none wrote to."""
+    """Return the file's bytes."""
     entries = b"".join(_ENTRY.pack(*astuple(producer)) for producer in producers)
     body = struct.pack(">i", len(producers)) + entries
     return struct.pack(">hI", _VERSION, crc32c.crc32c(body)) + body

@@ -1,1 +1,1 @@
-"""Compaction: which part of a log is cleaned, what stays of it, and how the new segments take the place of the old."""
+"""Compaction: plans a cleaning, writes new segments without superseded records, swaps them in."""

@@ -1,10 +1,10 @@
-"""One round over one log: its dirty part is mapped, and every segment up to the end of the map is written anew.
+"""One round of compaction over one log: maps its dirty part, and rewrites every segment up to the end of the map.
 
-    finish what an earlier round left -> survey -> map of the dirty part -> groups -> clean and swap each of them
+    finish an earlier round -> survey -> map of the dirty part -> groups -> clean and swap each of them
 
-A map that is full ends the round where it got to; the next round begins there. Whatever stops a round early, the log is
-a whole one, and its first dirty offset stays where it was: only a round over all groups moves it. So a round that is
-done again comes to the same end.
+A full map ends the round at its latest offset; the next round begins there. After an early stop or a crash the log is
+complete, and its first dirty offset is unchanged: only a round over all groups moves it. So a repeated round has the
+same result.
 
 Source: Kafka Cleaner.doClean.
 """
@@ -35,7 +35,7 @@ from sparklog.storage_core.storage.owned_names import Owner
 __all__ = ["UNCLEANABLE", "CleanedLog", "LogToClean", "clean_log"]
 
 UNCLEANABLE = (CorruptBatchError, CorruptFileError, InvalidRecordError, OffsetOutOfRangeError)
-"""What makes a log uncleanable until somebody mends it."""
+"""Errors that make a log uncleanable until a repair."""
 
 _TOO_MANY_KEYS = EarlyEnd("its keys exceed the memory of a map")
 
@@ -43,21 +43,21 @@ _TOO_MANY_KEYS = EarlyEnd("its keys exceed the memory of a map")
 def clean_log(log: LogToClean, owner: Owner) -> CleanedLog:
     """Clean a log.
 
-    Where the disk lacks room for a group the round ends: whether a marker in a later one may go depends on its batches.
+    If the disk lacks room for a group the round ends: markers in later groups depend on its batches.
 
     Args:
-        log: what to clean, and how.
-        owner: its check raises once another one owns the log; asked before each step that can't be undone.
+        log: to clean.
+        owner: checked before each step that can't be undone.
 
     Raises:
         CorruptBatchError, CorruptFileError: the log is damaged; names file and position.
         InvalidRecordError: a record of format v2 has no key.
         InvalidConfigError: a segment would grow too large by `compression.type`.
-        OffsetOutOfRangeError: a segment has offsets that no index can hold; it has to be split first.
+        OffsetOutOfRangeError: a segment has offsets outside of an index's range; it must be split first.
         StorageError: the disk refused.
-        StoreLockedError: another task is still at work on the log.
+        StoreLockedError: another task still holds the log.
 
-    Whatever is raised, the log is a whole one; groups that were done before stay done.
+    After any error the log is complete; finished groups stay.
     """
     with held_alone(log.directory):
         return _clean(log, owner)
@@ -76,7 +76,7 @@ def _clean(log: LogToClean, owner: Owner) -> CleanedLog:
     shared = CleanedTransactions(round_.surveyed.aborted), round_.request()
     written: list[tuple[Sequence[ListedSegment], CleanedSegment]] = []
     for group in round_.groups(last):
-        owner.check()  # one that took the log may have replaced these, and a file that is gone would say less
+        owner.check()  # a new owner may have replaced the files; its error is clearer than a missing file
         if problem := lacks_room(log.directory, group):
             return result_of_round(written, first_dirty, built, problem)
         written.append((group, round_.clean(group, offset_map, shared, owner)))
@@ -87,7 +87,7 @@ def _clean(log: LogToClean, owner: Owner) -> CleanedLog:
 
 
 def _map(round_: CleaningRound, owner: Owner) -> tuple[OffsetMap, BuiltMap | None]:
-    """Return the map of the dirty part; where there is none, one that speaks for all that is clean and knows no key."""
+    """Return the map of the dirty part; without one an empty map that covers the clean part."""
     offset_map = OffsetMap(round_.log.map_bytes, round_.log.hash_key)
     if round_.first_dirty_offset >= round_.end_offset:
         offset_map.latest_offset = round_.end_offset - 1

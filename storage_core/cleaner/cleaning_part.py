@@ -1,23 +1,23 @@
-"""A round over a log that one map can't take, cut into parts that several may clean in any order.
+"""A round over a log that exceeds one map, cut into parts that several tasks clean in any order.
 
     survey of the log -> a part for each group of segments
-    keys of each part -> elsewhere: the latest dirty offset of each key, and which records lie in front of it
-    each part, told which of its records are superseded, is written anew, beside the log
-    all parts that were written are swapped in, one after the other
+    keys of each part -> elsewhere: the latest dirty offset of each key, and the records below it
+    each part is rewritten beside the log, without its superseded records
+    all written parts are swapped in, one after the other
 
-A part's task knows of the rest of the log only what it was told: which transactions were aborted that reach into its
-group, and of whose transactions data lies in front of it. Both come from the log as it was before any part was cleaned.
-That makes the order of parts, and those that are never cleaned, not matter:
+A part's task gets only this of the rest of the log: the aborted transactions that overlap its group, and the producers
+whose open transactions have data below it. Both are of the log before the round. So the order of parts, and parts that
+are never cleaned, do not matter:
 
-| what is dropped                | why nothing comes back, whatever becomes of other parts                            |
+| dropped                        | why no deleted record comes back, also without other parts                         |
 |--------------------------------|------------------------------------------------------------------------------------|
-| a record that is superseded    | the latest one of its key stays in its part: a value, or a tombstone that is held  |
-| data of an aborted transaction | its marker stays: data of it was there when the round began                        |
-| a marker                       | only if there was no data of its transaction anywhere when the round began         |
-| a tombstone of the clean part  | nothing in front of it has its key any more: the round before saw to that          |
+| a superseded record            | the latest one of its key stays in its part: a value, or a tombstone that is held  |
+| data of an aborted transaction | its marker stays: the transaction had data when the round began                    |
+| a marker                       | only if its transaction had no data anywhere when the round began                  |
+| a tombstone of the clean part  | the round before dropped all records below it that have its key                    |
 
-A tombstone of the dirty part stays, old or to be erased: what it deletes may lie in a part that is not cleaned. The
-next round finds it in its clean part, where it goes as always.
+A tombstone of the dirty part stays, old or to be erased: its deleted records may lie in a part that is not cleaned. The
+next round finds it in its clean part and drops it by the usual rules.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class CleaningPart:
-    """A group on its way to its task.
+    """A group of segments for one task.
 
     Attributes:
         number: of the part, from 0.
         group: segments that become one.
-        transactions: as they are where the group begins.
+        transactions: state at the group's first offset.
     """
 
     number: int
@@ -74,12 +74,12 @@ class CleaningPart:
 
 @dataclass(frozen=True, slots=True)
 class CleanedPart:
-    """What became of a part.
+    """Result of a part.
 
     Attributes:
         number: of the part, and `group`: its segments.
-        cleaned: what they became; None where nothing was done.
-        problem: why nothing was done.
+        cleaned: the new segment; None if the part was skipped.
+        problem: why it was skipped.
     """
 
     number: int
@@ -89,7 +89,7 @@ class CleanedPart:
 
 
 def cut_into_parts(round_: CleaningRound) -> tuple[CleaningRound, Iterator[CleaningPart]]:
-    """Return what all parts of a round share, and the parts in the order of their offsets."""
+    """Return the shared part of a round, and its parts in offset order."""
     groups = round_.groups(round_.end_offset)
     shared = replace(round_, surveyed=replace(round_.surveyed, aborted=NONE_ABORTED, borders=()))
     parts = (
@@ -100,12 +100,12 @@ def cut_into_parts(round_: CleaningRound) -> tuple[CleaningRound, Iterator[Clean
 
 
 def part_keys(shared: CleaningRound, part: CleaningPart, check_owner: Callable[[], None]) -> Iterator[Keys]:
-    """Yield of the records of a part what `iter_dirty_keys` yields of a segment.
+    """As `iter_dirty_keys`, for the records of a part.
 
     Args:
         shared: by all parts.
         part: to read.
-        check_owner: raises once another one owns the log; called every few MiB.
+        check_owner: called every few MiB; raises after a takeover.
 
     Raises:
         CorruptBatchError: a batch is damaged; names file and position.
@@ -128,18 +128,18 @@ def write_part(
     superseded: Iterable[npt.NDArray[np.int64]],
     owner: Owner,
 ) -> CleanedPart:
-    """Write what is left of a part beside the log, durably; or say that the disk lacks room for it.
+    """Write a part's remaining records beside the log, durably; skip it if the disk lacks room.
 
     Args:
         shared: by all parts.
         part: to clean, once.
-        superseded: offsets of its records that have a later one of their key, rising; taken as they are needed.
-        owner: its check raises once another one owns the log; called every few MiB.
+        superseded: offsets of its superseded records, rising; read as needed.
+        owner: checked every few MiB.
 
     Raises:
         CorruptBatchError: a batch is damaged.
         InvalidConfigError: the new segment would be too large.
-        StoreLockedError: another task is at work on the group, or has replaced it.
+        StoreLockedError: another task holds the group, or has replaced it.
         StorageError: the disk refused.
     """
     log = shared.log
@@ -154,16 +154,16 @@ def write_part(
 
 
 def swap_in_parts(shared: CleaningRound, written: Iterable[CleanedPart], owner: Owner) -> None:
-    """Let the segments that were written take their places, one by one, and drop what a task that died has left.
+    """Swap the written segments in, one by one, and remove orphans of dead tasks.
 
     Args:
         shared: by all parts.
-        written: in any order; nobody else is at work on the log any more.
-        owner: its check raises once another one owns the log; asked before each step that can't be undone.
+        written: in any order; all tasks on the log have ended.
+        owner: checked before each step that can't be undone.
 
     Raises:
-        StoreLockedError: a task is still at work on the log.
-        StorageError: the disk refused; loading the log, or the next cleaning, finishes or undoes what was on its way.
+        StoreLockedError: a task still holds the log.
+        StorageError: the disk refused; loading the log, or the next cleaning, finishes or undoes the swap.
     """
     log = shared.log
     changed = [
@@ -179,12 +179,12 @@ def swap_in_parts(shared: CleaningRound, written: Iterable[CleanedPart], owner: 
 
 
 def result_of_parts(shared: CleaningRound, count: int, found: Sequence[CleanedPart]) -> CleanedLog:
-    """Return what a round did; only one that cleaned all its parts moves the first dirty offset.
+    """Return a round's result; only a round over all its parts moves the first dirty offset.
 
     Args:
         shared: by all parts.
         count: of the parts.
-        found: of parts that came back, in any order.
+        found: of finished parts, in any order.
     """
     ordered = sorted(found, key=lambda each: each.number)
     written = [(each.group, each.cleaned) for each in ordered if each.cleaned is not None]

@@ -1,6 +1,6 @@
-"""What the groups of one round over a log share, and how one of them is cleaned.
+"""One round over a log: the state that its groups share, and the cleaning of one group.
 
-A round is cleaned group by group, by one process, or as parts by several (`cleaning_part`).
+One process cleans the groups in order, or several tasks clean them as parts (`cleaning_part`).
 
 Source: Kafka Cleaner.doClean.
 """
@@ -58,19 +58,19 @@ _LARGEST_BYTES: Final = INT32_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogToClean:
-    """A log, and how to clean it.
+    """A log and the settings of its cleaning.
 
     Attributes:
-        end: where it ends; its active segment stays as it is.
-        log_start_offset: where it starts.
-        first_dirty_offset: where the round begins.
-        first_uncleanable_offset: where the round ends at the latest: where a segment starts, the active one or before.
+        end: its committed end; the active segment is not cleaned.
+        log_start_offset: its start.
+        first_dirty_offset: start of the round.
+        first_uncleanable_offset: upper bound of the round's end: the start of the active segment or of an earlier one.
         config: of its topic.
         now_ms: time of the round.
         map_bytes: memory of the offset map.
-        hash_key: of the map, drawn for the round.
-        erased_keys: binary; keys whose records all go, from the clean part too.
-        leaves_large: whether a round whose map gets full ends there, nothing done: others can clean all of it.
+        hash_key: of the map, random for the round.
+        erased_keys: binary; keys to erase, from the clean part too.
+        leaves_large: whether to skip the log if the map gets full: several tasks can clean all of it.
     """
 
     directory: Path
@@ -88,11 +88,11 @@ class LogToClean:
 
 @dataclass(frozen=True, slots=True)
 class EarlyEnd:
-    """Why a round ended before its range did.
+    """Why a round ended early.
 
     Attributes:
         reason: for people.
-        is_short_of_disk: whether somebody has to make room before a round gets further.
+        is_short_of_disk: whether a later round needs free disk space to get further.
     """
 
     reason: str
@@ -101,16 +101,16 @@ class EarlyEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanedLog:
-    """What a round did.
+    """Result of a round.
 
     Attributes:
-        first_dirty_offset: where the next round begins.
-        built: how far the map got; None where nothing was dirty.
-        bytes_before, bytes_after: of the segments that were read, and of what they became.
-        segments_before, segments_after: how many.
-        erased: how many records with keys that are to be erased went, by base offset of the segment that had them.
+        first_dirty_offset: start of the next round.
+        built: extent of the map; None without a dirty part.
+        bytes_before, bytes_after: of the old segments and of the new ones.
+        segments_before, segments_after: their numbers.
+        erased: number of erased records, by base offset of the old segment.
         counts: of all groups together.
-        stopped: why the round ended before its range did; None if it did not.
+        stopped: why the round ended early; None if it did not.
     """
 
     first_dirty_offset: int
@@ -136,14 +136,14 @@ class CleanedLog:
 
 @dataclass(frozen=True, slots=True)
 class CleaningRound:
-    """A round that can begin; travels to other processes.
+    """A prepared round; can be sent to other processes.
 
     Attributes:
         log: to clean.
         closed: its closed segments, in order.
         surveyed: its transactions and producers.
-        first_dirty_offset: where the round begins.
-        end_offset: where it ends: the base of the first segment that is not cleaned.
+        first_dirty_offset: start of the round.
+        end_offset: its end: the base of the first segment that is not cleaned.
     """
 
     log: LogToClean
@@ -154,7 +154,7 @@ class CleaningRound:
 
     @property
     def open_transaction(self) -> EarlyEnd | None:
-        """Why the round ends before it should; None if it does not."""
+        """The open transaction that ends the round early; None without one."""
         stable = self.surveyed.last_stable_offset
         if stable >= self.log.first_uncleanable_offset:
             return None
@@ -162,7 +162,7 @@ class CleaningRound:
 
     @property
     def dirty(self) -> DirtyRange:
-        """What has to be mapped."""
+        """The range to map."""
         return DirtyRange(
             segments=[each.files(self.log.directory) for each in self.closed],
             first_dirty_offset=self.first_dirty_offset,
@@ -177,7 +177,7 @@ class CleaningRound:
         return list(group_segments_by_size(sized, self.log.config, self.end_offset))
 
     def request(self) -> CleanRequest:
-        """Return what all groups share."""
+        """Return the settings of all groups."""
         log = self.log
         config = log.config
         clean = [each.modified_ms for each in self.closed if each.base_offset < log.first_dirty_offset]
@@ -201,7 +201,7 @@ class CleaningRound:
         shared: tuple[CleanedTransactions, CleanRequest],
         owner: Owner,
     ) -> CleanedSegment:
-        """Clean a group, and let the new segment take its place unless nothing changed.
+        """Clean a group, and swap the new segment in if it differs.
 
         Args and errors are those of `write`.
         """
@@ -217,13 +217,13 @@ class CleaningRound:
         shared: tuple[CleanedTransactions, CleanRequest],
         owner: Owner,
     ) -> CleanedSegment:
-        """Clean a group; unless nothing changed, the new segment lies beside it, durable.
+        """Clean a group; the new segment, if it differs, lies beside it, durable.
 
         Args:
             group: of the round.
-            later: what is known of later records, as far as it is about those of the group.
+            later: later records of the group's keys.
             shared: by all groups that one process cleans, in their order.
-            owner: its check raises once another one owns the log; asked before each step that can't be undone.
+            owner: checked before each step that can't be undone.
 
         Raises:
             CorruptBatchError: a batch is damaged.
@@ -245,13 +245,13 @@ class CleaningRound:
 
 
 def prepare_round(log: LogToClean, owner: Owner) -> CleaningRound:
-    """Return a round: what an earlier one left is finished, and the log is surveyed; the caller holds it alone."""
+    """Finish an earlier round, survey the log, and return a new round; the caller holds the log alone."""
     finish_own_swaps(log.directory, log.end.segment_base, owner)
     return survey_round(log)
 
 
 def survey_round(log: LogToClean) -> CleaningRound:
-    """Return a round over a log that nothing is left to be finished in; the caller keeps others from it.
+    """Return a round over a log without unfinished swaps; the caller holds it.
 
     Raises:
         CorruptBatchError, CorruptFileError: the log is damaged; names file and position.
@@ -270,7 +270,7 @@ def survey_round(log: LogToClean) -> CleaningRound:
 
 
 def lacks_room(directory: Path, group: Sequence[ListedSegment]) -> EarlyEnd | None:
-    """Return why a group can't be written anew: the new segment lies beside the old ones until they are removed."""
+    """Return why the disk can't hold a group's new segment, which lies beside the old ones until their removal."""
     needed = sum(each.size_bytes + each.index_bytes + each.time_index_bytes for each in group)
     with storage_errors(directory):
         found = os.statvfs(directory)
@@ -288,12 +288,12 @@ def result_of_round(
     built: BuiltMap | None,
     stopped: EarlyEnd | None,
 ) -> CleanedLog:
-    """Return what a round did.
+    """Return a round's result.
 
     Args:
-        written: groups, and what each became.
-        first_dirty_offset: where the next round begins.
-        built: how far the map got; None where nothing was dirty.
+        written: groups and their new segments.
+        first_dirty_offset: start of the next round.
+        built: extent of the map; None without a dirty part.
         stopped: why it ended early.
     """
     counts = CleanCounts()
@@ -313,7 +313,7 @@ def result_of_round(
 
 
 def _range_end(log: LogToClean, segments: Sequence[ListedSegment], surveyed: SurveyedLog) -> int:
-    """Return the base of the first segment that is not cleaned: a transaction may be open that was not known of."""
+    """Return the base of the first segment that is not cleaned; the survey may have found an open transaction."""
     limit = min(log.first_uncleanable_offset, surveyed.last_stable_offset)
     bases = [each.base_offset for each in segments if each.base_offset <= limit]
     return bases[-1] if bases else segments[0].base_offset

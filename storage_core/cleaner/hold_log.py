@@ -1,22 +1,21 @@
-"""Who works on the files of a log: one cleaning of all of it, or several that clean a group each.
+"""Locks of a log's files: one cleaning of the whole log, or several tasks that clean a group each.
 
-Whether a run owns its store can't tell two tasks of one run apart: Spark runs a task again while it takes the first one
-for dead, or while the tasks of a job that failed still end. Both would write the same `.cleaned` files. So whoever
-changes a log holds its directory by `flock`, and a group of a log that several clean by its first `.log`. It goes with
-its process, and leaves no file.
+The owner check of a run can't separate two tasks of that run: Spark retries a task that it takes for dead, or while
+tasks of a failed job still end. Both would write the same `.cleaned` files. So each change of a log holds its directory
+by `flock`, and a task's group by its first `.log`. The lock ends with its process, and leaves no file.
 
-| who                                       | the directory | the first `.log` of the group |
+| holder                                    | the directory | the first `.log` of the group |
 |-------------------------------------------|---------------|-------------------------------|
 | a cleaning of a whole log, or its end     | alone         |                               |
-| who lets others clean it group by group   | shared        |                               |
+| a driver of tasks that clean groups       | shared        |                               |
 | a task that cleans one group              | shared        | alone                         |
-| who renames the directory                 | alone         |                               |
-| who deletes, moves or repairs the log     | alone, once   |                               |
+| a rename of the directory                 | alone         |                               |
+| a deletion, move or repair of the log     | alone, once   |                               |
 
-The last two are for tasks of a run whose driver died. Such a task may be stopped between the check of its owner and a
-rename by path, and would find a later log's file there when it wakes up. It checks while it holds the log, so one that
-passed the check in time keeps the next owner of the store waiting. One that takes the log after that owner had it once
-fails its check, because that owner had signed the maintenance lock by then. So once is enough.
+The last two are for tasks of a run whose driver died. Such a task may be suspended between its owner check and a rename
+by path, and would hit a later log's file when it wakes up. It checks while it holds the log, so a task that passed the
+check makes the next owner of the store wait. A task that takes the log after that owner fails its check, as that owner
+has signed the maintenance lock. So once is enough.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ from sparklog.storage_core.storage.own_descriptor import OwnDescriptor
 __all__ = ["held_alone", "held_group", "wait_for_tasks"]
 
 _PATIENCE_S: Final = 15.0
-"""Spark ends the process of a task that it gave up within some seconds."""
+"""Spark kills an abandoned task within some seconds."""
 
 _PAUSE_S: Final = 0.05
 
 
 @contextlib.contextmanager
 def held_alone(directory: Path) -> Iterator[Callable[[], None]]:
-    """Hold a log alone; what it gives lets others in that clean groups of it, and keeps those out that want all of it.
+    """Hold a log alone; the yielded function makes the lock shared, for tasks that clean groups of the log.
 
     Raises:
-        StoreLockedError: another task is still at work on the log; it gets some seconds to end.
+        StoreLockedError: another task holds the log, after a wait of 15 s.
         StorageError: the disk refused.
     """
     with _opened(directory, lambda: open_folder(directory)) as descriptor:
@@ -58,17 +57,17 @@ def held_alone(directory: Path) -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def held_group(directory: Path, base_offset: int) -> Iterator[None]:
-    """Hold one group of a log that several clean; it begins at this offset.
+    """Hold the group of a log that begins at an offset; other tasks may clean other groups.
 
     Raises:
-        StoreLockedError: another task is at work on the group, or on all of the log, or has replaced it meanwhile.
+        StoreLockedError: another task holds the group or the whole log, or has replaced the group.
         StorageError: the disk refused.
     """
     path = directory / segment_file_name(base_offset, LOG)
     with (
         _opened(directory, lambda: open_folder(directory)) as log,
         _opened(path, lambda: open_to_change(path, os.O_RDWR)) as segment,
-    ):  # NFS locks alone only what it may write
+    ):  # NFS needs a writable descriptor for an exclusive lock
         _take(log, fcntl.LOCK_SH, directory)
         _take(segment, fcntl.LOCK_EX, path)
         with storage_errors(path):
@@ -79,12 +78,12 @@ def held_group(directory: Path, base_offset: int) -> Iterator[None]:
 
 
 def wait_for_tasks(directories: Iterable[Path]) -> None:
-    """Return when no task of an earlier maintenance run can change these logs any more; one that is gone has none.
+    """Wait until no task of an earlier maintenance run can change these logs; missing ones are skipped.
 
     The caller holds, and has signed, the maintenance lock of their store.
 
     Raises:
-        StoreLockedError: a task is still at work on one of the logs; it gets some seconds to end.
+        StoreLockedError: a task holds one of the logs, after a wait of 15 s.
         StorageError: the disk refused.
     """
     for directory in directories:
@@ -104,7 +103,7 @@ def _opened(path: Path, opened: Callable[[], int]) -> Iterator[OwnDescriptor]:
 def _take(descriptor: OwnDescriptor, mode: int, path: Path) -> None:
     if not wait_until(lambda: _is_free(descriptor, mode, path), _PATIENCE_S, _PAUSE_S):
         raise StoreLockedError(
-            f"another task is still at work on this log: path={path}; it ends, or its process has to be ended"
+            f"another task is still at work on this log: path={path}; wait for its end, or end its process"
         )
 
 

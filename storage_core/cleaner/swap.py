@@ -1,25 +1,25 @@
-"""A cleaned segment takes the place of those it stands for, under readers and beside a running sink.
+"""Swaps a cleaned segment in for its old ones, under readers and beside a running sink.
 
-Each step is durable before the next one begins:
+Each step is synced before the next one begins:
 
-| killed behind                      | left on the disk                          | the next load, or cleaning        |
+| crash after                        | left on the disk                          | the next load, or cleaning        |
 |------------------------------------|-------------------------------------------|-----------------------------------|
 | the new segment is written         | `.cleaned` files                          | drops them                        |
 | some of its files are `.swap`      | `.cleaned` and `.swap` files              | drops both                        |
-| all of its files are `.swap`       | a complete replacement                    | drops what it stands for, goes on |
+| all of its files are `.swap`       | a complete replacement                    | drops the old segments, continues |
 | some of the old ones are `.deleted`| the same                                  | the same                          |
-| some of its files have their names | the `.log` first, so it is no swap then   | renames the others                |
+| some of its files have their names | its `.log`, so it is not a swap any more  | renames the others                |
 
-From the `.swap` on the new segment counts: readers take it where the old name is gone. The old files keep their
-records for those who have them open, or listed them and open them within `file.delete.delay.ms`.
+The new segment counts from its `.swap` names on: readers use it if the old name is gone. Readers that have the old
+files open, or listed them and open them within `file.delete.delay.ms`, still read the old records.
 
-An old segment that ends behind the last batch of the new one may stay, if the process is killed: by its names a
-replacement does not tell how far it reaches. Nothing of that segment survived the cleaning, and the next one finds the
-same, because it begins at the same offset: what it cleans is written down behind the last step only.
+After a crash an old segment that lies above the last batch of the new one may stay: the names of a replacement do not
+show its end. The cleaning kept no record of that segment, and the next one gives the same result, as it begins at the
+same offset: the checkpoint is recorded only after the last step.
 
-Of a log one replacement is on its way at a time, as for a broker: everything between two complete ones counts as
-replaced, and `.cleaned` files void each `.swap` at their offset or above. So several that were written side by side are
-swapped in by rising offsets, when all are written and nothing else lies there.
+As for a broker, a log has one unfinished replacement at a time: all segments between two complete ones count as
+replaced, and `.cleaned` files void each `.swap` at their offset or above. So several replacements are swapped in by
+rising offsets, after all are written and no other such file is left.
 
 Source: Kafka LocalLog.replaceSegments, UnifiedLog.replaceSegments.
 """
@@ -46,12 +46,12 @@ __all__ = ["drop_cleaned", "drop_others", "finish_own_swaps", "finish_swaps", "h
 
 
 def swap_in(cleaned: CleanedSegment, base_offsets: Sequence[int], owner: Owner) -> None:
-    """Let a cleaned segment take the place of others, durably.
+    """Replace segments by a cleaned one, durably.
 
     Args:
         cleaned: written and synced.
-        base_offsets: of the segments that it stands for, rising; the first is its own.
-        owner: its check raises once another one owns the log; asked before each file that is renamed.
+        base_offsets: of the old segments, rising; the first is its own.
+        owner: checked before each rename.
 
     Raises:
         StorageError: the disk refused; loading the log, or the next cleaning, finishes or undoes it.
@@ -73,7 +73,7 @@ def swap_in(cleaned: CleanedSegment, base_offsets: Sequence[int], owner: Owner) 
 
 
 def drop_others(directory: Path, cleaned: Sequence[CleanedSegment], active_base_offset: int) -> None:
-    """Remove, durably, what lies below the active segment as `.cleaned` and belongs to none of these segments.
+    """Remove, durably, `.cleaned` files below the active segment that belong to none of these segments.
 
     Raises:
         StorageError: the disk refused.
@@ -87,7 +87,7 @@ def drop_others(directory: Path, cleaned: Sequence[CleanedSegment], active_base_
 
 
 def drop_cleaned(cleaned: CleanedSegment) -> None:
-    """Remove a cleaned segment that is not to take any place.
+    """Remove a cleaned segment that is not needed.
 
     Raises:
         StorageError: the disk refused.
@@ -98,7 +98,7 @@ def drop_cleaned(cleaned: CleanedSegment) -> None:
 
 
 def has_swaps(directory: Path, active_base_offset: int) -> bool:
-    """Whether a cleaning that was killed left anything on its way below the active segment.
+    """Whether a crashed cleaning left temporary files below the active segment.
 
     Raises:
         StorageError: the directory can't be read.
@@ -109,26 +109,26 @@ def has_swaps(directory: Path, active_base_offset: int) -> bool:
 
 
 def finish_swaps(directory: Path, active_base_offset: int, owner: Owner) -> None:
-    """Finish or undo what a cleaning that was killed left below the active segment.
+    """Finish or undo the swaps of a crashed cleaning below the active segment.
 
-    Indexes whose `.log` it has renamed go too; one that lost it otherwise is the sign of a lost segment, and stays.
-    Files that wait to be removed go on waiting.
+    Indexes whose `.log` it has renamed are removed, too; another index without a `.log` shows a lost segment, and
+    stays. `.deleted` files stay until their delay has passed.
 
     Raises:
-        CorruptFileError: a replacement is damaged, or a file on its way has no offset; nothing was changed.
-        StoreLockedError: it was not killed, it is still at work.
-        StorageError: the disk refused; the next call goes on.
+        CorruptFileError: a replacement is damaged, or a temporary file has no offset; nothing was changed.
+        StoreLockedError: the cleaning still runs.
+        StorageError: the disk refused; the next call continues.
     """
     with held_alone(directory):
         finish_own_swaps(directory, active_base_offset, owner)
 
 
 def finish_own_swaps(directory: Path, active_base_offset: int, owner: Owner) -> None:
-    """Do what `finish_swaps` does for a caller who holds the log alone."""
+    """As `finish_swaps`, for a caller that holds the log alone."""
     names = list_files(directory)
     plan = replace(read_leftovers(directory, names, active_base_offset), deleted=())
     left = _left_indexes(names, plan, active_base_offset)
-    if left:  # first: as long as the replacement is on its way, somebody comes back
+    if left:  # first: after a crash here the unfinished replacement leads back to this step
         with storage_errors(directory):
             for name in left:
                 remove_file(owner, directory / name)
@@ -140,8 +140,8 @@ def finish_own_swaps(directory: Path, active_base_offset: int, owner: Owner) -> 
 def _left_indexes(names: Sequence[str], plan: LeftoverPlan, active_base_offset: int) -> list[str]:
     """Return the indexes without a `.log` that a replacement was about to rename.
 
-    Its `.log` waits to be removed, or it lies between the replacement and the next segment that stays: a power cut may
-    keep some of the new names and not others. Those of the active segment are the sink's.
+    Their `.log` is `.deleted`, or they lie between the replacement and the next kept segment: a power cut may keep only
+    some of the new names. Those of the active segment belong to the sink.
     """
     swaps = [name_offset(name) for name in plan.renamed if name.endswith(LOG + SWAP)]
     found = plan_segments(names)

@@ -1,10 +1,10 @@
 """Builds a segment's offset and time index from the headers of its batches.
 
-Kafka has two ways to the same entries. An append adds one once more than `index.interval.bytes` lie behind the last
-one; a recovery scans the batches and adds one once more than that lie between the last entry's position and the next
-batch. Where each append is one batch, as a leader's are, both give the same bytes, and so does this builder. A
-follower, and older brokers for uncompressed v0 and v1, append several batches at once and then have fewer entries; a
-recovery of those segments makes them denser, as this builder does.
+Kafka has two ways to the same entries. An append adds one if more than `index.interval.bytes` were written since the
+last one; a recovery scans the batches and adds one if more than that lie between the last entry's position and the next
+batch. If each append is one batch, as a leader's are, both give the same bytes, and so does this builder. A follower,
+and older brokers for uncompressed v0 and v1, append several batches at once and have fewer entries; a recovery of those
+segments makes them denser, as this builder does.
 
 Source: Kafka LogSegment.append, LogSegment.recover, OffsetIndex.append, TimeIndex.maybeAppend.
 """
@@ -38,7 +38,7 @@ class BuiltIndexes:
 
 
 class IndexBuilder:
-    """Takes a segment's batches in order, some at a time, and gives its indexes.
+    """Builds a segment's indexes from its batches, added in order, some at a time.
 
     Args:
         base_offset: of the segment.
@@ -58,7 +58,7 @@ class IndexBuilder:
         last_offset: npt.NDArray[np.int64],
         max_timestamp: npt.NDArray[np.int64],
     ) -> None:
-        """Go on with batches, (b,) each.
+        """Add batches, (b,) each.
 
         Args:
             position: where each batch starts in the `.log`.
@@ -81,7 +81,7 @@ class IndexBuilder:
         self._time_entries.append(times[: counts[1]].copy())
 
     def finish(self) -> BuiltIndexes:
-        """Return both files of a segment that takes no more batches, the final time entry included."""
+        """Return both files of a closed segment, the final time entry included."""
         final = self._state[[_MAX_TIMESTAMP, _MAX_OFFSET]].reshape(1, 2)
         if self._state[_MAX_TIMESTAMP] <= self._state[_LAST_TIMESTAMP]:
             final = final[:0]
@@ -107,7 +107,7 @@ def _add_entries(
     time_entries: npt.NDArray[np.int64],
     counts: npt.NDArray[np.int64],
 ) -> None:
-    """Fill entries as (offset, position) and (timestamp, offset); `counts` says how many of each.
+    """Fill entries as (offset, position) and (timestamp, offset), and `counts` of each.
 
     A larger timestamp alone makes a time entry, and the first batch that has it gives the offset.
     """

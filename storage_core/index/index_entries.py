@@ -1,7 +1,7 @@
-"""What both index files share: fixed-size entries, no header, a tail of zeros while the segment is active.
+"""Common form of both index files: fixed-size entries, no header, a tail of zeros while the segment is active.
 
-A broker extends a new index file with zeros to its full size and trims it when the segment is closed, so a file may be
-trimmed to its entries or padded; both are read alike.
+A broker extends a new index file with zeros to its full size and trims it when the segment is closed; both forms are
+read alike.
 
 Source: Kafka AbstractIndex.
 """
@@ -23,7 +23,7 @@ __all__ = ["check_relative_offsets", "drop_zero_tail", "max_entries", "read_entr
 
 
 def max_entries(index_bytes: int, entry_bytes: int) -> int:
-    """Return how many entries a file of `index_bytes` holds; a part of an entry counts as none."""
+    """Return the number of whole entries in a file of `index_bytes`."""
     return index_bytes // entry_bytes
 
 
@@ -39,7 +39,7 @@ def read_entries(data: Buffer, entry: np.dtype[np.void]) -> npt.NDArray[np.void]
 
 
 def drop_zero_tail(entries: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """Return the entries that were written, without the zeros behind them.
+    """Return the written entries, without the zeros after them.
 
     A single entry stays even if it is all zeros: a trimmed time index may hold timestamp 0 at its base offset.
     """
@@ -50,7 +50,7 @@ def drop_zero_tail(entries: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
 
 
 def check_relative_offsets(relative_offsets: npt.NDArray[np.int64]) -> None:
-    """Refuse offsets that an entry can't hold.
+    """Refuse offsets outside of an entry's range.
 
     Raises:
         OffsetOutOfRangeError: an offset minus its segment's base is not within 0..2147483647.

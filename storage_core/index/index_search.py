@@ -1,8 +1,8 @@
-"""Looks something up in an index file without loading it: a few small reads, whatever the file's size.
+"""Binary search in an index file without loading it: a few small reads, for any size.
 
-The index of a live broker's active segment has its full size, 10 MiB by default, nearly all of it zeros. So a look-up
-halves the file until a block is left. A zero entry behind the first one is the tail: keys increase strictly, and none
-but the first entry's can be 0.
+The index of a live broker's active segment has its full size, 10 MiB by default, nearly all of it zeros. A look-up
+halves the file until a block is left. A zero entry after the first one is the tail: keys increase strictly, so only the
+first entry's can be 0.
 
 Source: Kafka AbstractIndex.indexSlotRangeFor.
 """
@@ -18,7 +18,7 @@ import numpy.typing as npt
 __all__ = ["ReadAt", "last_entry_not_above"]
 
 ReadAt: TypeAlias = Callable[[int, int], bytes]
-"""Returns bytes of a file, given position and size; fewer where it ends."""
+"""Returns bytes of a file, given position and size; fewer at its end."""
 
 _BLOCK_BYTES: Final = 4096
 
@@ -28,13 +28,13 @@ def last_entry_not_above(
 ) -> tuple[int, int] | None:
     """Return the last entry whose first field is not above `target`, or None if there is none.
 
-    Entries that do not increase give some entry, or None; reads stay within the file.
+    If entries do not increase, the result is any entry or None; reads stay within the file.
 
     Args:
         read: of the index file.
-        size_bytes: of the file; a part of an entry at its end counts as none.
+        size_bytes: of the file; a partial entry at its end is skipped.
         entry: the two fields of an entry; the first one increases strictly.
-        target: to compare the first field with.
+        target: to compare with the first field.
     """
     width = entry.itemsize
     low, high = 0, size_bytes // width

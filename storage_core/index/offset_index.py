@@ -52,7 +52,7 @@ class OffsetIndex:
 
     @classmethod
     def from_bytes(cls, data: Buffer, base_offset: int) -> OffsetIndex:
-        """Return the index that these bytes of an `.index` file hold."""
+        """Return the index in these bytes of an `.index` file."""
         return cls(data, base_offset)
 
     def __len__(self) -> int:
@@ -61,13 +61,13 @@ class OffsetIndex:
     def lookup(self, target_offset: int) -> tuple[int, int]:
         """Return (offset, position) of the last entry with an offset not above the target.
 
-        A scan from that position meets the batch of `target_offset`. Without such an entry: (base offset, 0).
+        A scan from that position finds the batch of `target_offset`. Without such an entry: (base offset, 0).
         """
         slot = int(np.searchsorted(self.offsets, target_offset, side="right")) - 1
         return (int(self.offsets[slot]), int(self.positions[slot])) if slot >= 0 else (self.base_offset, 0)
 
     def sanity_check(self) -> None:
-        """Apply Kafka's own check, zero tail included; it only sees what makes lookups impossible.
+        """Apply Kafka's own check, zero tail included; it finds only damage that prevents look-ups.
 
         Raises:
             CorruptFileError: the size is no multiple of 8, or the last entry lies below the base offset.
@@ -81,7 +81,7 @@ class OffsetIndex:
 
 
 def find_offset_entry(read: ReadAt, size_bytes: int, base_offset: int, target_offset: int) -> tuple[int, int]:
-    """Return what `OffsetIndex.lookup` returns, without loading the file.
+    """As `OffsetIndex.lookup`, without loading the file.
 
     Args:
         read: of the `.index` file.
@@ -98,10 +98,10 @@ def pack_offset_entries(relative_offsets: npt.ArrayLike, positions: npt.ArrayLik
 
     Args:
         relative_offsets: (n,) last offset of each append minus the base offset, 0..2147483647.
-        positions: (n,) where each append starts in the `.log` file.
+        positions: (n,) start of each append in the `.log` file.
 
     Raises:
-        OffsetOutOfRangeError: a relative offset does not fit; the segment had to roll before.
+        OffsetOutOfRangeError: a relative offset does not fit; the segment should have been rolled.
     """
     relative = np.asarray(relative_offsets, dtype=np.int64)
     check_relative_offsets(relative)

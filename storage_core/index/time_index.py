@@ -1,9 +1,9 @@
-"""The time index of a segment: from a timestamp to an offset before which no record is as late.
+"""The time index of a segment: from a timestamp to an offset below which all records are earlier.
 
 | pos | type | value                                                                      |
 |-----|------|----------------------------------------------------------------------------|
 | 0   | i64  | largest timestamp so far in the segment                                    |
-| 8   | i32  | last offset of the batch that carries it, minus the segment's base offset  |
+| 8   | i32  | last offset of the batch that has it, minus the segment's base offset      |
 
 Every record with a larger timestamp has a larger offset. Timestamps increase strictly, offsets never go back.
 
@@ -54,7 +54,7 @@ class TimeIndex:
 
     @classmethod
     def from_bytes(cls, data: Buffer, base_offset: int) -> TimeIndex:
-        """Return the index that these bytes of a `.timeindex` file hold."""
+        """Return the index in these bytes of a `.timeindex` file."""
         return cls(data, base_offset)
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class TimeIndex:
 
 
 def find_time_entry(read: ReadAt, size_bytes: int, base_offset: int, timestamp: int) -> tuple[int, int]:
-    """Return what `TimeIndex.lookup` returns, without loading the file.
+    """As `TimeIndex.lookup`, without loading the file.
 
     Args:
         read: of the `.timeindex` file.
@@ -106,10 +106,10 @@ def pack_time_entries(timestamps: npt.ArrayLike, relative_offsets: npt.ArrayLike
 
     Args:
         timestamps: (n,) largest timestamp so far, ms.
-        relative_offsets: (n,) last offset of the batch that carries it minus the base offset, 0..2147483647.
+        relative_offsets: (n,) last offset of the batch that has it minus the base offset, 0..2147483647.
 
     Raises:
-        OffsetOutOfRangeError: a relative offset does not fit; the segment had to roll before.
+        OffsetOutOfRangeError: a relative offset does not fit; the segment should have been rolled.
     """
     relative = np.asarray(relative_offsets, dtype=np.int64)
     check_relative_offsets(relative)

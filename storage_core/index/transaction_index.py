@@ -6,10 +6,10 @@
 | 2   | i64  | producer id                                                                    |
 | 10  | i64  | first offset of the transaction                                                |
 | 18  | i64  | last offset: that of the abort marker                                          |
-| 26  | i64  | last stable offset at that moment                                              |
+| 26  | i64  | last stable offset at the abort                                                |
 
-The file exists only where an abort was recorded, and has no room for more entries than it holds. A transaction without
-records in the log has no entry, even if its marker is there.
+The file exists only after an abort, and is never padded. A transaction without records in the log has no entry, even if
+its marker is there.
 
 Source: Kafka TransactionIndex, AbortedTxn; KIP-98.
 """
@@ -46,7 +46,7 @@ class AbortedTransaction:
 
 
 def parse_transaction_index(data: bytes, base_offset: int) -> list[AbortedTransaction]:
-    """Return the entries of a `.txnindex` file; a partial one at the end is left out, as in Kafka.
+    """Return the entries of a `.txnindex` file; a partial one at the end is skipped, as in Kafka.
 
     Raises:
         CorruptFileError: a later version, an entry below the segment's base, or last offsets that do not increase.
@@ -91,13 +91,13 @@ def collect_aborted(
 ) -> tuple[list[AbortedTransaction], bool]:
     """Return one segment's aborted transactions that overlap [from, upper bound), and whether these are all.
 
-    If not, later segments may hold more: a transaction's entry lies where its marker is. They are all once every
-    transaction that began below the upper bound was decided, which a last stable offset at or above it says.
+    If not, later segments may have more: a transaction's entry is in the segment of its marker. They are all if an
+    entry's last stable offset is at or above the upper bound: every transaction below it had ended then.
 
     Args:
         entries: of the segment.
-        from_offset: first offset to be read.
-        upper_bound_offset: the offset behind the last one to be read.
+        from_offset: first offset to read.
+        upper_bound_offset: the offset above the last one to read.
     """
     found = []
     for entry in entries:

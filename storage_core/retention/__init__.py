@@ -1,1 +1,1 @@
-"""Which segments of a log may go, and how they go."""
+"""Retention: selects old segments of a log, and deletes them."""

@@ -1,8 +1,8 @@
-"""Takes the oldest segments out of a log, as a plan says, once the ledger lets the log start behind them.
+"""Deletes a log's oldest segments by a plan, after the ledger has raised the log start above them.
 
-In this order, so that the last step may be any: the ledger's log start, the leader epochs, the names. What was not
-renamed ends below the log start: no reader looks at it, and the next plan names it again. And while a name still tells
-that there were records below, the epochs need not; afterwards nothing else does (a stream's reader asks).
+The order, safe for a crash after any step: the ledger's log start, the leader epochs, the names. Segments that were not
+renamed lie below the log start: readers skip them, and the next plan has them again. Until the names change they show a
+stream's reader that there were records below; afterwards only the epochs do.
 
 Source: Kafka UnifiedLog.deleteSegments, LeaderEpochFileCache.truncateFromStartAsyncFlush.
 """
@@ -32,7 +32,7 @@ _EPOCHS = "leader-epoch-checkpoint"
 
 
 def fits(plan: RetentionPlan, listed: ListedLog) -> bool:
-    """Whether the segments that a plan names are still the first ones of a log, as they were when it was made."""
+    """Whether a plan's segments are still the first ones of the log, unchanged."""
     planned = [(each.base_offset, each.next_offset, each.size_bytes) for each in plan.deletions]
     found = [(each.base_offset, each.next_offset, each.size_bytes) for each in listed.segments]
     if planned != found[: len(planned)]:
@@ -41,16 +41,16 @@ def fits(plan: RetentionPlan, listed: ListedLog) -> bool:
 
 
 def delete_segments(directory: Path, first_offset: int, log_start_offset: int, owner: Owner) -> None:
-    """Rename the segments in front of an offset to `.deleted`, and forget the leader epochs in front of the log start.
+    """Rename the segments below an offset to `.deleted`, and drop the leader epochs below the log start.
 
     Args:
         directory: of the log.
-        first_offset: base offset of the first segment that stays.
-        log_start_offset: that the ledger says by now.
-        owner: its check raises once another one owns the log.
+        first_offset: base offset of the first kept segment.
+        log_start_offset: of the ledger, already raised.
+        owner: of the log.
 
     Raises:
-        StorageError: the disk refused; the next call goes on. On a full one the names change all the same.
+        StorageError: the disk refused; the next call continues. A full disk does not prevent the renames.
     """
     try:
         _forget_epochs(directory, log_start_offset, owner)
@@ -60,7 +60,7 @@ def delete_segments(directory: Path, first_offset: int, log_start_offset: int, o
 
 
 def _forget_epochs(directory: Path, log_start_offset: int, owner: Owner) -> None:
-    """Let the first epoch start where the log does; a damaged file is left to a repair."""
+    """Raise the first epoch's start to the log start; a damaged file is kept for a repair."""
     path = directory / _EPOCHS
     with storage_errors(path):
         if not path.is_file():
@@ -75,9 +75,9 @@ def _forget_epochs(directory: Path, log_start_offset: int, owner: Owner) -> None
 
 
 def _write_epochs(owner: Owner, path: Path, data: bytes) -> None:
-    """Replace the file, or write it in its place where that fails; one that can't be written at all goes.
+    """Replace the file; if that fails overwrite it in place, else remove it.
 
-    Epochs that are torn or missing leave it open whether records were deleted, old ones would deny it.
+    After torn or missing epochs a reader assumes that records were deleted; stale ones would hide it.
     """
     try:
         replace_file(owner, path, data)
@@ -93,7 +93,7 @@ def _write_epochs(owner: Owner, path: Path, data: bytes) -> None:
 
 
 def _overwrite(path: Path, data: bytes) -> None:
-    """Write over a file of less than a block, which takes no room."""
+    """Overwrite a file of less than a block, which needs no free disk space."""
     descriptor = open_to_change(path, os.O_WRONLY)
     try:
         write_all(descriptor, data, 0)

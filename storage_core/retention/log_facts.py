@@ -1,6 +1,6 @@
-"""Reads what retention has to know of a log: one listing, and of timestamps only what decides.
+"""Reads retention's input of a log: one listing, and only the timestamps that decide.
 
-What lies behind the committed end is no part of it: a sink may be adding it.
+Bytes past the committed end are skipped: a sink may be adding them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["ListedLog", "list_log", "read_log_facts"]
 
 @dataclass(frozen=True, slots=True)
 class ListedLog:
-    """A log's directory, as it was listed.
+    """The listing of a log's directory.
 
     Attributes:
-        segments: what is committed, in order; the last one is active.
-        deleted: files that wait to be removed.
-        has_stray: whether a file of a segment lies before the first segment: the rest of one that was renamed in part.
+        segments: committed ones, in order; the last one is active.
+        deleted: `.deleted` files.
+        has_stray: whether there is a file below the first segment: the rest of a segment that was renamed in part.
     """
 
     segments: tuple[SegmentFacts, ...]
@@ -44,11 +44,11 @@ def list_log(directory: Path, end: CommittedEnd) -> ListedLog:
 
     Args:
         directory: of the log.
-        end: where the ledger says that it ends.
+        end: its committed end.
 
     Raises:
-        CorruptFileError: the active segment is missing, or a segment has not got its name yet: the one before would
-            seem to reach to the one behind.
+        CorruptFileError: the active segment is missing, or a segment has not got its name yet: the one before it would
+            seem to reach to the next one.
         StorageError: the directory can't be read.
     """
     sizes: dict[int, int] = {}
@@ -81,20 +81,20 @@ def _refuse_unfinished(directory: Path, name: str, active_base: int) -> None:
     base = parse_base_offset(name) if name.endswith(LOG + SWAP) else None
     if base is not None and base < active_base:
         raise CorruptFileError(
-            f"a replacement of segments is not finished: {directory / name}: the next maintenance or a repair does it"
+            f"a replacement of segments is not finished: {directory / name}: the next maintenance or repair finishes it"
         )
 
 
 def read_log_facts(
     directory: Path, listed: ListedLog, log_start_offset: int, is_young: Callable[[int], bool]
 ) -> LogFacts:
-    """Return what a plan of retention is made from; files are read only when it asks for a timestamp.
+    """Return the input of a retention plan; files are read only for a timestamp.
 
     Args:
         directory: of the log.
         listed: its listing.
-        log_start_offset: as the ledger says.
-        is_young: whether a segment with this timestamp stays, so that nothing more has to be read of it.
+        log_start_offset: of its ledger row.
+        is_young: whether a segment with this timestamp stays, so that no more of it has to be read.
     """
     end_offset = listed.segments[-1].next_offset
 
@@ -111,12 +111,12 @@ def read_log_facts(
 
 
 def _timestamp(directory: Path, segment: SegmentFacts, is_young: Callable[[int], bool]) -> int:
-    """Return a segment's largest timestamp; the file's time where no record has one.
+    """Return a segment's largest timestamp; the file's time if no record has one.
 
-    The time index alone may say less than there is, if nobody closed it: enough to keep a segment, not to delete it.
+    The time index of a segment that was never closed may end too low: enough to keep the segment, not to delete it.
 
     Raises:
-        CorruptBatchError: its batches do not tell.
+        CorruptBatchError: its batches are damaged.
     """
     files = SegmentFiles(segment.base_offset, directory / segment_file_name(segment.base_offset, LOG))
     indexed, _ = find_time(files, INT64_MAX)

@@ -1,17 +1,17 @@
-"""Which segments of a log may go, and why: by log start offset, then by size, then by age. Decides, touches nothing.
+"""Retention plan: selects the segments of a log to delete, by log start offset, then size, then age. Changes nothing.
 
-Each rule looks at the segments from the oldest on and stops at the first one that stays; the next rule goes on there.
+Each rule checks the segments from the oldest on, up to the first one that it keeps; the next rule continues there.
 
-| rule         | a segment may go if                                                                         |
-|--------------|---------------------------------------------------------------------------------------------|
-| start-offset | the segment behind it starts at or below the log start offset                               |
-| size         | the log keeps at least `retention.bytes` without it                                         |
-| time         | its largest timestamp is more than `retention.ms` ago, by the file's time where it has none; |
-|              | one that is damaged has an age that nobody knows, and stays                                 |
+| rule         | a segment is deleted if                                                               |
+|--------------|---------------------------------------------------------------------------------------|
+| start-offset | the next segment starts at or below the log start offset                              |
+| size         | the log keeps at least `retention.bytes` without it                                   |
+| time         | its largest timestamp, else its file's time, is more than `retention.ms` ago;         |
+|              | a damaged segment has an unknown age, and stays                                       |
 
-None of them takes a segment that reaches above the high watermark, nor an empty last one. If all go, the active segment
-is rolled first: an empty one at the log's end keeps that end. A log without `delete` among its policies has the first
-rule alone.
+No rule deletes a segment above the high watermark, or an empty last one. If all are deleted, the active segment is
+rolled first: an empty one at the log's end keeps that end. A log without `delete` in its policies has only the first
+rule.
 
 Source: Kafka UnifiedLog.deleteOldSegments; KIP-405 for the order.
 """
@@ -42,10 +42,10 @@ Rule = Literal["start-offset", "size", "time"]
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """What retention knows of one segment.
+    """One segment.
 
     Attributes:
-        next_offset: where the next segment starts, or the log ends.
+        next_offset: start of the next segment, or the log's end.
         size_bytes: of its `.log`.
     """
 
@@ -56,13 +56,13 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """What retention knows of one log.
+    """Retention's input of one log.
 
     Attributes:
         segments: in order; the last one is active.
-        timestamp_of: the largest timestamp of the segment with a number, or the time its file was changed if no record
-            has one. Asked for the oldest first, and only as far as age decides. It may say less where that is young
-            enough already. A segment that is damaged raises `CorruptBatchError`.
+        timestamp_of: the largest timestamp of the segment with a number, or its file's time if no record has one.
+            Called for the oldest first, and only as far as age decides. It may return a lower timestamp that is young
+            enough. A damaged segment raises `CorruptBatchError`.
     """
 
     segments: Sequence[SegmentFacts]
@@ -74,13 +74,13 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentDeletion:
-    """A segment that may go.
+    """A segment to delete.
 
     Attributes:
-        next_offset: where the next segment starts, or the log ends.
-        reason: in words and numbers.
-        is_active: whether it has to be rolled first.
-        largest_timestamp_ms: of its records, where that is the reason.
+        next_offset: start of the next segment, or the log's end.
+        reason: for people.
+        is_active: whether it must be rolled first.
+        largest_timestamp_ms: of its records, if that is the reason.
     """
 
     base_offset: int
@@ -94,13 +94,13 @@ class SegmentDeletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPlan:
-    """What retention does to one log.
+    """Retention's plan for one log.
 
     Attributes:
         deletions: oldest first.
-        log_start_offset: once they are gone.
-        held_back: the active segment, due, but not to be rolled by who carries the plan out.
-        undecided: the damage that keeps a segment, and all behind it, from the third rule.
+        log_start_offset: after the deletions.
+        held_back: the active segment, if it is due but a running sink prevents its roll.
+        undecided: the damage that stops the third rule at a segment.
     """
 
     deletions: tuple[SegmentDeletion, ...]
@@ -110,24 +110,18 @@ class RetentionPlan:
 
     @property
     def rolls(self) -> bool:
-        """Whether the active segment goes, and an empty one takes its place."""
+        """Whether an empty segment replaces the active one."""
         return bool(self.deletions) and self.deletions[-1].is_active
 
 
 def plan_retention(log: LogFacts, config: LogConfig, now_ms: int) -> RetentionPlan:
-    """Return which segments may go.
-
-    Args:
-        log: to look at.
-        config: of its topic.
-        now_ms: to measure age by.
-    """
+    """Return a log's plan by the settings of its topic."""
     found, undecided = list(_below_start(log)), None
     if "delete" in config.cleanup_policies:
         found += _above_size(log, config.retention_bytes, len(found))
         try:
             for each in _too_old(log, config.retention_ms, now_ms, len(found)):
-                found.append(each)  # one by one: those in front of damage are too old all the same
+                found.append(each)  # one by one, to keep those before a damaged segment
         except CorruptBatchError as error:
             undecided = str(error)
     if found and len(found) == len(log.segments):
@@ -137,22 +131,22 @@ def plan_retention(log: LogFacts, config: LogConfig, now_ms: int) -> RetentionPl
 
 
 def plan_record_deletion(log: LogFacts, offset: int) -> RetentionPlan:
-    """Return what goes once a log starts at an offset, or later where it does already: segments wholly below it."""
+    """Return the plan to raise a log's start to an offset: it deletes the segments wholly below."""
     start = max(offset, log.log_start_offset)
     return RetentionPlan(deletions=tuple(_below_start(replace(log, log_start_offset=start))), log_start_offset=start)
 
 
 def after_roll(plan: RetentionPlan) -> RetentionPlan:
-    """Return what is left of a plan once an empty segment stands behind the active one."""
+    """Return the rest of a plan after the roll of the active segment."""
     return replace(plan, deletions=tuple(replace(each, is_active=False) for each in plan.deletions))
 
 
 def without_roll(plan: RetentionPlan, log_start_offset: int) -> RetentionPlan:
-    """Return what is left of a plan where a running sink keeps the active segment.
+    """Return a plan without the roll, if a running sink keeps the active segment.
 
     Args:
         plan: of a log.
-        log_start_offset: of the log, as it is.
+        log_start_offset: the log's present one.
     """
     if not plan.rolls:
         return plan
@@ -199,7 +193,7 @@ def _size_reason(size: int, left: int, limit: int) -> str:
 
 
 def _candidates(log: LogFacts, first: int) -> Iterator[tuple[int, SegmentFacts]]:
-    """Yield the segments that a rule may look at, up to the first one that no rule may take."""
+    """Yield the segments from a number on, up to the first one that no rule may delete."""
     last = len(log.segments) - 1
     for number in range(first, len(log.segments)):
         segment = log.segments[number]

@@ -1,1 +1,1 @@
-"""Local files: what is durable when, and what an operating system error means."""
+"""Local files: fsync order, durability, errors of the operating system."""

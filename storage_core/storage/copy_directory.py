@@ -1,4 +1,4 @@
-"""A directory's files copied into a new one, inside the kernel, durable before anybody may rely on them."""
+"""Copies a directory's files into a new one, inside the kernel, with their fsync order."""
 
 import os
 from collections.abc import Mapping
@@ -13,18 +13,18 @@ __all__ = ["copy_directory"]
 
 
 def copy_directory(source: Path, target: Path, sizes: Mapping[str, int], owner: Owner = UNSHARED) -> None:
-    """Copy files of one directory into a new one: content, then names, then the directory's own name made durable.
+    """Copy files of one directory into a new one; sync content, then names, then the directory's own name.
 
-    Files keep the time of their last change: where no record has a timestamp it says how old a segment is.
+    Files keep the time of their last change: the age of a segment without record timestamps.
 
     Args:
         source: directory to copy from.
         target: directory to make.
-        sizes: bytes of each file to copy, by name; what a file has behind them is left out.
-        owner: is checked before each file.
+        sizes: bytes of each file to copy, by name; bytes past them are skipped.
+        owner: checked before each file.
 
     Raises:
-        StorageError: the disk refused, or a file has fewer bytes; the target is there in part.
+        StorageError: the disk refused, or a file has fewer bytes; the target is partial.
     """
     with storage_errors(target):
         target.mkdir()

@@ -1,4 +1,4 @@
-"""Bytes from one open file to another without passing through Python."""
+"""Copies bytes from one open file to another, without passing through Python."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ __all__ = ["copy_range"]
 def copy_range(source: int, source_position: int, target: int, target_position: int, size_bytes: int) -> None:
     """Copy bytes between two open files inside the kernel.
 
-    `copy_file_range` where both lie on one filesystem, `sendfile` otherwise; both may stop short.
+    Uses `copy_file_range` on one filesystem, `sendfile` otherwise; both may copy less than asked.
     """
     while size_bytes > 0:
         try:

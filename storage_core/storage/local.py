@@ -1,9 +1,9 @@
-"""Files on a local disk: what is durable when.
+"""Durability of local files: the fsync order.
 
-Order rules (each was seen to matter after a power cut):
+Rules, each seen to matter after a power cut:
 - a replaced file is written under another name, fsynced, renamed, and its folder fsynced: without the first fsync the
-  new name can hold zeros, without the second the old content can come back;
-- a truncation is fsynced before anything is appended, or the cut tail can come back;
+  new name may hold zeros, without the second the old content may come back;
+- a truncation is fsynced before the next append, or the truncated tail may come back;
 - log before index before ledger: the ledger may only name bytes that survive.
 """
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _SYNCFS_FILE_COUNT = 64
-"""From so many files on one `syncfs` costs less than a call per file (docs/benchmarks.md)."""
+"""For this many files one `syncfs` costs less than an fsync per file (docs/benchmarks.md)."""
 
 _SYNC_THREADS = 8
 
@@ -47,7 +47,7 @@ def storage_errors(path: Path | str) -> Iterator[None]:
 
 
 def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
-    """Write every byte at `position`; a disk that fills up first shows as a short write."""
+    """Write every byte at `position`, also after partial writes."""
     view = memoryview(data).cast("B")
     while view:
         written = os.pwrite(descriptor, view, position)
@@ -55,7 +55,7 @@ def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file that has no reader yet, making it if it is not there; nothing is durable."""
+    """Make or overwrite a file that has no reader yet, without a sync."""
     descriptor = open_to_change(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         write_all(descriptor, data, 0)
@@ -64,7 +64,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a folder and those above it that are missing, durably."""
+    """Make a folder and its missing parents, durably."""
     if path.is_dir():
         return
     make_directory(path.parent)
@@ -73,12 +73,12 @@ def make_directory(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a folder durable."""
+    """Sync the names in a folder."""
     sync_path(path, open_folder, os.fsync)
 
 
 def sync_directories(paths: Iterable[Path]) -> None:
-    """Make the names in several folders durable: one call per folder, or one per filesystem where they are many."""
+    """Sync the names in several folders: one call per folder, or one per filesystem for many."""
     folders = list(paths)
     if len(folders) >= _SYNCFS_FILE_COUNT:
         sync_filesystems(folders)
@@ -88,12 +88,12 @@ def sync_directories(paths: Iterable[Path]) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make the content of a file durable."""
+    """Sync the content of a file."""
     sync_path(path, open_to_read, os.fdatasync)
 
 
 def sync_files(paths: list[Path]) -> None:
-    """Make the content of these files durable: one call per file, or one per filesystem where they are many."""
+    """Sync the content of these files: one call per file, or one per filesystem for many."""
     if len(paths) >= _SYNCFS_FILE_COUNT:
         try:
             sync_filesystems({each.parent for each in paths})

@@ -1,9 +1,8 @@
-"""Bytes of a file through a mapping: read once, they need no copy.
+"""Maps bytes of a file, without a copy, for callers that read them once.
 
-A mapping ends the process (SIGBUS) where a read would fail. So the kernel is asked for the pages first, and says no
-where a read would fail, too; the caller then reads, and gets the error of the disk. What is left are pages that the
-kernel takes back in the moment until they are used, and can't read again; and a file that somebody cuts meanwhile. So
-this is for whoever has a file for himself, and uses the bytes at once.
+A disk error on a mapped page kills the process (SIGBUS). So the kernel loads the pages first and reports errors then;
+the caller reads instead, and gets the disk's error. A page may still be evicted before its use and fail then, or
+another process may truncate the file. So this is only for a file without other writers whose bytes are used at once.
 """
 
 import mmap
@@ -12,13 +11,13 @@ from typing import Final
 __all__ = ["map_bytes"]
 
 _POPULATE_READ: Final = 22
-"""Linux 5.14: bring the pages in, readable, or fail."""
+"""Linux 5.14: load the pages or fail."""
 
 
 def map_bytes(descriptor: int, position: int, size_bytes: int) -> memoryview | None:
-    """Return bytes of an open file, which must not be written to; None where they have to be read instead.
+    """Return bytes of an open file, which must not be written to; None if the caller has to read them instead.
 
-    The mapping goes with the last reference to the bytes.
+    The mapping ends with the last reference to the bytes.
 
     Args:
         descriptor: of the file, readable.
@@ -28,9 +27,9 @@ def map_bytes(descriptor: int, position: int, size_bytes: int) -> memoryview | N
     skipped = position % mmap.ALLOCATIONGRANULARITY
     length = skipped + size_bytes
     try:
-        # private and writable: kernels take writable memory at once, and nothing of it ever reaches the file
+        # Private and writable: kernels need writable memory, and no change ever reaches the file.
         mapped = mmap.mmap(descriptor, length, access=mmap.ACCESS_COPY, offset=position - skipped)
         mapped.madvise(_POPULATE_READ, 0, length)
-    except (OSError, ValueError):  # the file ends before, no such request, no mappings there, a disk that fails
+    except (OSError, ValueError):  # a short file, an older kernel, no mappings on this filesystem, a disk error
         return None
     return memoryview(mapped)[skipped:]

@@ -1,7 +1,7 @@
-"""A folder that appears complete or not at all.
+"""Makes a folder that appears complete or not at all.
 
-It is filled under another name beside its own, made durable, and renamed. A process that dies before leaves that other
-folder; the next one that wants the same name finds nobody holding it, and clears it.
+It is filled under a temporary name beside its own, synced, and renamed. After a crash the next process that wants the
+same name finds the temporary folder unlocked, and clears it.
 """
 
 import contextlib
@@ -29,20 +29,20 @@ _UNFINISHED = ".unfinished"
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Give a folder to fill; it takes the name `path` once the block ends well, and is removed if it does not.
+    """Yield a folder to fill; it gets the name `path` if the block succeeds, and is removed otherwise.
 
     Args:
         path: of a folder that does not exist, or is empty.
 
     Raises:
-        InvalidConfigError: it exists, and is no empty folder.
+        InvalidConfigError: it exists, and is not an empty folder.
         StoreLockedError: another process is filling it.
         StorageError: the disk refused.
     """
     path = path.absolute()
     with storage_errors(path):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise InvalidConfigError(f"exists, and is no empty folder: path={path}")
+            raise InvalidConfigError(f"exists, and is not an empty folder: path={path}")
         make_directory(path.parent)
         unfinished = path.with_name(path.name + _UNFINISHED)
         unfinished.mkdir(exist_ok=True)
@@ -78,7 +78,7 @@ def _clear(folder: Path) -> None:
 
 
 def _publish(unfinished: Path, path: Path) -> None:
-    """Content before names, and names before the folder's own: a power cut must not leave a part under `path`."""
+    """Sync content, then names, then rename: a power cut must not leave a partial folder under `path`."""
     below = sorted(unfinished.rglob("*"))
     files = [each for each in below if each.is_file()]
     if files:

@@ -1,10 +1,10 @@
-"""Files of stores and logs are opened here, and only regular files are.
+"""Opens files of stores and logs; only regular files.
 
-A FIFO, a device or a socket in the place of a file would keep the opening process waiting, or do something else than a
-file. So nothing is waited for (`O_NONBLOCK`), and what was opened is looked at before it is used. Links:
+A FIFO, a device or a socket in the place of a file would block the process, or behave differently. So the open does not
+wait (`O_NONBLOCK`), and the file's type is checked before its use. Links:
 
-- what is only read may be a link, wherever it leads, as a broker reads it;
-- what is changed must not be one (`O_NOFOLLOW`): the change would hit a file that belongs somewhere else.
+- a file to read may be a link, as for a broker;
+- a file to change must not be one (`O_NOFOLLOW`): the change would hit a file elsewhere.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def open_to_read(path: Path) -> int:
     """Open a file for reading, through links; return its descriptor.
 
     Raises:
-        OSError: it can't be opened, or is no regular file.
+        OSError: it can't be opened, or is not a regular file.
     """
     return _open(path, os.O_RDONLY)
 
@@ -51,16 +51,16 @@ def open_to_change(path: Path, flags: int) -> int:
         flags: of `os.open`.
 
     Raises:
-        OSError: it can't be opened, or is no regular file.
+        OSError: it can't be opened, or is not a regular file.
     """
     return _open(path, flags | os.O_NOFOLLOW)
 
 
 def open_folder(path: Path) -> int:
-    """Open a folder, through links, to make the names in it durable or to lock it; return its descriptor.
+    """Open a folder, through links, to sync its names or to lock it; return its descriptor.
 
     Raises:
-        OSError: it can't be opened, or is no folder.
+        OSError: it can't be opened, or is not a folder.
     """
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
@@ -71,13 +71,13 @@ def open_reader(path: Path) -> BinaryIO:
 
 
 def read_file(path: Path) -> bytes:
-    """Return what a file holds; errors are those of `open_to_read`."""
+    """Return a file's bytes; errors are those of `open_to_read`."""
     with open_reader(path) as file:
         return file.read()
 
 
 def read_if_there(path: Path) -> bytes | None:
-    """Return what a file holds, or None if there is none, nor anything else; errors are those of `open_to_read`."""
+    """Return a file's bytes, None without a file; errors are those of `open_to_read`."""
     try:
         return read_file(path)
     except FileNotFoundError:
@@ -85,18 +85,18 @@ def read_if_there(path: Path) -> bytes | None:
 
 
 def check_regular_files(*folders: Path) -> None:
-    """Refuse folders in which anything but files and folders lies, before a library opens what is in them.
+    """Refuse folders that contain anything else than files and folders, before a library opens them.
 
-    Links count as what they lead to; of a folder that is not there nothing is said.
+    Links count as their targets; missing folders are skipped.
 
     Raises:
-        OSError: something else lies there; the message says what it is.
+        OSError: something else lies there; the message names it.
     """
     for folder in folders:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
             for each in entries:
                 if not each.is_file() and not each.is_dir():
-                    with contextlib.suppress(FileNotFoundError):  # a link that leads nowhere, or gone by now
+                    with contextlib.suppress(FileNotFoundError):  # a dangling link, or removed meanwhile
                         _check(os.stat(each.path).st_mode, Path(each.path))
 
 
@@ -104,7 +104,7 @@ def _open(path: Path, flags: int) -> int:
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        if error.errno in (errno.ENXIO, errno.ELOOP):  # a socket, a FIFO without a reader; a link that is not followed
+        if error.errno in (errno.ENXIO, errno.ELOOP):  # a socket or a FIFO without a reader; a link
             _check((os.lstat if error.errno == errno.ELOOP else os.stat)(path).st_mode, path)
         raise
     try:

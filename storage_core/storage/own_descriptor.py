@@ -1,4 +1,4 @@
-"""Descriptors of locks, closed in every child that the process forks.
+"""Lock descriptors that are closed in every forked child.
 
 An `flock` belongs to the open file, not to the process: a child that a program forks (`os.fork`, `multiprocessing`)
 inherits it, and would hold the lock after its owner has died. Closing the child's copy does not unlock the owner's.
@@ -14,7 +14,7 @@ __all__ = ["OwnDescriptor"]
 
 
 class OwnDescriptor:
-    """An open file that only the process which opened it has.
+    """An open file of this process alone.
 
     Args:
         opened: opens it, and returns its descriptor.
@@ -30,7 +30,7 @@ class OwnDescriptor:
 
     @property
     def is_open(self) -> bool:
-        """Whether this process has it: it was not closed, and this process is no child of the one that opened it."""
+        """Whether this process opened it and has not closed it."""
         return self._number is not None
 
     def fileno(self) -> int:
@@ -54,7 +54,7 @@ class OwnDescriptor:
 
 _OPEN: weakref.WeakSet[OwnDescriptor] = weakref.WeakSet()
 _NO_FORK = threading.RLock()
-"""Held while a descriptor is open and not listed: a child that is forked just then by another thread would keep it."""
+"""Held until an opened descriptor is listed: a child that another thread forks meanwhile would keep it."""
 
 
 def _close_in_child() -> None:

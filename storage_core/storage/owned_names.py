@@ -1,12 +1,12 @@
-"""Removals and renames by path, for owners that may lose what they own at any moment.
+"""Removals and renames by path, safe against fencing: an owner may lose its files at any moment.
 
 A check of the ownership followed by `unlink(path)` is a race: a process that is suspended in between (SIGSTOP, a paused
-virtual machine, a slow disk) wakes up later, and then removes the file of that name which its successor has committed
-records to. So each removal and rename here happens inside `Owner.holding()`: the owner is checked while it holds a lock
-that a successor has to wait for. Nothing slow happens meanwhile: content is written and synced before, and a tree gets
-a unique name first and is removed afterwards.
+virtual machine, a slow disk) wakes up later, and removes a file of its successor that has the same name and committed
+records. So each removal and rename here runs inside `Owner.holding()`: the check happens under a lock that a successor
+has to wait for. It is held briefly: content is written and synced before, and a tree is first renamed to a unique name
+and removed afterwards.
 
-What has a unique name needs no owner: no successor can have a file of that name.
+A file with a unique name needs no owner: no successor can have a file of that name.
 """
 
 import contextlib
@@ -39,20 +39,17 @@ __all__ = [
 
 _SET_ASIDE: Final = "-delete"
 _UNIQUE: Final = re.compile(r"(^|\.)[0-9a-f]{8}(\.|$)|[.-][0-9a-f]{32}(\.|$)|-delete$|\.deleted$|\.cleaned$")
-"""What is in a name that no writer commits to: an owner's token, a UUID, or that its file comes or goes."""
+"""Matches names without committed records: with an owner's token, a UUID, or a suffix of a temporary file."""
 
 
 class Owner(Protocol):
-    """Who may change some files, until another one takes them over."""
+    """The right to change some files, until another owner takes them over."""
 
     def check(self) -> None:
-        """Raise `WriterFencedError` once another one owns the files.
-
-        It says nothing of the next moment: before a removal or a rename by path `holding` is needed.
-        """
+        """Raise `WriterFencedError` if another one owns the files; use `holding` for a removal or rename by path."""
 
     def holding(self) -> AbstractContextManager[None]:
-        """Check, and let no other owner take the files over before the context ends; it must end soon.
+        """Check, and block a takeover until the context ends; it must end soon.
 
         Raises:
             WriterFencedError: another one owns the files.
@@ -60,13 +57,13 @@ class Owner(Protocol):
 
 
 class _Unshared:
-    """An owner whose files no other one can take: a broker's folder under the broker's lock, a new folder."""
+    """An owner that can't lose its files: a broker's folder under the broker's lock, a new folder."""
 
     def check(self) -> None:
-        """Return: no other one owns them."""
+        """Do nothing."""
 
     def holding(self) -> AbstractContextManager[None]:
-        """Hold nothing."""
+        """Return an empty context."""
         return nullcontext()
 
 
@@ -74,21 +71,21 @@ UNSHARED: Final[Owner] = _Unshared()
 
 
 def remove_file(owner: Owner, path: Path) -> None:
-    """Remove a file that may be gone already."""
+    """Remove a file if it exists."""
     with _held(owner):
         path.unlink(missing_ok=True)
 
 
 def remove_empty_folder(owner: Owner, path: Path) -> None:
-    """Remove a folder, unless there is anything in it, or it is gone."""
+    """Remove a folder if it exists and is empty."""
     with _held(owner), contextlib.suppress(OSError):
         path.rmdir()
 
 
 def remove_tree(owner: Owner, path: Path) -> None:
-    """Remove a folder with everything in it, and what an earlier call left that was killed; it may be gone already.
+    """Remove a folder, if it exists, with its content, and the rest of an earlier call that crashed.
 
-    Under a unique name it is removed without the lock, which is held for a rename only.
+    The lock is held only for a rename; the renamed tree needs none.
     """
     with contextlib.suppress(FileNotFoundError):
         rename(owner, path, path.with_name(f"{path.name}.{uuid.uuid4().hex}{_SET_ASIDE}"))
@@ -97,10 +94,10 @@ def remove_tree(owner: Owner, path: Path) -> None:
 
 
 def remove_unique(path: Path) -> None:
-    """Remove a file, or a folder with everything in it, whose name no successor can use; it may be gone already.
+    """Remove a file, or a folder with its content, if it exists, whose name no successor can use.
 
     Raises:
-        ValueError: its name does not say so.
+        ValueError: a successor may use the name.
     """
     if not _UNIQUE.search(path.name):
         raise ValueError(f"a successor may have a file of that name: {path}")
@@ -111,15 +108,15 @@ def remove_unique(path: Path) -> None:
 
 
 def rename(owner: Owner, source: Path, target: Path) -> None:
-    """Give a file or folder another name; a file that has that name is replaced."""
+    """Rename a file or folder; a file of the new name is replaced."""
     with _held(owner):
         source.replace(target)
 
 
 def make_file(owner: Owner, path: Path) -> int:
-    """Make a new file in the place of one that may be there, and return its descriptor.
+    """Make a new file instead of an existing one, and return its descriptor.
 
-    Truncating the old one instead would write into a file that a successor may have renamed by then.
+    A truncation could hit a file that a successor has renamed meanwhile.
     """
     with _held(owner):
         path.unlink(missing_ok=True)
@@ -142,13 +139,13 @@ def replace_file(owner: Owner, path: Path, data: bytes) -> None:
 
 
 def change_names(owner: Owner, change: Callable[[], object]) -> None:
-    """Let a library make, remove or replace files that only it knows; it must not take long."""
+    """Run a library's change of file names while the owner is held; it must be short."""
     with _held(owner):
         change()
 
 
 def _raise_unless_gone(_function: object, _path: str, raised: tuple[object, BaseException, object]) -> None:
-    """Go on where another process removes the same tree."""
+    """Ignore files that another process has removed."""
     if not isinstance(raised[1], FileNotFoundError):
         raise raised[1]
 

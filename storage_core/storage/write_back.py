@@ -1,7 +1,4 @@
-"""What is in memory comes onto the disk, and what can be believed of it after that failed.
-
-What a failed sync was for is not believed until it was read from the disk again.
-"""
+"""Syncs files; after a failed fsync their pages are dropped, so that the next read asks the disk."""
 
 import contextlib
 import ctypes
@@ -15,7 +12,7 @@ __all__ = ["drop_cached", "sync_filesystems", "sync_path"]
 
 
 def drop_cached(paths: Iterable[Path]) -> None:
-    """Let the next reading of these files show what the disk has, but for pages that still wait to be written."""
+    """Drop these files from the page cache, except unwritten pages, so that the next read asks the disk."""
     for path in paths:
         with contextlib.suppress(OSError):
             descriptor = open_to_read(path)
@@ -26,7 +23,7 @@ def drop_cached(paths: Iterable[Path]) -> None:
 
 
 def sync_filesystems(folders: Iterable[Path]) -> None:
-    """Write back each filesystem that holds one of these; Linux reports write-back errors here since 5.8."""
+    """Sync the filesystem of each folder; Linux reports write-back errors here since 5.8."""
     roots = {path.stat().st_dev: path for path in folders}
     for root in roots.values():
         sync_path(root, open_folder, _syncfs_of)
@@ -39,10 +36,10 @@ def _syncfs_of(descriptor: int) -> None:
 
 
 def sync_path(path: Path, opened: Callable[[Path], int], sync: Callable[[int], None]) -> None:
-    """Open a path and sync it; the kernel's answer does not say which file it is about.
+    """Open a path and sync it; errors name the path.
 
-    A sync that fails leaves pages that are not on the disk and count as written, so that the next one succeeds: without
-    them in the cache whoever looks next sees what the disk has, and does not take a commit for durable that is not.
+    After a failed fsync Linux counts the lost pages as written, and the next fsync succeeds. They are dropped from the
+    page cache, so that the next reader sees the disk and does not take a lost commit for durable.
     """
     descriptor = opened(path)
     try:

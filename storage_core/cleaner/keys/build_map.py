@@ -1,8 +1,8 @@
 """Fills the offset map from a log's dirty range.
 
-Control batches and aborted data are passed over. A full map ends the range where it stopped, in the middle of a batch
-if need be: records behind stay until the next round. Where a segment ends, the map speaks for the offsets up to the
-next one, although there are no records of them.
+Control batches and aborted data are skipped. A full map ends the range, also in the middle of a batch: records above
+stay until the next round. At a segment's end the map covers the offsets up to the next segment, although they have no
+records.
 
 Source: Kafka Cleaner.buildOffsetMap, buildOffsetMapForSegment.
 """
@@ -30,13 +30,13 @@ __all__ = ["BuiltMap", "DirtyRange", "build_map"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirtyRange:
-    """What is to be mapped.
+    """The range of a log to map.
 
     Attributes:
-        segments: of the log, in order; those outside of the range are not read. If none starts where the range ends,
-            it ends with the last one.
-        first_dirty_offset: where it begins.
-        first_uncleanable_offset: where it ends: the base of a segment.
+        segments: of the log, in order; those outside of the range are not read. If none starts at the range's end, the
+            range ends with the last one.
+        first_dirty_offset: its start.
+        first_uncleanable_offset: its end: the base of a segment.
         aborted: the aborted transactions that overlap it.
     """
 
@@ -48,12 +48,12 @@ class DirtyRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltMap:
-    """How far the map got.
+    """Extent of a map.
 
     Attributes:
-        end_offset: behind the last offset that the map speaks for: the first dirty offset after the round.
-        is_full: whether it ends before the range, perhaps in the middle of a batch.
-        bytes_read, records_read: of batches and records looked at.
+        end_offset: above the last covered offset: the first dirty offset after the round.
+        is_full: whether it ends below the range's end, perhaps in the middle of a batch.
+        bytes_read, records_read: of the batches that were read.
     """
 
     end_offset: int
@@ -68,11 +68,11 @@ def build_map(dirty: DirtyRange, offset_map: OffsetMap, check_owner: Callable[[]
     Args:
         dirty: see there.
         offset_map: filled; its `latest_offset` is set.
-        check_owner: raises once another one owns the log; called every few MiB.
+        check_owner: called every few MiB; raises after a takeover.
 
     Raises:
         CorruptBatchError: a batch is damaged; names file and position.
-        InvalidRecordError: a record of format v2 has no key; names offset and file. Those of v0 and v1 are passed over.
+        InvalidRecordError: a record of format v2 has no key; names offset and file. Those of v0 and v1 are skipped.
         StorageError: the disk refused.
     """
     filling = _Filling(dirty, offset_map)
@@ -89,7 +89,7 @@ def build_map(dirty: DirtyRange, offset_map: OffsetMap, check_owner: Callable[[]
 
 
 class _Filling:
-    """A map on its way."""
+    """State of the filling of a map."""
 
     def __init__(self, dirty: DirtyRange, offset_map: OffsetMap) -> None:
         self._dirty = dirty
@@ -106,7 +106,7 @@ class _Filling:
         )
 
     def add(self, reader: SegmentReader, chunk: BatchChunk) -> bool:
-        """Put the keys of a chunk into the map; return False once it is full."""
+        """Put the keys of a chunk into the map; return False if it is full."""
         scan = chunk.scan
         self._bytes_read += int(scan.size.sum())
         is_left_out = is_control(scan) | self._dirty.aborted.mask(scan)
@@ -128,7 +128,7 @@ class _Filling:
         return True
 
     def _put(self, records: KeyedRecords) -> int | None:
-        """Put keys into the map; return the offset of the first one that it did not take."""
+        """Put keys into the map; return the offset of the first one without room."""
         digests, offsets = records.digests(self._map.hash_key), records.offset
         is_wanted = records.has_key & (offsets >= self._dirty.first_dirty_offset)
         if not is_wanted.all():
@@ -139,10 +139,10 @@ class _Filling:
         return int(offsets[placed]) if placed < len(offsets) else None
 
     def _refuse_keyless(self, reader: SegmentReader, records: KeyedRecords, stopped_at: int | None) -> None:
-        """Refuse records of v2 without a key before the place where the map stopped.
+        """Refuse records of v2 without a key below the map's end.
 
-        A broker refuses them in a compacted topic since it writes v2, so somebody else wrote them, or the topic was not
-        compacted then: nobody knows whether they may go. Those of older formats go, as a broker lets them.
+        A broker that writes v2 refuses them in a compacted topic. So another program wrote them, or the topic was not
+        compacted then, and a cleaning must not drop them. Those of older formats are dropped, as by a broker.
         """
         if records.has_key.all() or records.scan.magic[0] < MAGIC_V2:
             return

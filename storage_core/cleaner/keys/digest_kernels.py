@@ -1,13 +1,13 @@
-"""SipHash-2-4-128 of whole key columns, and two ways to reach memory that the kernels of this package share.
+"""SipHash-2-4-128 of whole key columns, and two memory intrinsics for the kernels of this package.
 
 | step  | what                                                                                        |
 |-------|---------------------------------------------------------------------------------------------|
 | start | v0..v3 = "somepseudorandomlygeneratedbytes" xor the key; v1 xor ee                           |
-| words | each 8 bytes, little-endian; the last one holds what is left, and the length in its top byte |
+| words | each 8 bytes, little-endian; the last one has the remaining bytes, and the length on top     |
 | each  | v3 xor word, two rounds, v0 xor word                                                         |
 | end   | v2 xor ee, four rounds: first half; v1 xor dd, four rounds: second half                      |
 
-MD5 takes eight times as long for a key of 16 bytes (152 ns in OpenSSL, 19 here), and anybody can compute it.
+MD5 takes eight times as long for a key of 16 bytes (152 ns in OpenSSL, 19 here), and an attacker can compute it.
 
 Source: Aumasson, Bernstein: SipHash, 2012, and its reference code for 128 bits.
 """
@@ -51,10 +51,10 @@ def _prefetch(_typing: Any, address: Any) -> Any:
 
 
 load_word: Final = cast("Any", intrinsic(_load_word))
-"""`load_word(address)`: the uint64 there, in the machine's order of bytes, which is little-endian."""
+"""`load_word(address)`: the uint64 there, in the machine's byte order, which is little-endian."""
 
 prefetch: Final = cast("Any", intrinsic(_prefetch))
-"""`prefetch(address)`: have the memory there in the cache soon; no address is wrong."""
+"""`prefetch(address)`: load the memory there into the cache; any address is allowed."""
 
 _U8, _U13, _U16, _U17, _U21, _U32, _U56 = (np.uint64(bits) for bits in (8, 13, 16, 17, 21, 32, 56))
 _U64: Final = np.uint64(64)
@@ -88,7 +88,7 @@ def _round(v0: Any, v1: Any, v2: Any, v3: Any) -> Any:
 
 @inlined
 def _last_word(address: int, size: int) -> Any:
-    """Return the word of the bytes that fill none, and of the length."""
+    """Return the word of the remaining bytes and the length."""
     word = np.uint64(size) << _U56
     for place in range(size & 7):
         word |= np.uint64(load_byte(address + (size & ~7) + place)) << np.uint64(8 * place)

@@ -1,4 +1,4 @@
-"""The keys of one segment, for those who compute an offset map elsewhere: which record says what about which key."""
+"""The keys of one segment, for an offset map that is computed elsewhere."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Keys = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.int64
 
 
 def iter_dirty_keys(one: DirtyRange, hash_key: bytes, check_owner: Callable[[], None]) -> Iterator[Keys]:
-    """Yield (n, 2) the digests of the records that have keys, (n,) their offsets, and (n,) what they say of others.
+    """Yield (n, 2) the digests of the records with keys, (n,) their offsets, and (n,) the offsets for the map.
 
-    The last is the record's offset where it is dirty, -1 elsewhere: in the clean part, and in aborted transactions.
+    The last is the offset of a dirty record, -1 in the clean part and in aborted transactions.
 
     Args:
         one: a range of one segment; batches of its clean part are read, too.
         hash_key: of the round.
-        check_owner: raises once another one owns the log.
+        check_owner: raises after a takeover.
 
     Raises:
         CorruptBatchError: a batch is damaged; names file and position.

@@ -1,9 +1,9 @@
-"""Batches as a cleaner reads them: where each record lies and what its key is; values stay bytes.
+"""Batches for a cleaner: position and key of each record; values stay bytes.
 
-Formats may follow each other in any order; what is yielded is of one kind: plain batches of format v2, which are not
-copied; compressed ones, opened; or entries of v0 and v1, wrappers opened.
+Formats may mix in any order; each yielded item has one kind: plain batches of format v2, which are not copied;
+compressed ones, opened; or entries of v0 and v1, wrappers opened.
 
-What is noted of a tiny record is seven times as large as the record, and a batch of 6 KB may open to millions. So a
+The columns of a tiny record are seven times as large as the record, and a batch of 6 KB may open to millions. So a
 batch of very many records comes in pieces: `iter_keyed` yields one after the other, `iter_opened` the batch by itself.
 """
 
@@ -53,13 +53,13 @@ class KeyedRecords:
     """The n records of b batches.
 
     Attributes:
-        source: bytes that the positions of records count in: those of the log, or of opened batches.
+        source: the bytes for positions of records: those of the log, or of opened batches.
         scan: (b,) the batches; its positions count in the log's bytes.
         table: (b, SECTION_COLUMNS) their sections in `source`.
         batch: (n,) number of each record's batch.
         offset: (n,).
-        start: (n,) where a record starts, and `end` where it ends.
-        key_start: (n,) where its key starts, -1 = null; and `key_size`.
+        start: (n,) of each record, and `end`.
+        key_start: (n,) of its key, -1 = null; and `key_size`.
         has_value: (n,) whether its value is not null.
     """
 
@@ -107,13 +107,13 @@ class LargeBatch:
     sections: list[SectionTable]
 
     def pieces(self) -> Iterator[KeyedRecords]:
-        """Yield its records in order, some at a time; each time anew."""
+        """Yield its records in order, some at a time; callable repeatedly."""
         for each in self.sections:
             yield _locate(each.source, each.scan, each.table)
 
 
 def iter_keyed(data: ByteSource, scan: BatchScan, target_bytes: int = _TARGET_BYTES) -> Iterator[KeyedRecords]:
-    """Yield the records of batches in order; those of a batch of very many in pieces, and none of a damaged one.
+    """Yield the records of batches in order, very large batches in pieces, damaged ones not at all.
 
     Args:
         data: bytes of a log; the CRCs were checked.
@@ -133,7 +133,7 @@ def iter_keyed(data: ByteSource, scan: BatchScan, target_bytes: int = _TARGET_BY
 def iter_opened(
     data: ByteSource, scan: BatchScan, target_bytes: int = _TARGET_BYTES
 ) -> Iterator[KeyedRecords | LargeBatch]:
-    """Yield batches in order, opened; as `iter_keyed`, but for the large ones, each of which comes by itself."""
+    """As `iter_keyed`, but each very large batch is one item."""
     source = np.frombuffer(data, np.uint8)
     _refuse_damaged(source, scan)
     is_legacy, is_compressed = scan.magic < MAGIC_V2, (scan.attributes & CODEC_MASK) != 0
@@ -185,7 +185,7 @@ def _opened(source: _Bytes, scan: BatchScan, target_bytes: int) -> Iterator[Keye
 
 
 def _open(batch: memoryview, scan: BatchScan, number: int, table: _Int64s) -> bytes | memoryview:
-    """Return the records of one batch; what a wrapper holds shows only now, and goes into the table."""
+    """Return the records of one batch; a wrapper's count is known only now, and goes into the table."""
     position, codec = int(scan.position[number]), int(scan.attributes[number]) & CODEC_MASK
     if scan.magic[number] < MAGIC_V2:
         if not codec:
@@ -207,7 +207,7 @@ def _joined(parts: list[bytes | memoryview]) -> _Bytes:
 
 
 def _located(source: _Bytes, scan: BatchScan, table: _Int64s) -> Iterator[KeyedRecords | LargeBatch]:
-    """Yield batches of one kind: as many together as there can be, and each large one by itself."""
+    """Yield batches of one kind: as many together as possible, and each large one by itself."""
     is_large = (table[:, SectionColumn.COUNT] > MOST_RECORDS) & (scan.magic == MAGIC_V2)
     if not is_large.any():
         yield _locate(source, scan, table)
@@ -259,7 +259,7 @@ def _locate_entries(
     key_size: _Int64s,
     has_value: npt.NDArray[np.bool_],
 ) -> tuple[int, int]:
-    """Do for formats v0 and v1 what `locate_records` does for v2."""
+    """As `locate_records`, for formats v0 and v1."""
     count = len(offset)
     timestamps, value_starts, header_starts = np.empty((3, count), np.int64)
     key_offsets, value_offsets, header_offsets = np.zeros((3, count + 1), np.int32)
@@ -287,9 +287,9 @@ _LEGACY: Final[tuple[Callable[..., tuple[int, int]], tuple[str, ...]]] = (_locat
 
 
 def _refuse_foreign_offsets(records: KeyedRecords) -> None:
-    """Refuse records that are none of their batch's: who looks one up by offset would miss them.
+    """Refuse records with offsets outside of their batch, which a look-up by offset would miss.
 
-    Offsets rise from a batch's first one on: of v2 the kernel has seen to that.
+    Offsets must rise from a batch's first one on; the kernel checks this for v2.
     """
     scan, offset, counts = records.scan, records.offset, records.counts
     full = np.flatnonzero(counts)
@@ -301,5 +301,5 @@ def _refuse_foreign_offsets(records: KeyedRecords) -> None:
         wrong |= np.add.reduceat(back, ends - counts[full]) > 0 if len(full) else wrong
     if wrong.any():
         number = int(full[int(np.argmax(wrong))])
-        what = f"a record's offset goes back, or is none of its batch's: last_offset={scan.last_offset[number]}"
+        what = f"a record's offset goes back, or is outside of its batch: last_offset={scan.last_offset[number]}"
         raise CorruptBatchError(what, int(scan.position[number]))

@@ -1,7 +1,7 @@
-"""Where the records of batches lie, and their keys: nothing else of a record is decoded.
+"""Locates the records of batches and their keys; decodes nothing else.
 
-Every length is checked against the end of what it lies in before it is used, header counts and the headers' lengths
-too: a record that is copied is one that a consumer can read.
+Every length, also of headers, is checked against the end of its container before its use: a consumer can read every
+record that is copied.
 
 Source: Kafka DefaultRecord, ByteUtils.
 """
@@ -29,7 +29,7 @@ LOCATE_FAILURES: Final = (
     "bytes remain after the last record",
     "a record's offset is below its batch's, or goes back",
 )
-"""What each code of `locate_records` means."""
+"""Meaning of each code of `locate_records`."""
 
 _START, _END, _COUNT = SectionColumn.START, SectionColumn.END, SectionColumn.COUNT
 _BASE_OFFSET: Final = SectionColumn.BASE_OFFSET
@@ -40,7 +40,7 @@ _Int64s = npt.NDArray[np.int64]
 
 @inlined
 def _skip_headers(address: int, end: int) -> int:
-    """Return the address after a record's headers, or -1 where they are damaged."""
+    """Return the address after a record's headers, or -1 if they are damaged."""
     count, address = read_varint(address, end)
     if address < 0 or count < 0 or count > end - address:
         return -1
@@ -57,7 +57,7 @@ def _skip_headers(address: int, end: int) -> int:
 
 @inlined
 def _locate_record(address: int, section_end: int) -> tuple[int, int, int, int, int, int]:
-    """Return a failure or 0, a record's end, its offset delta, the size of its key, where that starts, and its value's.
+    """Return a failure or 0, a record's end, its offset delta, its key's size and start, and its value's size.
 
     Sizes are -1 for null.
     """
@@ -97,14 +97,14 @@ def locate_records(
     key_sizes: _Int64s,
     has_value: npt.NDArray[np.bool_],
 ) -> tuple[int, int]:
-    """Check every record and note where it lies.
+    """Check and locate every record.
 
     Args:
-        source: the bytes the sections point into.
+        source: the bytes of the sections.
         sections: (b, SECTION_COLUMNS) of format v2, each within `source`.
-        offsets: out, (n,) for the n records that `COUNT` adds up to; the others likewise.
-        starts: out, where a record's length field starts, and `ends` where the record ends.
-        key_starts: out, where its key's bytes start, -1 = null; and `key_sizes`.
+        offsets: out, (n,) for the sum of `COUNT`; the others likewise.
+        starts: out, of each record's length field, and `ends` of the record.
+        key_starts: out, of its key's bytes, -1 = null; and `key_sizes`.
         has_value: out, whether its value is not null.
 
     Returns:

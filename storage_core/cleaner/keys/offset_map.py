@@ -1,8 +1,8 @@
 """The latest offset of each key of a log's dirty range, in a fixed amount of memory.
 
-A key is stood for by 16 bytes, its SipHash-2-4-128 under a key drawn for the round. So a slot takes 24 bytes, whatever
-the keys are, and two keys with one digest are one key: among 2^32 keys the odds of any such pair are 2^-65, and as
-nobody knows the round's key, nobody can make one.
+16 bytes stand for a key: its SipHash-2-4-128 under a random key of the round. So a slot takes 24 bytes for any key, and
+two keys with one digest are one key: among 2^32 keys the odds of any such pair are 2^-65, and without the round's key
+no attacker can make one.
 
 Source: Kafka SkimpyOffsetMap, which takes MD5.
 """
@@ -35,7 +35,7 @@ _LOAD_FACTOR: Final = 0.9
 _MAX_SLOTS: Final = 1 << 31
 _FIRST_SLOTS: Final = 1 << 12
 _GROWS_AT: Final = 2
-"""A table that may still grow is left half empty, and so is quick; the last one is filled up."""
+"""A table that may still grow stays half empty, for speed; the last one is filled up."""
 _RUN_SLOTS: Final = 1 << 16
 
 _Int64s = npt.NDArray[np.int64]
@@ -43,13 +43,13 @@ _Digests = npt.NDArray[np.uint64]
 
 
 def hash_key_words(hash_key: bytes) -> tuple[np.uint64, np.uint64]:
-    """Return a hash key as the kernels take it.
+    """Return a hash key for the kernels.
 
     Raises:
-        InvalidConfigError: it has not `HASH_KEY_BYTES`.
+        InvalidConfigError: it does not have `HASH_KEY_BYTES`.
     """
     if len(hash_key) != HASH_KEY_BYTES:
-        raise InvalidConfigError(f"hash key has not {HASH_KEY_BYTES} bytes: bytes={len(hash_key)}")
+        raise InvalidConfigError(f"hash key does not have {HASH_KEY_BYTES} bytes: bytes={len(hash_key)}")
     return np.uint64(int.from_bytes(hash_key[:8], "little")), np.uint64(int.from_bytes(hash_key[8:], "little"))
 
 
@@ -79,15 +79,15 @@ class OffsetMap:
 
     Attributes:
         hash_key: of the digests.
-        capacity: most keys it takes.
-        latest_offset: last offset it speaks for; -1 of an empty one. What lies above is unknown to it.
+        capacity: its largest number of keys.
+        latest_offset: last covered offset; -1 of an empty map.
 
     Args:
-        memory_bytes: of the slots, taken as keys come; 2 MiB more while it grows.
-        hash_key: `HASH_KEY_BYTES`, drawn for the round.
+        memory_bytes: of the slots, allocated as needed; 2 MiB more while it grows.
+        hash_key: `HASH_KEY_BYTES`, random for the round.
 
     Raises:
-        InvalidConfigError: not one key fits.
+        InvalidConfigError: no key fits.
     """
 
     def __init__(self, memory_bytes: int, hash_key: bytes) -> None:
@@ -100,11 +100,11 @@ class OffsetMap:
             raise InvalidConfigError(f"memory of an offset map holds no key: memory_bytes={memory_bytes}")
         self._size = 0
         self._slots = min(_FIRST_SLOTS, self._max_slots)
-        self._table = np.zeros(self._max_slots * SLOT_WORDS, np.uint64)  # the system gives no page before its first use
+        self._table = np.zeros(self._max_slots * SLOT_WORDS, np.uint64)  # the system allocates a page at its first use
 
     @classmethod
     def from_columns(cls, digests: _Digests, offsets: _Int64s, latest_offset: int, hash_key: bytes) -> OffsetMap:
-        """Return a map that somebody else computed, e.g. by a shuffle; the largest offset of a digest counts."""
+        """Return a map that was computed elsewhere, e.g. by a shuffle; the largest offset of a digest counts."""
         slots = int(len(offsets) / _LOAD_FACTOR) + 2
         found = cls(slots * SLOT_BYTES, hash_key)
         found.put(np.ascontiguousarray(digests, np.uint64), np.ascontiguousarray(offsets, np.int64))
@@ -116,17 +116,17 @@ class OffsetMap:
 
     @property
     def memory_bytes(self) -> int:
-        """What its slots take now."""
+        """Present size of its slots."""
         return self._slots * SLOT_BYTES
 
     def put(self, digests: _Digests, offsets: _Int64s) -> int:
-        """Set the offsets of keys in order; return how many were set, fewer than given once the map is full.
+        """Set the offsets of keys in order; return the number set, fewer than given if the map is full.
 
-        As in Kafka a full map takes no further offset, not even of a key that it knows.
+        As in Kafka a full map takes no further offset, not even of a present key.
 
         Args:
             digests: (n, 2).
-            offsets: (n,); where one is below what is known of its key, that stays.
+            offsets: (n,); a larger offset of the same key stays.
         """
         placed = 0
         while True:
@@ -137,13 +137,13 @@ class OffsetMap:
             self._grow()
 
     def get(self, digests: _Digests) -> _Int64s:
-        """Return (n,) the offset of each key, -1 where it is unknown."""
+        """Return (n,) the offset of each key, -1 for an unknown key."""
         offsets = np.empty(len(digests), np.int64)
         get_offsets(self._table, self._slots, digests, offsets)
         return offsets
 
     def has_later(self, digests: _Digests, offsets: _Int64s) -> npt.NDArray[np.bool_]:
-        """Return (n,) whether it knows a later record of each one's key than that at its offset."""
+        """Return (n,) whether each record's key has an offset above the record's."""
         later: npt.NDArray[np.bool_] = self.get(digests) > offsets
         return later
 
@@ -166,11 +166,11 @@ class OffsetMap:
 
 
 class KeySet:
-    """Keys whose records all go.
+    """Keys to erase.
 
     Args:
         keys: binary, without nulls.
-        hash_key: that of the map of the same round.
+        hash_key: of the same round's map.
     """
 
     def __init__(self, keys: pa.Array, hash_key: bytes) -> None:
@@ -178,7 +178,7 @@ class KeySet:
 
     @classmethod
     def from_digests(cls, digests: _Digests, hash_key: bytes) -> KeySet:
-        """Return the keys that have these digests under a hash key; nobody needs to know them."""
+        """Return the set of keys with these digests under a hash key."""
         found = cls.__new__(cls)
         found._set(digests, hash_key)
         return found

@@ -1,9 +1,9 @@
 """The compiled half of the offset map: a table with open addressing.
 
-A slot is three words: the digest, and the offset plus 1, so that a slot of zeros is empty. A digest belongs to the slot
-that its first 32 bits name, as a share of the table, or to the next free one behind it. So tables of all sizes have
-the same order, and one grows in its place: from the back on, a run of slots at a time moves to where it belongs in the
-larger table, which is never before the run.
+A slot is three words: the digest, and the offset plus 1, so that a slot of zeros is empty. The first 32 bits of a
+digest, as a share of the table, name its slot; if it is taken, the next free one. So tables of all sizes have the same
+order, and a table grows in place: from its end on, one run of slots at a time moves to its slots in the larger table,
+which are never before the run.
 
 Slots a few digests ahead are fetched meanwhile: a table is mostly larger than a processor's cache.
 """
@@ -41,7 +41,7 @@ def _home(digest: Any, slots: int) -> int:
 
 @inlined
 def _find(table: _Table, slots: int, first: Any, second: Any) -> int:
-    """Return where in the table the slot of a digest is, or the free one that it would get."""
+    """Return the place of a digest's slot in the table, or of the free slot for it."""
     slot = _home(first, slots)
     while True:
         at: int = slot * SLOT_WORDS
@@ -61,8 +61,8 @@ def put_offsets(
     A key that has a larger offset keeps it.
 
     Args:
-        table: its slots are the first ones of the array; `limit` is below their number.
-        slots: that number.
+        table: an array that begins with the slots; `limit` is below their number.
+        slots: their number.
         digests: (n, 2) and `offsets` (n,).
         first: number of the first one to set.
         size: keys in the table.
@@ -87,10 +87,10 @@ def put_offsets(
 
 @kernel(f"void({_TABLE}, int64, {_DIGESTS}, int64[::1])")
 def get_offsets(table: _Table, slots: int, digests: _Digests, offsets: _Int64s) -> None:
-    """Fill in the offset of each key, -1 where it is unknown.
+    """Fill in the offset of each key, -1 for an unknown key.
 
     Args:
-        table: with a free one among its first `slots`.
+        table: with a free slot among its first `slots`.
         digests: (n, 2).
         offsets: out, (n,).
     """
@@ -120,7 +120,7 @@ def export_slots(table: _Table, slots: int, digests: _Digests, offsets: _Int64s)
 
 @kernel(f"int64({_TABLE}, int64)")
 def find_run(table: _Table, slot: int) -> int:
-    """Return the last slot up to the one given before which there is a free one, or 0."""
+    """Return the last slot up to `slot` that follows a free one, or 0."""
     while slot > 0 and table[(slot - 1) * SLOT_WORDS + 2] != 0:
         slot -= 1
     return slot
@@ -128,14 +128,13 @@ def find_run(table: _Table, slot: int) -> int:
 
 @kernel(f"void({_TABLE}, int64, int64, int64, uint64[::1])")
 def move_run(table: _Table, first: int, end: int, slots: int, room: _Table) -> None:
-    """Move the keys in slots from `first` to `end` to where they belong in a table of `slots`.
+    """Move the keys in slots from `first` to `end` to their slots in a table of `slots`.
 
-    They are taken out before they are put back, so none meets a slot that is still to be moved: those lie before
-    `first`, and as a free one comes before `first`, no key of the run belongs there. Only keys at the table's start may
-    belong to its old end; they move last.
+    They are taken out before they are put back. The slots before `first` are moved later; as a free one comes before
+    `first`, no key of the run belongs there. Only keys at the table's start may belong to its old end; they move last.
 
     Args:
-        first: of `find_run`; what lies behind `end` has been moved.
+        first: of `find_run`; slots after `end` have been moved.
         room: for the words of the run.
     """
     words = (end - first) * SLOT_WORDS

@@ -1,7 +1,7 @@
-"""Which records have a later one of their key, for those who clean: from a map, or from somebody who has computed it.
+"""Superseded records, those with a later one of their key: from an offset map, or computed elsewhere.
 
-Whoever cleans a group passes its records once, in the order of their offsets. So whoever knows which of them are
-superseded can tell it in the same order, a few offsets at a time: nothing has to be held, however many there are.
+A cleaning reads the records of a group once, in offset order. So their superseded offsets can be streamed in the same
+order, in a fixed amount of memory.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ _Int64s = npt.NDArray[np.int64]
 
 
 class LaterRecords(Protocol):
-    """What is known of later records.
+    """Later records of keys.
 
     Attributes:
         hash_key: of the digests.
-        latest_offset: last offset that it speaks for.
+        latest_offset: last covered offset.
     """
 
     hash_key: bytes
     latest_offset: int
 
     def has_later(self, digests: npt.NDArray[np.uint64], offsets: _Int64s, /) -> npt.NDArray[np.bool_]:
-        """Return (n,) whether a later record of its key is known, for each record.
+        """Return (n,) whether each record has a later one of its key.
 
         Args:
             digests: (n, 2) of their keys.
-            offsets: (n,) rising, and above those of the call before.
+            offsets: (n,) rising, and above those of the previous call.
         """
         ...
 
 
 class SupersededOffsets:
-    """The superseded records of one group; holds those of a piece, and of the records asked about.
+    """The superseded records of one group; holds one piece of them at a time.
 
     Args:
-        pieces: their offsets, rising over all pieces; taken as they are needed.
-        latest_offset: last offset that they speak for.
+        pieces: their offsets, rising over all pieces; read as needed.
+        latest_offset: last covered offset.
         hash_key: of the round.
     """
 
@@ -54,7 +54,7 @@ class SupersededOffsets:
         self._held = np.empty(0, np.int64)
 
     def has_later(self, _digests: npt.NDArray[np.uint64], offsets: _Int64s) -> npt.NDArray[np.bool_]:
-        """Return (n,) whether each record is superseded; what their keys are does not matter."""
+        """Return (n,) whether each record is superseded; ignores the digests."""
         if not len(offsets):
             return np.zeros(0, np.bool_)
         held = self._hold_up_to(int(offsets[-1]))
@@ -66,7 +66,7 @@ class SupersededOffsets:
         return found
 
     def _hold_up_to(self, offset: int) -> _Int64s:
-        """Return what is known up to an offset, and perhaps some more."""
+        """Return the superseded offsets up to an offset, and perhaps some more."""
         held = [self._held]
         while not len(held[-1]) or held[-1][-1] < offset:
             piece = next(self._pieces, None)

@@ -1,1 +1,1 @@
-"""Segments written again without superseded records."""
+"""Rewrites segments without superseded records."""

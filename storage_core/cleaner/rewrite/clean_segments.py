@@ -1,6 +1,6 @@
-"""Writes a group of segments as one, without the records that a later one of the same key replaces.
+"""Writes a group of segments as one, without superseded records.
 
-What is written lies beside the log as `.cleaned` files, durable, until somebody swaps it in.
+The new segment lies beside the log as synced `.cleaned` files until it is swapped in.
 
 Source: Kafka Cleaner.cleanSegments, cleanInto.
 """
@@ -47,20 +47,20 @@ __all__ = ["CleanCounts", "CleanRequest", "CleanedSegment", "clean_segments"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanRequest:
-    """What all groups of a round share.
+    """Settings of all groups of a round.
 
     Attributes:
         now_ms: time of the round.
         delete_retention_ms: Kafka's `delete.retention.ms`.
-        legacy_delete_horizon_ms: tombstones of format v0 and v1 go from segments that were not modified after it:
-            modification time of the last segment below the first dirty offset, minus `delete_retention_ms`; 0 if there
-            is none.
-        cleaning_end_offset: the first uncleanable offset; the batch right before it stays, empty at least.
-        producers: the log's active producers; the last batch of each stays, empty at least.
-        codec: of batches that are built again; None keeps each one's own.
+        legacy_delete_horizon_ms: tombstones of format v0 and v1 are dropped from segments that were not modified after
+            it: modification time of the last segment below the first dirty offset, minus `delete_retention_ms`; 0
+            without one.
+        cleaning_end_offset: the first uncleanable offset; the batch right below it stays, at least empty.
+        producers: the log's active producers; the last batch of each stays, at least empty.
+        codec: of rebuilt batches; None keeps each one's own.
         level: of `codec`, 0 for Kafka's default.
         index_interval_bytes: Kafka's `index.interval.bytes`.
-        erased: keys whose records all go, tombstones included, whatever the map says.
+        erased: keys to erase, tombstones included.
         tombstones_stay_from: tombstones of batches that reach this offset stay, old or to be erased.
     """
 
@@ -78,7 +78,7 @@ class CleanRequest:
 
 @dataclass(slots=True, kw_only=True)
 class CleanCounts:
-    """What became of batches and records."""
+    """Numbers of kept and dropped batches and records."""
 
     bytes_read: int = 0
     records_read: int = 0
@@ -105,10 +105,10 @@ class CleanedSegment:
     Attributes:
         base_offset: of the group's first segment, and its own.
         paths: of its `.cleaned` files: log, offset index, time index, and the transaction index if it has entries.
-        size_bytes: of its `.log`; 0 where nothing was left.
-        next_offset: behind its last batch; the base offset where there is none.
+        size_bytes: of its `.log`; 0 if no batch is left.
+        next_offset: above its last batch; the base offset without one.
         is_unchanged: whether the group is one segment and every byte of its `.log` was kept.
-        erased: how many records with keys that are to be erased went, by base offset of the segment that had them.
+        erased: number of erased records, by base offset of the old segment.
         counts: see there.
     """
 
@@ -133,18 +133,18 @@ def clean_segments(
     Leftovers of the same names are replaced. Its modification time is that of the group's last segment.
 
     Args:
-        group: segments that follow each other, at least one.
-        later: what is known of later records: the map of the round, or what somebody knows of this group alone.
+        group: adjacent segments, at least one.
+        later: the map of the round, or the superseded records of this group.
         transactions: of the round; groups come in order.
         request: of the round.
-        owner: its check raises once another one owns the log; called every few MiB.
+        owner: checked every few MiB.
 
     Raises:
-        CorruptBatchError: a batch is damaged, or the group ends inside one; names file and position.
-        OffsetOutOfRangeError: an offset is too far above the base for an index; the segment has to be split first.
+        CorruptBatchError: a batch is damaged, or partial at the group's end; names file and position.
+        OffsetOutOfRangeError: an offset is too far above the base for an index; the segment must be split first.
         StorageError: the disk refused.
 
-    Whatever is raised, no file of it is left behind.
+    After an error no file of it is left.
     """
     cleaning = _Cleaning(group, later, transactions, request)
     try:
@@ -159,7 +159,7 @@ def clean_segments(
 
 
 class _Cleaning:
-    """One group on its way."""
+    """State of one group's cleaning."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class _Cleaning:
         self.output = CleanedOutput(group[0].log_path.parent, group[0].base_offset, request.index_interval_bytes)
 
     def clean(self, files: SegmentFiles, next_base_offset: int, owner: Owner) -> None:
-        """Write what is left of one segment."""
+        """Write the kept batches of one segment."""
         erased_before = self._counts.erased_records
         with SegmentReader(files) as reader:
             keeps_legacy_tombstones = _modified_ms(files) > self._request.legacy_delete_horizon_ms
@@ -204,7 +204,7 @@ class _Cleaning:
             self._erased[files.base_offset] = erased
 
     def finish(self) -> CleanedSegment:
-        """Make the segment durable."""
+        """Sync the segment."""
         entries = pack_transaction_entries(self._aborted)
         newest = self._group[-1].log_path
         with storage_errors(newest):
@@ -238,7 +238,7 @@ class _Cleaning:
             place = after
 
     def _judge(self, fates: BatchFates, records: KeyedRecords) -> RecordFates:
-        """Return what becomes of records, and count it."""
+        """Judge and count records."""
         digests = records.digests(self._later.hash_key)
         erased = self._request.erased
         facts = RecordFacts(
@@ -284,7 +284,7 @@ def _modified_ms(files: SegmentFiles) -> int:
 
 
 def _has_entries(files: SegmentFiles, entries: bytes) -> bool:
-    """Whether a segment's index of aborted transactions has just these entries."""
+    """Whether a segment's transaction index has only these entries."""
     path = files.txn_index_path
     with storage_errors(path):
         return (read_if_there(path) or b"") == entries

@@ -1,10 +1,10 @@
 """The files of a cleaned segment while it is written.
 
-They are no part of the log before somebody renames them; what dies here leaves `.cleaned` files, which the next
-cleaning or the next load of the log removes.
+They belong to the log only after a rename. After a crash the next cleaning or the next load of the log removes the
+`.cleaned` files.
 
-Batches that are kept were read, for their CRCs and keys, so they are written from memory: a copy inside the kernel
-reads them once more (2.4 GB/s against 2.1 by `copy_file_range`, the first read included).
+Kept batches were read for their CRCs and keys, so they are written from memory: a copy inside the kernel would read
+them again (2.4 GB/s against 2.1 by `copy_file_range`, the first read included).
 
 Source: Kafka UnifiedLog.createNewCleanedSegment, LogSegment.append.
 """
@@ -33,11 +33,11 @@ _LARGE_BYTES: Final = 1 << 16
 
 
 class CleanedOutput:
-    """A segment that is being written.
+    """A new segment.
 
     Attributes:
         size_bytes: of its `.log` so far.
-        next_offset: behind its last batch; its base offset where there is none.
+        next_offset: above its last batch; its base offset without one.
 
     Args:
         directory: of the log.
@@ -64,7 +64,7 @@ class CleanedOutput:
 
         Args:
             filtered: see there.
-            data: the bytes that those of its parts lie in that were not built.
+            data: the bytes of its parts that were not rebuilt.
 
         Raises:
             OffsetOutOfRangeError: an offset is too far above the base for an index.
@@ -86,10 +86,10 @@ class CleanedOutput:
         self.next_offset = last_offset + 1
 
     def finish(self, transaction_entries: bytes, modified_ns: int) -> tuple[Path, ...]:
-        """Make the files durable; return the paths of those that there are.
+        """Sync the files; return their paths.
 
         Raises:
-            StoreLockedError: somebody else has put his own file there.
+            StoreLockedError: another task has put its own file there.
         """
         self._write()
         built = self._indexes.finish()
@@ -109,7 +109,7 @@ class CleanedOutput:
         return (self._paths[0], *paths)
 
     def discard(self) -> None:
-        """Remove the files, unless somebody else has put his own there."""
+        """Remove the files, unless another task has put its own there."""
         self._waiting.clear()
         with storage_errors(self._paths[0]):
             is_own = self._is_own()
@@ -118,14 +118,14 @@ class CleanedOutput:
                 remove_unique(path)
 
     def _is_own(self) -> bool:
-        """Whether the `.log` is the file that was made here; not known of one that is closed."""
+        """Whether the `.log` is the file that was made here; unknown after its close."""
         try:
             return self._descriptor < 0 or os.path.samestat(os.fstat(self._descriptor), self._paths[0].stat())
         except FileNotFoundError:
             return False
 
     def _add(self, piece: memoryview) -> None:
-        """Keep a copy of a small piece for later, so that nothing else of its chunk is kept; write a large one."""
+        """Write a large piece; copy a small one for later, so that its chunk can be freed."""
         if len(piece) < _LARGE_BYTES:
             self._waiting += piece
         else:

@@ -1,14 +1,14 @@
-"""What a cleaning leaves of batches.
+"""Filters batches in a cleaning: copies, rebuilds, empties or drops each.
 
-| what stays of a batch                        | output                                                             |
+| kept of a batch                              | output                                                             |
 |----------------------------------------------|--------------------------------------------------------------------|
 | every record, and it needs no delete horizon | the same bytes                                                     |
-| some records, or it needs a delete horizon   | built again: its offsets, producer, flags and leader epoch stay    |
-| none, but it has to stay                     | its header: no codec, no delete horizon, base timestamp -1         |
-| none                                         | nothing                                                            |
+| some records, or it needs a delete horizon   | rebuilt: its offsets, producer, flags and leader epoch stay        |
+| no record, but the batch has to stay         | its header: no codec, no delete horizon, base timestamp -1         |
+| no record                                    | nothing                                                            |
 
-A batch that is built again has the timestamp of its first record, or its delete horizon, as base timestamp. Of v0 and
-v1 a plain entry is one record, and a wrapper is built again with the offset of its last record.
+A rebuilt batch has the timestamp of its first record, or its delete horizon, as base timestamp. Of v0 and v1 a plain
+entry is one record, and a wrapper is rebuilt with the offset of its last record.
 
 Source: Kafka MemoryRecords.filterTo, buildRetainedRecordsInto, DefaultRecordBatch.writeEmptyHeader; KIP-534.
 """
@@ -47,7 +47,7 @@ _Part = tuple[int, int] | memoryview
 
 
 class Action:
-    """What is done with a batch."""
+    """Treatment of a batch."""
 
     DROP: Final = 0
     COPY: Final = 1
@@ -57,12 +57,12 @@ class Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildOptions:
-    """How batches are built again.
+    """Settings of rebuilt batches.
 
     Attributes:
         delete_horizon_ms: of batches that need one and have none.
-        codec: of batches of data; None keeps each one's own. A wrapper of v0 or v1 stays one, and keeps its own where
-            that is none, or one that its format does not know.
+        codec: of data batches; None keeps each one's own. A wrapper of v0 or v1 stays one, and keeps its own codec if
+            this is none, or unknown to its format.
         level: of that codec; 0 is Kafka's default.
     """
 
@@ -73,14 +73,14 @@ class RebuildOptions:
 
 @dataclass(frozen=True, slots=True)
 class FilteredBatches:
-    """The c batches that are left, in order.
+    """The c kept batches, in order.
 
     Attributes:
-        parts: their bytes: (position, size) in the bytes of the log, or bytes that were built.
+        parts: their bytes: (position, size) in the bytes of the log, or rebuilt bytes.
         size: (c,) of each.
         last_offset: (c,) of each.
         max_timestamp: (c,) of each header, -1 none.
-        horizons_set: how many got a delete horizon.
+        horizons_set: number of batches that got a delete horizon.
     """
 
     parts: list[_Part]
@@ -92,7 +92,7 @@ class FilteredBatches:
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """The batches that were built, back to back, in order."""
+    """The rebuilt batches, back to back, in order."""
 
     data: memoryview
     size: _Int64s
@@ -102,7 +102,7 @@ class _Built:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """How many records each of b batches had, and how many of them stay, tombstones among these."""
+    """Numbers of each of b batches' records, kept records and kept tombstones."""
 
     before: _Int64s
     records: _Int64s
@@ -111,7 +111,7 @@ class _Left:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """Sections of r batches that are built, back to back; (r + 1,) their borders, (r,) base and largest timestamps."""
+    """Sections of r rebuilt batches, back to back; (r + 1,) their borders, (r,) base and largest timestamps."""
 
     data: memoryview
     borders: _Int64s
@@ -122,7 +122,7 @@ class _Written:
 def choose_actions(
     records: KeyedRecords, fates: BatchFates, stays: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
-    """Return (b,) what is done with each batch, and (b,) whether it gets a delete horizon.
+    """Return (b,) the action for each batch, and (b,) whether it gets a delete horizon.
 
     Args:
         records: of the batches.
@@ -152,7 +152,7 @@ def _choose(scan: BatchScan, fates: BatchFates, left: _Left) -> tuple[npt.NDArra
 def filter_batches(
     data: ByteSource, records: KeyedRecords, fates: BatchFates, judged: RecordFates, options: RebuildOptions
 ) -> tuple[FilteredBatches, npt.NDArray[np.int8]]:
-    """Return what is left of batches, and (b,) what was done with each.
+    """Return the kept batches, and (b,) the action for each.
 
     Args:
         data: bytes of the log.
@@ -174,12 +174,12 @@ def filter_large(
     judge: Callable[[KeyedRecords], RecordFates],
     options: RebuildOptions,
 ) -> tuple[FilteredBatches, npt.NDArray[np.int8]]:
-    """Do for one batch of very many records what `filter_batches` does: a byte for each is held, and what stays.
+    """As `filter_batches`, for one batch of very many records: holds a byte for each, and the kept ones.
 
     Args:
         batch: see there.
         fates: (1,) of it.
-        judge: returns what becomes of some of its records; called once for each piece, in order.
+        judge: judges some of its records; called once for each piece, in order.
         options: see there.
     """
     stays, tombstones = list[npt.NDArray[np.bool_]](), 0
@@ -197,7 +197,7 @@ def filter_large(
 
 
 def _write_pieces(batch: LargeBatch, stays: list[npt.NDArray[np.bool_]], horizons: _Int64s) -> _Written:
-    """Write what stays of a batch; its first record that stays says the base timestamp for all pieces."""
+    """Write the kept records of a batch; the first one gives the base timestamp for all pieces."""
     parts, bases, largest, only = list[memoryview](), _bases(horizons), np.array([-1]), np.zeros(1, np.int64)
     for records, chosen in zip(batch.pieces(), stays, strict=True):
         if chosen.any():
@@ -221,14 +221,14 @@ def _filtered(scan: BatchScan, actions: npt.NDArray[np.int8], built: _Built, hor
 
 
 def _borders(records: KeyedRecords) -> _Int64s:
-    """Return (b + 1,) where each batch's records start among all."""
+    """Return (b + 1,) the first record number of each batch."""
     borders = np.zeros(len(records.scan) + 1, np.int64)
     np.cumsum(records.counts, out=borders[1:])
     return borders
 
 
 def _count(mask: npt.NDArray[np.bool_], borders: _Int64s) -> _Int64s:
-    """Return (b,) how many records of each batch a mask chooses."""
+    """Return (b,) the number of each batch's records in a mask."""
     sums = np.zeros(len(mask) + 1, np.int64)
     np.cumsum(mask, out=sums[1:])
     counts: _Int64s = np.diff(sums[borders])
@@ -236,7 +236,7 @@ def _count(mask: npt.NDArray[np.bool_], borders: _Int64s) -> _Int64s:
 
 
 def _parts(scan: BatchScan, is_built: npt.NDArray[np.bool_], built: _Built) -> list[_Part]:
-    """Return the bytes of the batches that are left, as few pieces as there can be."""
+    """Return the bytes of the kept batches, in as few pieces as possible."""
     if not len(scan):
         return []
     follows = (scan.position[1:] == scan.position[:-1] + scan.size[:-1]) | is_built[1:]
@@ -280,12 +280,12 @@ def _horizons(scan: BatchScan, needs: npt.NDArray[np.bool_], options: RebuildOpt
 
 
 def _bases(horizons: _Int64s) -> _Int64s:
-    """Return (b,) the base timestamps that delete horizons stand for."""
+    """Return (b,) the base timestamps of delete horizons."""
     return np.where(horizons == _NO_HORIZON, NO_BASE, horizons)
 
 
 def _write(records: KeyedRecords, stays: npt.NDArray[np.bool_], chosen: _Int64s, bases: _Int64s) -> _Written:
-    """Write the records that stay in some of the batches."""
+    """Write the kept records of some batches."""
     borders = _borders(records)
     room = np.append(0, np.cumsum(np.where(stays, records.end - records.start + MAX_GROWTH_BYTES, 0)))
     out = np.empty(int(np.diff(room[borders])[chosen].sum()), np.uint8)
@@ -297,7 +297,7 @@ def _write(records: KeyedRecords, stays: npt.NDArray[np.bool_], chosen: _Int64s,
 
 
 def _sealed(scan: BatchScan, left: _Int64s, horizons: _Int64s, written: _Written, options: RebuildOptions) -> _Built:
-    """Return batches of sections that are written."""
+    """Return the batches of written sections."""
     is_empty = left == 0
     base_timestamps = np.where(is_empty, -1, written.base_timestamps)
     is_fixed = is_empty | ((scan.attributes & LOG_APPEND_TIME_BIT) != 0)
@@ -339,7 +339,7 @@ def _seal(
     ends: _Int64s,
     options: RebuildOptions,
 ) -> _Built:
-    """Put headers before sections, compressed where they are to be, and give each batch its CRC."""
+    """Join headers and sections, compressed if needed, and set each batch's CRC."""
     level = options.level if options.codec is not None else 0
     streams: list[bytes | memoryview] = []
     borders = ends.tolist()

@@ -1,8 +1,8 @@
-"""The records that stay, written into the section of a smaller batch.
+"""Writes kept records into the section of a smaller batch.
 
-A record's bytes count its offset from the batch's base, which stays, and its timestamp from the base timestamp, which
-may move: to the first record that stays, or to the delete horizon. Where that changes nothing about a record it is
-copied as it is; else its length and its timestamp delta are written anew, and the rest is copied.
+A record's offset counts from the batch's base, which stays, its timestamp from the base timestamp, which may move: to
+the first kept record, or to the delete horizon. If that changes nothing for a record it is copied; else its length and
+its timestamp delta are new, and the rest is copied.
 
 Source: Kafka MemoryRecords.buildRetainedRecordsInto, DefaultRecord.
 """
@@ -28,10 +28,10 @@ from sparklog.storage_core.record.v2.varint_kernels import read_varint, read_var
 __all__ = ["MAX_GROWTH_BYTES", "NO_BASE", "write_survivors"]
 
 MAX_GROWTH_BYTES: Final = 10
-"""What a record may grow by: a timestamp delta of 1 byte that takes 10, and a byte of its length."""
+"""Largest growth of a record: a timestamp delta of 1 byte that takes 10, and a byte of its length."""
 
 NO_BASE: Final = -(2**63)
-"""For the base timestamp of a batch that gets that of its first record."""
+"""Marks a batch whose base timestamp is that of its first record."""
 
 _BASE_TIMESTAMP, _FIXED_TIMESTAMP = SectionColumn.BASE_TIMESTAMP, SectionColumn.FIXED_TIMESTAMP
 _NO_TIMESTAMP: Final = -1
@@ -42,13 +42,13 @@ _Int64s = npt.NDArray[np.int64]
 
 @inlined
 def _write_record(out: int, start: int, end: int, shift: int, fixed: int) -> tuple[int, int]:
-    """Write a record whose base timestamp moved; return the address after it, and what its delta from the old one was.
+    """Write a record whose base timestamp moved; return the address after it, and its old delta.
 
     Args:
         out: address to write to.
-        start: address of the record, and `end` that after it.
+        start: address of the record, and `end` after it.
         shift: old base timestamp minus new one.
-        fixed: not 0 where stored deltas mean nothing.
+        fixed: not 0 if stored deltas are ignored.
     """
     _, attributes = read_varint(start, end)
     stored, tail = read_varlong(attributes + 1, end)
@@ -91,16 +91,16 @@ def write_survivors(
     borders_out: _Int64s,
     out: _Bytes,
 ) -> int:
-    """Write the records that stay in some batches; return how many bytes that takes.
+    """Write the kept records of some batches; return the number of bytes.
 
     Args:
-        source: the bytes that records lie in.
+        source: the bytes of the records.
         starts: (n,) and `ends` (n,), of `locate_records`; and `stays` (n,).
         sections: (b, SECTION_COLUMNS).
         borders: (b + 1,) of each batch's records among all.
-        rebuilt: (r,) the numbers of the batches to write, rising; one record of each stays, or more.
-        bases: (r,) the base timestamp that each gets, `NO_BASE` for that of its first record that stays.
-        base_timestamps: out, (r,) of each batch now; and `max_timestamps` of its records, -1 at least.
+        rebuilt: (r,) the numbers of the batches to write, rising; each keeps a record.
+        bases: (r,) the new base timestamps, `NO_BASE` for that of the first kept record.
+        base_timestamps: out, (r,) of each new batch; and `max_timestamps` of its records, at least -1.
         borders_out: out, (r + 1,) of the sections in `out`.
         out: with room for the records, and `MAX_GROWTH_BYTES` for each.
     """

@@ -1,33 +1,33 @@
-"""Which records survive a cleaning, and which batches: masks over columns, nothing is read or written.
+"""Judges which records and batches survive a cleaning: masks over columns, without files.
 
 A batch:
 
 | batch                                                                | its records          | without records |
 |----------------------------------------------------------------------|----------------------|-----------------|
-| data of an aborted transaction                                       | go                   | goes            |
-| control batch that may go, its delete horizon has passed             | go                   | goes            |
+| data of an aborted transaction                                       | dropped              | dropped         |
+| control batch without data, its delete horizon has passed            | dropped              | dropped         |
 | other control batch                                                  | stay                 |                 |
-| the last one of an active producer, or before the end of the cleaning | as of any batch      | stays, empty    |
-| any other                                                            | one by one, as below | goes            |
+| the last one of an active producer, or below the end of the cleaning | as of any batch      | stays, empty    |
+| any other                                                            | one by one, as below | dropped         |
 
-The last batch of a producer is the one with its last data; where there is none left, the control batch of its epoch.
-Format v0 and v1 have no empty batches.
+The last batch of a producer is the one with its last data; if none is left, the control batch of its epoch. Format v0
+and v1 have no empty batches.
 
 A record of a data batch:
 
 | record                                | stays                                                                      |
 |---------------------------------------|----------------------------------------------------------------------------|
-| of a key that is to be erased         | never, but for the last line of this table                                 |
-| above what the map speaks for         | always                                                                     |
+| of a key to erase                     | never, except in the last line of this table                               |
+| above the map's latest offset         | always                                                                     |
 | without key                           | never                                                                      |
-| with a value                          | if the map knows no later one of its key                                   |
-| without value (a tombstone)           | the same, and v2: until its batch's delete horizon; v0, v1: while its       |
+| with a value                          | if the map has no later one of its key                                     |
+| without value (a tombstone)           | the same, and v2: until its batch's delete horizon; v0, v1: while its      |
 |                                       | segment's modification time is above the legacy delete horizon             |
-| a tombstone of the dirty part, where  | if the map knows no later record of its key: what it deletes may lie in a  |
-| groups are cleaned side by side       | group that is not done                                                     |
+| a tombstone of the dirty part, if     | if the map has no later record of its key: its deleted records may lie in  |
+| tasks clean groups                    | a group that is not done                                                   |
 
-A batch of v2 that keeps a tombstone, or is a marker that may go, gets a delete horizon if it has none: so each lives
-on for `delete.retention.ms` from the first cleaning that saw it.
+A batch of v2 that keeps a tombstone, or is a marker without data, gets a delete horizon if it has none: so each stays
+for `delete.retention.ms` after the first cleaning that saw it.
 
 Source: Kafka Cleaner.cleanInto, shouldRetainRecord, MemoryRecords.filterTo; KIP-534.
 """
@@ -55,11 +55,11 @@ _Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRules:
-    """What batches are judged by.
+    """Settings for the judgement of batches.
 
     Attributes:
         now_ms: time of the round.
-        cleaning_end_offset: the batch right before it stays.
+        cleaning_end_offset: the batch right below it stays.
         producers: the log's active producers.
         tombstones_stay_from: tombstones of batches that reach this offset stay, old or to be erased.
     """
@@ -81,7 +81,7 @@ class RetentionRules:
         object.__setattr__(self, "_epochs", epochs.copy())
 
     def is_last_of_producer(self, scan: BatchScan, control: _Bools) -> _Bools:
-        """Return (b,) whether each batch says what a broker has to know of an active producer."""
+        """Return (b,) whether each batch is the last one of an active producer."""
         found = np.zeros(len(scan), np.bool_)
         places = np.flatnonzero((scan.magic >= MAGIC_V2) & (scan.producer_id >= 0))
         if not len(places) or not len(self._ids):
@@ -96,14 +96,14 @@ class RetentionRules:
 
 @dataclass(frozen=True, slots=True)
 class BatchFates:
-    """What holds for each of b batches.
+    """Judgement of each of b batches.
 
     Attributes:
-        is_control: whether its records stay unless they all go.
-        is_aborted: whether it is data that was aborted.
-        loses_records: whether all its records go.
+        is_control: whether it is a control batch: all its records stay, or none.
+        is_aborted: whether it is aborted data.
+        loses_records: whether all its records are dropped.
         stays_empty: whether it stays without records.
-        keeps_tombstones: whether its tombstones are too young to go.
+        keeps_tombstones: whether its tombstones are too young to drop.
         holds_tombstones: whether its tombstones stay until a later one of their keys, to be erased or not.
         is_done_marker: whether it is a marker without data, which gets a delete horizon.
     """
@@ -119,12 +119,12 @@ class BatchFates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFacts:
-    """What n records are judged by.
+    """Facts of n records.
 
     Attributes:
         batch: (n,) number of each one's batch.
         offset: (n,) of each.
-        has_later: (n,) whether a later record of its key is known.
+        has_later: (n,) whether there is a later record of its key.
         has_key: (n,) and `has_value` (n,): whether these are not null.
         is_erased: (n,) whether its key is to be erased; None for none.
     """
@@ -139,12 +139,12 @@ class RecordFacts:
 
 @dataclass(frozen=True, slots=True)
 class RecordFates:
-    """What becomes of n records; at most one of the reasons is true.
+    """Judgement of n records; at most one of the reasons is true.
 
     Attributes:
         stays: (n,).
-        is_erased, is_keyless, is_superseded, is_expired: (n,) why a record of a batch that is not lost goes; expired
-            are tombstones.
+        is_erased, is_keyless, is_superseded, is_expired: (n,) why a record of a kept batch is dropped; expired ones are
+            tombstones.
     """
 
     stays: _Bools
@@ -155,7 +155,7 @@ class RecordFates:
 
 
 def judge_batches(scan: BatchScan, may_go: _Bools, keeps_legacy_tombstones: bool, rules: RetentionRules) -> BatchFates:
-    """Return what holds for batches, before their records are looked at.
+    """Judge batches, before their records.
 
     Args:
         scan: (b,) the batches.
@@ -179,12 +179,12 @@ def judge_batches(scan: BatchScan, may_go: _Bools, keeps_legacy_tombstones: bool
 
 
 def judge_records(fates: BatchFates, facts: RecordFacts, latest_offset: int) -> RecordFates:
-    """Return what becomes of records.
+    """Judge records.
 
     Args:
         fates: (b,) of their batches.
         facts: (n,) see there.
-        latest_offset: last offset that the map speaks for.
+        latest_offset: last offset that the map covers.
     """
     batch, has_key, has_value = facts.batch, facts.has_key, facts.has_value
     is_data = ~(fates.is_control | fates.loses_records)[batch]

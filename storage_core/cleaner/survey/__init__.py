@@ -1,1 +1,1 @@
-"""What a cleaning needs to know of a log before it starts."""
+"""Survey of a log before its cleaning."""

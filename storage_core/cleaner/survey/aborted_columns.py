@@ -1,7 +1,7 @@
-"""The aborted transactions of a log in columns: a log may have millions of them, and a batch is about a few.
+"""The aborted transactions of a log in columns: a log may have millions, of which a batch needs a few.
 
-They are in the order of their markers. So those that matter to a range of offsets lie side by side: from the first one
-whose marker is not in front of it, up to the last one that begins before its end, or has one behind it that does.
+They are in the order of their markers. So those of a range of offsets are adjacent: from the first one whose marker is
+not below the range, up to the last one that begins below its end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class AbortedColumns:
         producer_id: (n,).
         first_offset: (n,) of each transaction's first data.
         last_offset: (n,) of its marker; rising.
-        last_stable_offset: (n,) behind the marker.
+        last_stable_offset: (n,) after the marker.
     """
 
     producer_id: _Int64s
@@ -39,14 +39,14 @@ class AbortedColumns:
     last_offset: _Int64s
     last_stable_offset: _Int64s
     _first_from: _Int64s = field(init=False)
-    """(n,) the first of the first offsets of this one and all behind it."""
+    """(n,) the lowest first offset of this one and all later ones."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_first_from", np.minimum.accumulate(self.first_offset[::-1])[::-1])
 
     @classmethod
     def of(cls, transactions: Sequence[AbortedTransaction]) -> AbortedColumns:
-        """Return transactions as columns, whatever their order."""
+        """Return transactions, in any order, as columns."""
         fields = [
             (each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset) for each in transactions
         ]
@@ -87,7 +87,7 @@ class AbortedColumns:
         return mask_between(scan, near.producer_id, near.first_offset, near.last_offset)
 
     def find(self, producer_ids: _Int64s, last_offsets: _Int64s) -> _Int64s:
-        """Return (m,) the place of the transactions with these producers and markers, -1 where there is none."""
+        """Return (m,) the places of the transactions with these producers and markers, -1 for none."""
         if not len(self):
             return np.full(len(last_offsets), -1, np.int64)
         places = np.minimum(np.searchsorted(self.last_offset, last_offsets), len(self) - 1)

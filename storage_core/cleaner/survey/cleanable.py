@@ -1,20 +1,20 @@
-"""Which part of a log a cleaner works on, and whether it is time to. Decides, touches nothing.
+"""Cleaning plan: the cleanable part of a log, and whether its cleaning is due. Changes nothing.
 
     log start         first dirty             first uncleanable           log end
         |--- clean --------|------ cleanable ------|------ uncleanable ------|
 
 | offset            | is                                                                                     |
 |-------------------|----------------------------------------------------------------------------------------|
-| first dirty       | where the last cleaning ended; the log start if that is not known, or can't be         |
+| first dirty       | the end of the last cleaning; the log start if that is unknown, or outside of the log  |
 | first uncleanable | the lowest of: the active segment; the last stable offset; the first dirty segment with |
-|                   | a record younger than `min.compaction.lag.ms`; moved down to where a segment starts     |
+|                   | a record younger than `min.compaction.lag.ms`; lowered to the start of a segment        |
 
 A log is cleaned if more than `min.cleanable.dirty.ratio` of its clean and cleanable bytes are cleanable, or if a dirty
 segment has waited for more than `max.compaction.lag.ms` since its first batch. A segment with the first dirty offset
 inside counts as clean and as cleanable, as it does for a broker.
 
-What is overdue comes first, then what is dirtiest. A broker takes the dirtiest first, overdue or not: it has no end of
-its run to think of.
+Overdue logs come first, then the dirtiest. A broker, whose cleaner never ends, takes the dirtiest first, overdue or
+not.
 
 Source: Kafka LogCleanerManager.grabFilthiestCompactedLog, cleanableOffsets, maxCompactionDelay,
 calculateCleanableBytes; LogToClean.
@@ -40,15 +40,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanableLog:
-    """What a plan is made from.
+    """Input of a plan.
 
     Attributes:
         segments: in order; the last one is active.
-        checkpoint: where the last cleaning ended; None if that is not known.
-        last_stable_offset: asked only of a log that would be cleaned otherwise, with its first dirty offset: what began
-            before that has ended.
-        largest_timestamp_of: the largest timestamp of the segment with a number, or the time its file was changed if
-            no record has one.
+        checkpoint: end of the last cleaning; None if unknown.
+        last_stable_offset: called, with the first dirty offset, only for a log that would be cleaned otherwise:
+            transactions that began below it have ended.
+        largest_timestamp_of: the largest timestamp of the segment with a number, or its file's time if no record has
+            one.
         first_timestamp_of: the timestamp of a segment's first batch, -1 if it has none.
     """
 
@@ -63,17 +63,17 @@ class CleanableLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningPlan:
-    """What a cleaner makes of a log.
+    """A cleaner's plan for a log.
 
     Attributes:
         decision: whether it is cleaned, and why.
-        reason: the same in words and numbers.
-        first_uncleanable_offset: what starts there stays as it is; always where a segment starts.
-        clean_bytes: of segments that start before the first dirty offset.
+        reason: the same, for people.
+        first_uncleanable_offset: end of the cleaning; always the start of a segment.
+        clean_bytes: of segments that start below the first dirty offset.
         cleanable_bytes: of segments in the cleanable part.
-        compaction_delay_ms: by how much the oldest dirty batch is overdue; 0 if it is not.
-        is_checkpoint_invalid: whether the checkpoint was not taken, because it lies outside the log.
-        rolls: whether the plan is of the log as it is once its active segment was rolled, which the reason says, too.
+        compaction_delay_ms: time by which the oldest dirty batch is overdue; 0 if it is not.
+        is_checkpoint_invalid: whether the checkpoint lies outside the log and was ignored.
+        rolls: whether the active segment must be rolled before this plan; the reason has it, too.
     """
 
     decision: Decision
@@ -99,13 +99,7 @@ class CleaningPlan:
 
 
 def plan_cleaning(log: CleanableLog, config: LogConfig, now_ms: int) -> CleaningPlan:
-    """Return which part of a log can be cleaned, and whether it is due.
-
-    Args:
-        log: to look at.
-        config: of its topic.
-        now_ms: to measure lags by.
-    """
+    """Return a log's plan by the settings of its topic."""
     first_dirty, is_invalid = _first_dirty_offset(log)
     limit, what = _limit_without_transactions(log, config, first_dirty, now_ms)
     ranges = _ranges(log.segments, first_dirty, limit)
@@ -120,7 +114,7 @@ def plan_cleaning(log: CleanableLog, config: LogConfig, now_ms: int) -> Cleaning
 
 
 def by_urgency(logs: Iterable[_T], plan_of: Callable[[_T], CleaningPlan]) -> list[_T]:
-    """Return those that are due, in the order in which to clean them: overdue ones first, then by dirty ratio."""
+    """Return the due logs in cleaning order: overdue ones first, then by dirty ratio."""
     due = [each for each in logs if plan_of(each).is_due]
     return sorted(due, key=lambda each: _urgency(plan_of(each)), reverse=True)
 
@@ -131,7 +125,7 @@ def _urgency(plan: CleaningPlan) -> tuple[bool, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Ranges:
-    """Where a log is clean, cleanable, and neither."""
+    """Borders and sizes of a log's clean and cleanable parts."""
 
     first_dirty: int
     first_uncleanable: int
@@ -140,7 +134,7 @@ class _Ranges:
 
 
 def _first_dirty_offset(log: CleanableLog) -> tuple[int, bool]:
-    """Return the offset, and whether the checkpoint was not taken."""
+    """Return the offset, and whether the checkpoint was ignored."""
     if log.checkpoint is None:
         return log.log_start_offset, False
     is_valid = log.log_start_offset <= log.checkpoint <= log.log_end_offset
@@ -148,7 +142,7 @@ def _first_dirty_offset(log: CleanableLog) -> tuple[int, bool]:
 
 
 def _limit_without_transactions(log: CleanableLog, config: LogConfig, first_dirty: int, now_ms: int) -> tuple[int, str]:
-    """Return where cleaning stops, transactions apart, and what stops it."""
+    """Return the end of a cleaning, apart from transactions, and its cause."""
     active = log.segments[-1].base_offset
     limit, what = active, f"offset {active} is the active segment's"
     lag_ms = config.min_compaction_lag_ms
@@ -171,7 +165,7 @@ def _dirty_closed(segments: Sequence[ListedSegment], first_dirty: int) -> range:
 
 
 def _ranges(segments: Sequence[ListedSegment], first_dirty: int, limit: int) -> _Ranges:
-    """Move the first uncleanable offset down to where a segment starts, and count bytes."""
+    """Lower the first uncleanable offset to the start of a segment, and count bytes."""
     end = _floor(segments, limit)
     first_uncleanable = segments[end].base_offset
     start = min(_floor(segments, min(first_dirty, first_uncleanable)), end)
@@ -184,7 +178,7 @@ def _ranges(segments: Sequence[ListedSegment], first_dirty: int, limit: int) -> 
 
 
 def _floor(segments: Sequence[ListedSegment], offset: int) -> int:
-    """Return the number of the last segment that starts at an offset or before; 0 if there is none."""
+    """Return the number of the last segment that starts at or below an offset; 0 without one."""
     starts = (number for number in range(len(segments) - 1, 0, -1) if segments[number].base_offset <= offset)
     return next(starts, 0)
 
@@ -196,7 +190,7 @@ def _decide(log: CleanableLog, config: LogConfig, now_ms: int, ranges: _Ranges, 
     if not config.is_compacted:
         decision, reason = "not-compacted", f"cleanup.policy={config.cleanup_policy}"
     elif ranges.cleanable_bytes == 0:
-        decision, reason = "nothing-cleanable", f"nothing is cleanable behind offset {ranges.first_dirty}: {what}"
+        decision, reason = "nothing-cleanable", f"nothing is cleanable from offset {ranges.first_dirty} on: {what}"
     else:
         delay_ms, oldest_ms = _compaction_delay(log, config, ranges.first_dirty, now_ms)
         ratio, limit = ranges.cleanable_bytes / total, config.min_cleanable_dirty_ratio
@@ -222,9 +216,9 @@ def _decide(log: CleanableLog, config: LogConfig, now_ms: int, ranges: _Ranges, 
 
 
 def _compaction_delay(log: CleanableLog, config: LogConfig, first_dirty: int, now_ms: int) -> tuple[int, int]:
-    """Return by how much the oldest dirty segment is overdue, and its first batch's time.
+    """Return the time by which the oldest dirty segment is overdue, and its first batch's time.
 
-    Segments whose first batch has no time, or time 0, do not count.
+    Segments whose first batch has no timestamp, or 0, are skipped.
     """
     if config.max_compaction_lag_ms >= INT64_MAX:
         return 0, -1

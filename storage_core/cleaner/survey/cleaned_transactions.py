@@ -1,13 +1,13 @@
-"""Which batches of transactions a cleaning may drop: data that was aborted, and markers whose data is gone.
+"""Selects batches of transactions that a cleaning may drop: aborted data, and markers without data.
 
-| batch               | may go                                                                                   |
+| batch               | may be dropped                                                                           |
 |---------------------|------------------------------------------------------------------------------------------|
 | data                | if its transaction was aborted                                                           |
-| ABORT, COMMIT       | if no batch of its transaction was met in this pass, whatever becomes of that batch      |
+| ABORT, COMMIT       | if this pass found no batch of its transaction, kept or not                              |
 | emptied control     | yes                                                                                      |
 | other control       | no                                                                                       |
 
-So a marker outlives its data by one pass at least.
+So a marker stays for at least one pass after its data.
 
 Source: Kafka CleanedTransactionMetadata; KIP-98.
 """
@@ -37,15 +37,15 @@ def is_control(scan: BatchScan) -> npt.NDArray[np.bool_]:
 
 
 class CleanedTransactions:
-    """Follows the batches of one round in their order, over all its groups, or over one of them.
+    """Follows the batches of a round in their order, over all its groups, or over one.
 
     Attributes:
-        aborted: the aborted transactions that overlap what is followed.
+        aborted: the aborted transactions that overlap these groups.
 
     Args:
         aborted: see there.
-        open_producers: those of whose transactions data lies in front of what is followed, but not the marker.
-        base_offset: where that begins.
+        open_producers: producers with data, but no marker, of a transaction below the first group.
+        base_offset: of the first group.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CleanedTransactions:
     def follow(
         self, scan: BatchScan, types: npt.NDArray[np.int16]
     ) -> tuple[npt.NDArray[np.bool_], list[AbortedTransaction]]:
-        """Return (b,) whether each batch may go, and the entries of the index of aborted transactions that stay.
+        """Return (b,) whether each batch may be dropped, and the kept entries of the transaction index.
 
         Args:
             scan: the next batches.
@@ -82,14 +82,14 @@ class CleanedTransactions:
         return may_go, self._entries(scan.take(stays)) if stays.any() else []
 
     def _entries(self, markers: BatchScan) -> list[AbortedTransaction]:
-        """Return what an index says of these markers."""
+        """Return the index entries of these markers."""
         near = self.aborted.between(int(markers.last_offset[0]), int(markers.last_offset[-1]))
         found = near.find(markers.producer_id, markers.last_offset)
         entries = list(near)
         return [entries[place] for place in found[found >= 0].tolist()]
 
     def _marker_may_go(self, producer_id: int, control_type: int) -> bool:
-        """Return whether a control batch may go; its transaction ends."""
+        """Return whether a control batch may be dropped; its transaction ends."""
         if control_type not in (ControlType.ABORT, ControlType.COMMIT):
             return control_type == NO_CONTROL_TYPE
         met = self._aborted_met if control_type == ControlType.ABORT else self._committed_met
@@ -102,7 +102,7 @@ class CleanedTransactions:
 def _first_of_each(
     producer_id: npt.NDArray[np.int64], data: npt.NDArray[np.bool_], control: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
-    """Return, in order, the places of control batches, and of a producer's first data batch behind each of its own."""
+    """Return, in order, the places of control batches, and of a producer's first data batch after each of its own."""
     places = np.flatnonzero(data | control)
     by_producer = places[np.argsort(producer_id[places], kind="stable")]
     ids, ends = producer_id[by_producer], control[by_producer]

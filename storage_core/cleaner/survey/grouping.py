@@ -1,4 +1,4 @@
-"""Which segments become one: neighbours, as long as the new one can be no larger than a segment may be.
+"""Groups neighbouring segments that a cleaning merges into one, within the limits of a segment.
 
 A group takes the next segment while all of this holds:
 
@@ -9,8 +9,8 @@ A group takes the next segment while all of this holds:
 | bytes of the time indexes                | `segment.index.bytes` |
 | last offset minus the group's first base | 2147483647            |
 
-The last one is not asked of an empty segment: otherwise one would stay for every 2^31 offsets. The first segment of a
-group is taken whatever its size. Each group becomes one segment, which has the first one's base offset.
+The last limit does not apply to an empty segment: otherwise one would stay for every 2^31 offsets. The first segment of
+a group may have any size. Each group becomes one segment with the first one's base offset.
 
 Source: Kafka Cleaner.groupSegmentsBySize, lastOffsetForFirstSegment; KAFKA-6568.
 """
@@ -33,7 +33,7 @@ def group_segments_by_size(
     Args:
         segments: to clean, in order.
         config: of their topic.
-        first_uncleanable_offset: where the last of them ends at the latest.
+        first_uncleanable_offset: upper bound of the last one's end.
     """
     groups: list[list[ListedSegment]] = []
     sums = (0, 0, 0)

@@ -1,9 +1,9 @@
-"""The segments of a log as a cleaner sees them: one listing, and of the files nothing but their sizes.
+"""The segments of a log for a cleaner: one listing, and the files' sizes.
 
-What lies behind the committed end is no part of it: a sink may be adding it.
+Bytes past the committed end are skipped: a sink may be adding them.
 
-Gaps between segments are normal in a compacted log, so a lost one shows by its indexes alone. A cleaning would go on
-without it, and what its offsets were would be known nowhere.
+Gaps between segments are normal in a compacted log, so only its indexes show a lost one. A cleaning without it would
+remove the last trace of its offsets.
 
 Source: Kafka LogSegments, AbstractIndex.sizeInBytes.
 """
@@ -46,11 +46,11 @@ class ListedSegment:
     """One segment of a log.
 
     Attributes:
-        next_offset: where the next segment starts, or the log ends.
-        size_bytes: of its `.log`; of the active one what is committed.
-        modified_ms: when its `.log` was changed.
-        index_bytes, time_index_bytes: taken by entries, without a tail of zeros; 0 until `with_index_sizes`.
-        is_swap: whether it replaces others and has not taken its name yet: a cleaning was interrupted.
+        next_offset: start of the next segment, or the log's end.
+        size_bytes: of its `.log`; of the active one committed bytes.
+        modified_ms: time of its `.log`'s last change.
+        index_bytes, time_index_bytes: of the entries, without a tail of zeros; 0 until `with_index_sizes`.
+        is_swap: whether it is a replacement without its final name, after an interrupted cleaning.
     """
 
     base_offset: int
@@ -68,14 +68,14 @@ class ListedSegment:
 
 
 def list_cleanable_segments(directory: Path, end: CommittedEnd, log_start_offset: int) -> list[ListedSegment]:
-    """Return the segments that a log consists of, in order; the last one is active.
+    """Return the segments of a log, in order; the last one is active.
 
-    Segments that end at the log start or before are no part of it: retention is about to remove them.
+    Segments that end at or below the log start are skipped: retention removes them.
 
     Args:
         directory: of the log.
-        end: where it ends.
-        log_start_offset: where it starts.
+        end: its committed end.
+        log_start_offset: its start.
 
     Raises:
         CorruptFileError: the active segment is missing, or another one that has an index.
@@ -89,7 +89,7 @@ def list_cleanable_segments(directory: Path, end: CommittedEnd, log_start_offset
             raise CorruptFileError(f"the active segment is missing: {directory / name}: restore it from a copy")
         found.append(SegmentFiles(end.segment_base, directory / name))  # the first append makes it
     kept = segments_from(found, log_start_offset)
-    first = kept[0].base_offset if kept[0].base_offset <= log_start_offset else 0  # retention takes what lies below
+    first = kept[0].base_offset if kept[0].base_offset <= log_start_offset else 0  # retention removes lower ones
     _check_indexes(directory, names, range(first, end.segment_base))
     ends = [*(each.base_offset for each in kept[1:]), end.log_end_offset]
     with storage_errors(directory):
@@ -114,7 +114,7 @@ def with_index_sizes(directory: Path, segments: Sequence[ListedSegment]) -> list
 
 
 def _check_indexes(directory: Path, names: Sequence[str], base_offsets: range) -> None:
-    """Check that each index has its `.log`. One that is renamed under a listing may be missed once, not twice."""
+    """Check that each index has its `.log`; one that is renamed during a listing may be missed once, not twice."""
     lost = _lost_logs(names, base_offsets)
     if lost and (lost := lost & _lost_logs(list_files(directory), base_offsets)):
         path = directory / min(lost)
@@ -125,9 +125,9 @@ def _check_indexes(directory: Path, names: Sequence[str], base_offsets: range) -
 
 
 def _lost_logs(names: Sequence[str], base_offsets: range) -> set[str]:
-    """Return the `.log` files that are missing; none can be told while a cleaning that was interrupted waits.
+    """Return the missing `.log` files; unknown, so none, after an interrupted cleaning.
 
-    A `.log` that was renamed to `.deleted` before its indexes were is not lost: it was replaced.
+    A `.log` that was renamed to `.deleted` before its indexes is not lost: it was replaced.
     """
     if not base_offsets or any(name.endswith(SWAP) and parse_base_offset(name) in base_offsets for name in names):
         return set()
@@ -142,7 +142,7 @@ def _listed(files: SegmentFiles, next_offset: int) -> ListedSegment:
     except FileNotFoundError:
         if files.log_path.is_symlink():
             raise CorruptFileError(
-                f"a segment is missing, its link leads nowhere: file={files.log_path}; restore it from a copy"
+                f"a segment is missing, its link has no target: file={files.log_path}; restore it from a copy"
             ) from None
         size, modified_ms = 0, 0
     else:
@@ -157,7 +157,7 @@ def _listed(files: SegmentFiles, next_offset: int) -> ListedSegment:
 
 
 def _entry_bytes(directory: Path, base_offset: int, suffix: str) -> int:
-    """Return the size of an index file without its tail; only where it ends in zeros all of it is read."""
+    """Return the size of an index file without its zero tail; a file that ends in zeros is read as a whole."""
     path, entry = directory / segment_file_name(base_offset, suffix), _ENTRIES[suffix]
     with storage_errors(path):
         if not path.exists():

@@ -1,7 +1,7 @@
-"""Reads of a log directory what a cleaning plan asks for; timestamps only where they decide.
+"""Reads the input of a cleaning plan from a log directory; timestamps only if they decide.
 
-Transactions are looked for only in a log that a broker kept producers of, as a snapshot or a transaction index beside
-the segments tells: it costs a scan of the dirty part. A cleaning looks for them in every log.
+A plan searches for transactions, by a scan of the dirty part, only in a log with producer snapshots or transaction
+indexes of a broker. A cleaning searches every log.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = ["LogFacts", "plan_log"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """What is known of a log without reading it.
+    """Facts of a log that need no read.
 
     Attributes:
-        checkpoint: where the last cleaning ended; None if that is not known.
-        may_roll: whether the active segment may be rolled before the cleaning: nobody appends to the log.
-        has_erased: whether the active segment has records of keys that are to be erased.
+        checkpoint: end of the last cleaning; None if unknown.
+        may_roll: whether the active segment may be rolled before the cleaning: no sink appends to the log.
+        has_erased: whether the active segment has records of keys to erase.
     """
 
     directory: Path
@@ -46,20 +46,19 @@ class LogFacts:
 
 
 def plan_log(log: LogFacts, config: LogConfig, now_ms: int) -> CleaningPlan:
-    """Return what a cleaner makes of a log; reads only, and nothing at all of one that is not compacted.
+    """Return a log's plan; only reads, and nothing of a log that is not compacted.
 
-    Its active segment is rolled first where it may be, and is cleanable then: because its time is over and the
-    log is due, or because keys in it are to be erased.
+    If `may_roll`, the plan rolls an active segment that is due for a roll in a due log, or has keys to erase.
 
     Raises:
-        CorruptFileError: the active segment is missing, or the files end before the log does.
-        CorruptBatchError: a marker is damaged, a batch can't be where it is, or a segment's age can't be told.
+        CorruptFileError: the active segment is missing, or the files end below the log's end.
+        CorruptBatchError: a marker is damaged, a batch has a wrong offset, or a segment's age is unknown.
         StorageError: the disk refused.
     """
     if not config.is_compacted:
         return _not_compacted(log, config)
     segments = list_cleanable_segments(log.directory, log.end, log.log_start_offset)
-    if log.log_start_offset >= log.end.log_end_offset:  # retention, or a deletion of records, takes the active one, too
+    if log.log_start_offset >= log.end.log_end_offset:  # retention or delete-records drops the active one, too
         segments = [replace(segments[-1], size_bytes=0)]
     plan = _plan(log, segments, config, now_ms)
     active = segments[-1]
@@ -118,7 +117,7 @@ def _largest_timestamp(directory: Path, segment: ListedSegment) -> int:
 
 
 def _first_timestamp(directory: Path, segment: ListedSegment) -> int:
-    """Return the first batch's largest timestamp, -1 where it has none or can't be read: a cleaning says why."""
+    """Return the first batch's largest timestamp, -1 without one, or if it is damaged: a cleaning reports that."""
     with SegmentReader(segment.files(directory)) as reader:
         try:
             first = next(reader.chunks(first_bytes=SEEK_BYTES), None)

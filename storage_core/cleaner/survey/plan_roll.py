@@ -1,7 +1,7 @@
-"""Whether an active segment is to be rolled for a cleaner to get at it, in a log that nobody appends to. Decides only.
+"""Decides whether maintenance rolls the active segment of a log without appends, so that a cleaner can clean it.
 
-A broker rolls when it appends: a log that falls silent keeps its last segment active, and its last records from
-compaction, for ever. Whoever maintains a store without a sink does what the next append would do.
+A broker rolls only at an append: a quiet log keeps its last segment active and uncleaned for ever. A maintenance run
+without a sink rolls as the next append would.
 
 Source: Kafka LogSegment.shouldRoll, timeWaitedForRoll; LogConfig.maxSegmentMs.
 """
@@ -15,13 +15,13 @@ __all__ = ["why_roll"]
 
 
 def why_roll(first_timestamp: int, modified_ms: int, config: LogConfig, now_ms: int) -> str | None:
-    """Return why a segment that is not empty would be rolled by an append at this time; None if it would not.
+    """Return why an append at this time would roll a non-empty segment; None if it would not.
 
     Args:
-        first_timestamp: of its first batch, the largest one; -1 if it has none.
-        modified_ms: when its file was changed; it counts where no timestamp does.
+        first_timestamp: largest one of its first batch; -1 without one.
+        modified_ms: time of its file; used without a timestamp.
         config: of its topic.
-        now_ms: the time, which the next record is taken to have.
+        now_ms: timestamp of the assumed record.
     """
     since_ms = first_timestamp if first_timestamp >= 0 else modified_ms
     limit_ms = config.max_segment_ms

@@ -1,7 +1,4 @@
-"""A closed segment's batches, each checked before a cleaner believes it.
-
-What is cleaned takes the place of what was read: damage that is passed over would be damage that nobody can restore.
-"""
+"""Reads a closed segment's batches for a cleaner, each checked: a cleaning must not make damage permanent."""
 
 from __future__ import annotations
 
@@ -14,22 +11,22 @@ from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentRea
 __all__ = ["CHUNK_BYTES", "checked_chunks"]
 
 CHUNK_BYTES: Final = 4 << 20
-"""Pieces of 1 MiB took a tenth more time in all, those of 256 KiB two thirds more: each one costs some calls."""
+"""Pieces of 1 MiB took a tenth more time in all, those of 256 KiB two thirds more."""
 
 
 def checked_chunks(
     reader: SegmentReader, start_offset: int, next_base_offset: int, check_owner: Callable[[], None]
 ) -> Iterator[BatchChunk]:
-    """Yield the batches that end at `start_offset` or behind it, `CHUNK_BYTES` or one larger batch at a time.
+    """Yield the batches that end at or above `start_offset`, `CHUNK_BYTES` or one larger batch at a time.
 
     Args:
         reader: of a closed segment.
-        start_offset: wanted first.
-        next_base_offset: where the next segment starts: no batch reaches it.
-        check_owner: raises once another one owns the log; called before each chunk.
+        start_offset: first wanted offset.
+        next_base_offset: base of the next segment: all batches end below it.
+        check_owner: called before each chunk; raises after a takeover.
 
     Raises:
-        CorruptBatchError: a batch is damaged, out of order, or cut off by the segment's end; names file and position.
+        CorruptBatchError: a batch is damaged, out of order, or partial at the segment's end; names file and position.
         StorageError: the disk refused.
     """
     order = SegmentOrder(reader)

@@ -1,13 +1,12 @@
-"""What a cleaning has to know of a whole log before it drops anything: its transactions and its producers.
+"""Surveys a whole log before a cleaning drops anything: its transactions and its producers.
 
-One pass over the headers and markers, from the log's start to its end. Neither transaction indexes nor producer
-snapshots are needed: what a broker finds in them lies in the log, too, as far as it matters to what is left of it.
+One pass over the headers and markers, from the log's start to its end. It needs no transaction indexes or producer
+snapshots, as the log has the same facts about its remaining records.
 
-Of a transaction that committed nothing is kept but the last marker of its producer, of one that was aborted five
-numbers.
+It keeps only the last marker of each producer, and five numbers of each aborted transaction.
 
-Only where an aborted transaction began may be gone: an earlier cleaning dropped its first data. So its index entry is
-taken over, if it contradicts nothing: no other transaction of that producer ended in between.
+Only the first offset of an aborted transaction may be missing: an earlier cleaning dropped its first data. Then the
+survey uses its index entry, unless another transaction of that producer ended in between.
 
 Source: Kafka UnifiedLog.collectAbortedTransactions, lastRecordsOfActiveProducers.
 """
@@ -47,9 +46,9 @@ class SurveyedLog:
     Attributes:
         aborted: aborted transactions, in the order of their markers.
         last_stable_offset: first offset of the oldest open transaction, or the log's end.
-        producers: those that are active at the log's end.
-        borders: for each segment with batches where it begins, and the producers whose transactions are open there,
-            as far as there is data of them in front of it; in order.
+        producers: active ones at the log's end.
+        borders: for each segment with batches its base offset, and the producers of transactions that are open there
+            and have data below it; in order.
     """
 
     aborted: AbortedColumns
@@ -58,7 +57,7 @@ class SurveyedLog:
     borders: Sequence[tuple[int, Sequence[int]]] = ()
 
     def transactions_of(self, base_offset: int, next_offset: int) -> CleanedTransactions:
-        """Return what is to be known of the transactions between two segments, without those in front of them."""
+        """Return the transactions between two segments."""
         place = bisect_left(self.borders, base_offset, key=lambda each: each[0])
         open_producers = self.borders[place][1] if place < len(self.borders) else ()
         return CleanedTransactions(self.aborted.between(base_offset, next_offset - 1), open_producers, base_offset)
@@ -69,12 +68,12 @@ def survey_transactions(segments: SegmentList, log_start_offset: int, now_ms: in
 
     Args:
         segments: of the log.
-        log_start_offset: batches below are not looked at.
+        log_start_offset: batches below are skipped.
         now_ms: current time, for the expiry of producers.
 
     Raises:
-        CorruptBatchError: a marker is damaged, or a batch can't be where it is.
-        CorruptFileError: the files end before the log does.
+        CorruptBatchError: a marker is damaged, or a batch has a wrong offset.
+        CorruptFileError: the files end below the log's end.
         StorageError: the disk refused.
     """
     producers, found = ProducerStates(log_start_offset), _Aborted()
@@ -101,14 +100,14 @@ def survey_transactions(segments: SegmentList, log_start_offset: int, now_ms: in
 
 
 class _Aborted:
-    """The aborted transactions met, and the last marker of each producer."""
+    """The aborted transactions so far, and the last marker of each producer."""
 
     def __init__(self) -> None:
         self._rows: list[_Int64s] = []
         self._last_marker: dict[int, int] = {}
 
     def add(self, markers: BatchScan, aborted: Sequence[AbortedTransaction]) -> None:
-        """Take the next markers, and the transactions that they abort, in the same order."""
+        """Add the next markers, and the transactions that they abort, in the same order."""
         if not len(markers):
             return
         before = self._before(markers)
@@ -120,7 +119,7 @@ class _Aborted:
             self._rows.append(np.stack(fields))
 
     def _before(self, markers: BatchScan) -> _Int64s:
-        """Return (m,) where the marker of the same producer in front of each is, -1 where there is none."""
+        """Return (m,) the offset of the same producer's previous marker, -1 without one."""
         order = np.argsort(markers.producer_id, kind="stable")
         producers, before = markers.producer_id[order], np.empty(len(order), np.int64)
         before[order[1:]] = markers.last_offset[order[:-1]]
@@ -130,7 +129,7 @@ class _Aborted:
         return before
 
     def with_beginnings(self, segments: SegmentList) -> AbortedColumns:
-        """Return the transactions as their indexes have them, where those may be believed."""
+        """Return the transactions, with first offsets of their indexes where these fit."""
         if not self._rows:
             return NONE_ABORTED
         producer_id, first_offset, last_offset, last_stable_offset, before = np.concatenate(self._rows, axis=1)
@@ -156,7 +155,7 @@ class _Aborted:
 
 
 def _indexed(segments: SegmentList) -> Iterator[AbortedColumns]:
-    """Yield the entries of each transaction index; one that is damaged has none."""
+    """Yield the entries of each transaction index; a damaged one has none."""
     for files in segments.files:
         path = files.txn_index_path
         with storage_errors(path):
