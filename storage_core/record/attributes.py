@@ -2,7 +2,7 @@
 
 | bits | meaning                                                                |
 |------|------------------------------------------------------------------------|
-| 0-2  | codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5-7 mean nothing       |
+| 0-2  | codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5-7 are illegal        |
 | 3    | timestamp type: 0 CreateTime, 1 LogAppendTime                          |
 | 4    | transactional                                                          |
 | 5    | control batch                                                          |
@@ -34,7 +34,7 @@ DELETE_HORIZON_BIT: Final = 0x40
 
 
 def codec_name(attributes: int) -> str | None:
-    """Return the codec's name, or None for one of the three numbers that name no codec."""
+    """Return the codec's name, or None for one of the three illegal numbers."""
     number = attributes & CODEC_MASK
     return CODECS[number] if number < len(CODECS) else None
 
@@ -44,7 +44,7 @@ def pack_attributes(codec: str, *, log_append_time: bool = False, transactional:
 
     Args:
         codec: one of `CODECS`.
-        log_append_time: whether the batch's time is the time of the append.
+        log_append_time: whether the batch has the time of the append.
         transactional: whether the batch belongs to a transaction.
     """
     bits = CODECS.index(codec)

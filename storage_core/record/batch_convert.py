@@ -1,14 +1,13 @@
-"""Batches of one format in, batches of another out, as Kafka converts them.
+"""Converts batches between formats, as Kafka does.
 
-Batches that are of the wanted format already are copied byte for byte. The others are decoded and built again, with
-their offsets, codec and timestamp type. Going down to v0 or v1, as for an old consumer: control batches are passed
-over, headers and all fields of producers are dropped, and v0 drops timestamps, too. Going up, as for an old producer:
-records get no producer, those of v0 no timestamp, and the batch gets the leader epoch of the one before it, as if the
-leader had appended it.
+Batches of the wanted format are copied byte for byte. The others are decoded and rebuilt, with their offsets, codec and
+timestamp type. Down to v0 or v1, as for an old consumer: control batches, headers and all fields of producers are
+dropped, v0 drops timestamps, too. Up to v2, as for an old producer: records get no producer, those of v0 no timestamp,
+and the batch gets the leader epoch of the one before it, as if the leader had appended it.
 
 A batch becomes one batch; one of v2 with more than 131,072 records becomes several wrappers. Entries without a codec,
-each its own batch in v0 and v1, are first put together into sets of 16 KiB, a producer's default, where the result is a
-batch of v2 or a wrapper.
+each its own batch in v0 and v1, are first joined into sets of 16 KiB, a producer's default, if the result is a batch of
+v2 or a wrapper.
 
 Source: Kafka RecordsUtil.downConvert, LogValidator.convertAndAssignOffsetsNonCompressed; KIP-31, KIP-98.
 """
@@ -53,11 +52,11 @@ _Bools: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertOptions:
-    """What to make of batches.
+    """Settings of a conversion.
 
     Attributes:
-        magic: 0, 1 or 2, of the format wanted.
-        codec: of every batch that is built again; None keeps each one's own.
+        magic: 0, 1 or 2, of the wanted format.
+        codec: of every rebuilt batch; None keeps each one's own.
     """
 
     magic: int
@@ -73,17 +72,17 @@ class ConvertOptions:
 
 @dataclass(slots=True, kw_only=True)
 class ConversionCounts:
-    """What became of batches and records, and what they lost.
+    """Numbers of batches and records, and of their lost fields.
 
     Attributes:
         copied_batches: already of the wanted format.
-        rebuilt_batches: those that were decoded, and `rebuilt_records` in them.
-        control_batches: passed over; a gap in the offsets stays, as for those of `empty_batches`.
-        records_without_headers: records that had headers and lost them.
-        records_without_timestamp: the same for timestamps.
-        batches_without_producer: batches that had a producer id.
-        batches_without_transaction: batches of transactions; what was aborted is a record like others now.
-        batches_without_delete_horizon: cleaned batches that were to lose their tombstones at a known time.
+        rebuilt_batches: decoded ones, and `rebuilt_records` in them.
+        control_batches: dropped ones, which leave a gap in the offsets; so do `empty_batches`.
+        records_without_headers: records that lost headers.
+        records_without_timestamp: records that lost a timestamp.
+        batches_without_producer: batches that lost a producer id.
+        batches_without_transaction: batches of transactions; aborted records are ordinary ones now.
+        batches_without_delete_horizon: batches that lost the time at which their tombstones may be dropped.
     """
 
     copied_batches: int = 0
@@ -126,15 +125,15 @@ def convert_batches(
 
     Args:
         data: bytes of a log; the CRCs were checked.
-        scan: of its batches, or of some; their offsets rise, by which a record is known to be of its batch.
+        scan: of its batches, or of some; their offsets rise, which gives each record's batch.
         options: see there.
         leader_epoch: of the batch before them, for those that have none.
-        counts: is added to.
+        counts: updated.
 
     Raises:
-        CorruptBatchError: a batch's bytes contradict themselves; those before it were yielded.
+        CorruptBatchError: a batch's bytes contradict themselves; earlier ones were yielded.
         UnsupportedFormatError: the wanted format has no such codec.
-        InvalidRecordError: the wanted format can't say a record's timestamp.
+        InvalidRecordError: the wanted format can't represent a record's timestamp.
     """
     view = np.frombuffer(data, np.uint8).data
     if not len(scan):
@@ -165,7 +164,7 @@ def _copied(view: memoryview, scan: BatchScan) -> ConvertedBatches:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What the batches of one call to an encoder share."""
+    """Common settings of the batches of one encoder call."""
 
     codec: str
     timestamp_type: int
@@ -234,7 +233,7 @@ class _Rebuild:
             self.counts.records_without_timestamp += int((timestamps != NO_TIMESTAMP).sum())
 
     def _encode(self, records: pa.RecordBatch) -> ConvertedBatches:
-        """Return decoded records as batches: an encoder is called once for each kind of batch."""
+        """Return decoded records as batches, by one encoder call for each kind of batch."""
         self._count_records(records)
         columns, batch = _columns(records), self._batch_of(records)
         group = self._groups(records, batch)
@@ -259,12 +258,12 @@ class _Rebuild:
         if goes_back.any() or batch[-1] == len(self.scan):
             row = int(np.argmax(goes_back)) + 1 if batch[-1] < len(self.scan) else len(offsets) - 1
             place = min(int(batch[row]), len(self.scan) - 1)
-            what = f"a record's offset goes back, or is none of its batch's: offset={offsets[row]}"
+            what = f"a record's offset goes back, or is outside of its batch: offset={offsets[row]}"
             raise CorruptBatchError(what, int(self.scan.position[place]))
         return batch
 
     def _groups(self, records: pa.RecordBatch, batch: _Int64s) -> _Int64s:
-        """Return (n,) the number of the set that each record goes to: its batch, or plain entries that lie together."""
+        """Return (n,) the number of each record's set: its batch, or adjacent plain entries."""
         starts = np.ones(len(batch), np.bool_)
         before, after = batch[:-1], batch[1:]
         plain = self._is_plain_entry
@@ -333,7 +332,7 @@ class _Rebuild:
 
 
 def _columns(records: pa.RecordBatch) -> RecordColumns:
-    """Return what both sides can say: of two formats, one has no headers."""
+    """Return the columns of both formats: one of the two has no headers."""
     return RecordColumns(
         key=records.column("key"),
         value=records.column("value"),
@@ -343,7 +342,7 @@ def _columns(records: pa.RecordBatch) -> RecordColumns:
 
 
 def _mark_append_time(encoded: EncodedBatches) -> None:
-    """Make LogAppendTime batches of those given: their records have the append's time already."""
+    """Turn batches into LogAppendTime batches; their records already have the append's time."""
     view = encoded.data.data
     ends = (encoded.position + encoded.size).tolist()
     for start, end in zip(encoded.position.tolist(), ends, strict=True):

@@ -1,9 +1,9 @@
-"""Batches in, columns out: Kafka's record formats v0, v1 and v2 to Arrow, vectorised.
+"""Decodes batches to Arrow columns: Kafka's record formats v0, v1 and v2, vectorised.
 
-Formats may follow each other in any order; the records come out in the order of their batches. Every count and length
-is untrusted: the kernels check each before it is used, and nothing is sized by a number that the bytes present could
-not justify. A batch's CRC is not looked at here; see `batch_scan.check_crcs`. Only the CRCs of a wrapper's inner
-entries are, because nobody else gets to see them: Kafka's consumer checks both.
+Formats may mix in any order; the records come out in the order of their batches. Every count and length is untrusted:
+the kernels check each before its use, and no memory is sized by a number that the present bytes could not justify. This
+does not check a batch's CRC (`batch_scan.check_crcs` does), only the CRCs of a wrapper's inner entries: Kafka's
+consumer checks both.
 
 Source: Kafka DefaultRecordBatch, AbstractLegacyRecordBatch; KIP-32, KIP-98.
 """
@@ -63,7 +63,7 @@ def decode_batches(
     Args:
         data: bytes of a log.
         scan: of `data`, or of a part of its batches; all complete batches if None.
-        max_batch_bytes: most bytes a compressed batch may expand to.
+        max_batch_bytes: limit of an expanded batch.
         include_control: whether control records are kept.
 
     Returns:
@@ -90,17 +90,17 @@ def iter_decoded(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of the batches in order, some batches at a time; batches before a damaged one come first.
 
-    A batch of very many records comes in pieces, so that memory follows its bytes. None of a damaged batch comes.
+    A batch of very many records comes in pieces, to bound the memory; a damaged batch gives no record.
 
     Args:
         data: bytes of a log.
         scan: of `data`, or of a part of its batches; all complete batches if None.
-        target_bytes: record bytes that one result may hold; a single batch is always allowed.
-        max_batch_bytes: most bytes a compressed batch may expand to.
+        target_bytes: record bytes of one result; a single batch is always allowed.
+        max_batch_bytes: limit of an expanded batch.
         include_control: whether control records are kept.
 
     Yields:
-        `RECORD_SCHEMA`; nothing where there are no batches.
+        `RECORD_SCHEMA`; nothing without batches.
 
     Raises:
         CorruptBatchError: a batch's bytes contradict themselves.
@@ -112,13 +112,13 @@ def iter_decoded(
 
 @dataclass(frozen=True, slots=True)
 class InspectedRecords:
-    """Records of some batches, and what only a tool wants to know of them.
+    """Records of some batches with details for tools.
 
     Attributes:
         records: (n,) `RECORD_SCHEMA`.
         scan: (b,) the batches.
-        counts: (b,) how many of the records each has.
-        is_continued: whether these are further records of one batch, whose first ones came before.
+        counts: (b,) the number of each one's records.
+        is_continued: whether these are further records of one batch.
         crc: (n,) the stored CRC of a record of v0 or v1, 0 for those of v2, which have none.
         is_valid: (n,) whether that CRC is right.
     """
@@ -134,7 +134,7 @@ class InspectedRecords:
 def iter_inspected(
     data: ByteSource, scan: BatchScan, *, max_batch_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterator[InspectedRecords]:
-    """Yield what `iter_decoded` does, with control records, and beside them whose they are and what their CRCs say.
+    """As `iter_decoded`, with control records, the records' batches and their CRCs.
 
     Raises:
         CorruptBatchError: a batch's bytes contradict themselves; a wrong CRC inside a wrapper does not count.
@@ -184,7 +184,7 @@ def _whole(sections: SectionTable) -> Iterator[tuple[SectionTable, pa.RecordBatc
 
 
 def _chunks(data: ByteSource, scan: BatchScan | None, options: _Options) -> Iterator[SectionTable]:
-    """Yield the sections of the batches, up to the target each; raise at the first batch that can't be read."""
+    """Yield the sections of the batches, up to the target each; raise at the first damaged batch."""
     source = np.frombuffer(data, np.uint8)
     scan = scan_batches(source) if scan is None else scan
     if not options.include_control:
@@ -201,7 +201,7 @@ def _chunks(data: ByteSource, scan: BatchScan | None, options: _Options) -> Iter
 
 
 def _readable(source: _Bytes, scan: BatchScan) -> tuple[int, CorruptBatchError | None]:
-    """Return how many batches may be read, and what is wrong with the one after them."""
+    """Return the number of readable batches, and the error of the one after them."""
     codec = scan.attributes & CODEC_MASK
     is_v2 = scan.magic == MAGIC_V2
     room, codecs = scan.size - HEADER_BYTES, np.full(len(scan), len(CODECS))
@@ -239,7 +239,7 @@ def _plain_chunks(source: _Bytes, scan: BatchScan, target_bytes: int) -> Iterato
 
 
 def _compressed_chunks(source: _Bytes, scan: BatchScan, options: _Options) -> Iterator[SectionTable]:
-    """Yield sections in bytes of their own: compressed batches opened, and what lies between them copied as it is."""
+    """Yield sections in bytes of their own: compressed batches opened, others copied."""
     table, borders = plain_sections(scan), _stretches(scan, options.target_bytes)
     position, end, count = scan.position.tolist(), (scan.position + scan.size).tolist(), scan.records_count.tolist()
     codec, view = (scan.attributes & CODEC_MASK).tolist(), source.data
@@ -273,10 +273,10 @@ def _compressed_chunks(source: _Bytes, scan: BatchScan, options: _Options) -> It
 
 
 def _stretches(scan: BatchScan, target_bytes: int) -> list[int]:
-    """Return where stretches start and the last one ends: a compressed batch, or others that lie back to back."""
+    """Return the borders of stretches: a compressed batch, or adjacent other ones."""
     ends = np.cumsum(scan.size)
     piece = ends // max(target_bytes, 1)
-    # Only what lies in one piece from end to end is joined, so no stretch of several is above the target.
+    # Only batches inside one piece of the target size are joined, so no stretch of several exceeds it.
     is_plain = ((scan.attributes & CODEC_MASK) == 0) & ((ends - scan.size) // max(target_bytes, 1) == piece)
     follows = scan.position[1:] == scan.position[:-1] + scan.size[:-1]
     joins = is_plain[1:] & is_plain[:-1] & follows & (piece[1:] == piece[:-1])
@@ -286,7 +286,7 @@ def _stretches(scan: BatchScan, target_bytes: int) -> list[int]:
 def _section(batch: memoryview, codec: str, count: int, max_bytes: int, position: int) -> bytes | memoryview:
     """Return the records of a compressed batch of format v2."""
     section: bytes | memoryview = batch[HEADER_BYTES:]
-    if count or section:  # a batch that lost all its records may be left without a stream
+    if count or section:  # an emptied batch may have no stream
         section = decompress(codec, section, max_bytes, position)
     if count > len(section) // _MIN_RECORD_BYTES:
         raise CorruptBatchError("records count is above what the bytes can hold", position)
@@ -294,7 +294,7 @@ def _section(batch: memoryview, codec: str, count: int, max_bytes: int, position
 
 
 def _joined(parts: list[bytes | memoryview], table: _Int64s, scan: BatchScan, borders: list[int]) -> SectionTable:
-    """Return the sections of stretches, in their bytes put together."""
+    """Return the sections of stretches, in joined bytes."""
     rows = np.diff(borders)
     sizes = np.fromiter(map(len, parts), np.int64, len(parts))
     ends = np.cumsum(sizes)

@@ -1,4 +1,4 @@
-"""The first fields of a batch, which every format has, and where each format's CRC stands.
+"""The first fields of a batch, common to all formats, and the place of each format's CRC.
 
 | pos | size | v0 and v1                         | v2                                  |
 |-----|------|-----------------------------------|-------------------------------------|
@@ -6,9 +6,9 @@
 | 8   | 4    | size of the entry minus 12        | size of the batch minus 12          |
 | 12  | 4    | CRC-32 over bytes 16 to the end   | leader epoch                        |
 | 16  | 1    | magic, signed                     | magic, signed                       |
-| 17  | 4    | attributes, and what follows      | CRC-32C over bytes 21 to the end    |
+| 17  | 4    | attributes, then format-specific  | CRC-32C over bytes 21 to the end    |
 
-A magic of 2 and above is read as v2, one below as an entry of v0 or v1. So is a byte from 128 on: it is negative.
+A magic of 2 and above is read as v2, a lower one as an entry of v0 or v1. So is a byte from 128 on: it is negative.
 
 Source: Kafka Records, FileLogInputStream, LegacyRecord, DefaultRecordBatch.
 """
@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 LOG_OVERHEAD_BYTES: Final = 12
-"""What the length of a batch does not count."""
+"""Bytes that the length of a batch does not count."""
 
 MAGIC_AT: Final = 16
 UP_TO_MAGIC_BYTES: Final = MAGIC_AT + 1
-"""No batch is as short as that."""
+"""Shorter than any batch."""
 
 MAGIC_V2: Final = 2
 
@@ -46,9 +46,9 @@ _FIRST_FIELDS: Final = struct.Struct(">qi4xb")
 
 
 class _Crc(NamedTuple):
-    """A format's CRC: where its 4 bytes stand, where the bytes start that it covers, how it is computed.
+    """A format's CRC: position of its 4 bytes, start of the covered bytes, which end with the batch, and its function.
 
-    `update(data, crc)` goes on from the CRC of what came before. The bytes covered end with the batch.
+    `update(data, crc)` continues from the CRC of earlier bytes.
     """
 
     at: int
@@ -61,7 +61,7 @@ V2_CRC: Final = _Crc(17, 21, crc32c.crc32c)
 
 
 class FirstFields(NamedTuple):
-    """What a batch of any format says first: its offset, its whole size in bytes, its magic from -128 to 127."""
+    """First fields of a batch of any format: its offset, its whole size in bytes, its magic from -128 to 127."""
 
     offset: int
     size: int
@@ -69,12 +69,12 @@ class FirstFields(NamedTuple):
 
     @property
     def crc(self) -> _Crc:
-        """Where the CRC stands, by the magic."""
+        """The CRC of this magic's format."""
         return V2_CRC if self.magic >= MAGIC_V2 else LEGACY_CRC
 
 
 def first_fields(data: bytes | memoryview) -> FirstFields | None:
-    """Return what the batch that `data` starts with says, None if `data` ends before its magic does."""
+    """Return the first fields of the batch at the start of `data`, None if `data` is too short."""
     if len(data) < UP_TO_MAGIC_BYTES:
         return None
     offset, length, magic = _FIRST_FIELDS.unpack_from(data)

@@ -1,6 +1,6 @@
-"""Where the batches of a log are: a walk over headers alone.
+"""Finds the batches of a log: a walk over headers only.
 
-A short tail is a result, never an error: a writer may be half way through it. A length no batch can have is damage.
+A torn tail is a result, never an error: it may be a partial write in progress. An impossible length is damage.
 
 Source: Kafka FileLogInputStream, DefaultRecordBatch.
 """
@@ -27,17 +27,17 @@ _Int32s = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class BatchScan:
-    """Header fields of b batches, side by side.
+    """Header fields of b batches, as columns.
 
     An entry of format v0 or v1 is a batch. Its `base_offset` is its `last_offset`, which for a wrapper is the offset of
-    the last record inside: where the first one lies shows only when it is opened. `attributes` holds the bits that its
-    format defines, `max_timestamp` its own timestamp (-1 in v0), `records_count` 1, or -1 for a wrapper. Leader epoch,
-    base timestamp and producer are -1.
+    the last record inside; the first one's is unknown until it is opened. `attributes` has the bits of its format,
+    `max_timestamp` its own timestamp (-1 in v0), `records_count` 1, or -1 for a wrapper. Leader epoch, base timestamp
+    and producer are -1.
 
     Attributes:
-        position: (b,) where each batch starts, counted from the start of the bytes given.
+        position: (b,) start of each batch in the given bytes.
         size: (b,) bytes of each.
-        valid_bytes: where the complete batches end; what follows is a torn tail.
+        valid_bytes: end of the complete batches; a torn tail may follow.
     """
 
     position: _Int64s
@@ -75,7 +75,7 @@ class BatchScan:
 
 
 _COLUMNS: Final = tuple(each.name for each in fields(BatchScan) if each.name != "valid_bytes")
-"""Named once: a look-up takes from a scan several times."""
+"""Computed once, for the speed of look-ups."""
 
 
 def scan_batches(data: ByteSource, start: int = 0, end: int | None = None) -> BatchScan:
@@ -84,10 +84,10 @@ def scan_batches(data: ByteSource, start: int = 0, end: int | None = None) -> Ba
     Args:
         data: bytes of a log; only headers are read.
         start: position of a batch.
-        end: position where to stop; the end of `data` if None.
+        end: position of the end; the end of `data` if None.
 
     Raises:
-        CorruptBatchError: a length is below what any batch has, at that position.
+        CorruptBatchError: a length is smaller than any batch, at that position.
     """
     source = np.frombuffer(data, np.uint8)
     end = source.size if end is None else min(end, source.size)
@@ -114,7 +114,7 @@ def scan_batches(data: ByteSource, start: int = 0, end: int | None = None) -> Ba
 
 
 def _scan_by_kernels(source: npt.NDArray[np.uint8], start: int, end: int) -> tuple[_Int64s, _Int64s, int]:
-    """Return what `scan_headers` does; raises as `scan_batches`."""
+    """As `scan_headers`; raises as `scan_batches`."""
     from sparklog.storage_core.record.reading_kernels import MIN_BATCH_BYTES, unpack_headers, walk_batches
 
     positions, stopped = np.empty(max(end - start, 0) // MIN_BATCH_BYTES, np.int64), np.zeros(2, np.int64)
@@ -131,8 +131,8 @@ def _scan_by_kernels(source: npt.NDArray[np.uint8], start: int, end: int) -> tup
 def check_crcs(data: ByteSource, scan: BatchScan) -> npt.NDArray[np.int64]:
     """Return the places in `scan` of the batches whose CRC is wrong, in order.
 
-    Entries of format v0 and v1 are checked with their own CRC-32, a wrapper as a whole: its inner entries have CRCs of
-    their own, which are checked when it is decoded.
+    Entries of format v0 and v1 have a CRC-32, a wrapper one as a whole; the CRCs of its inner entries are checked when
+    it is decoded.
     """
     source = np.frombuffer(data, np.uint8)
     is_legacy = scan.magic < MAGIC_V2

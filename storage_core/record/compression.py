@@ -1,4 +1,4 @@
-"""The record section of a batch, compressed and back, framed as Kafka frames it.
+"""Compresses and decompresses the record section of a batch, in Kafka's frames.
 
 | codec  | bytes                                                                                                  |
 |--------|--------------------------------------------------------------------------------------------------------|
@@ -7,10 +7,9 @@
 | lz4    | one frame: independent 64 KiB blocks, no checksum, no content size; in v0 a wrong header checksum      |
 | zstd   | one frame: no content size, no checksum                                                                |
 
-Reading takes any stream a Kafka client may have written (a bare snappy block too: librdkafka writes those), never
-makes more than the given number of bytes, and refuses bytes after the stream's end. Of lz4 it refuses what Kafka's
-reader refuses (linked blocks among it), and like that it looks at no checksum of the content. Contexts are kept per
-thread.
+Decompression accepts any stream of a Kafka client (also a bare snappy block, as from librdkafka), has a limit for its
+output, and refuses bytes after the stream's end. Like Kafka's reader it refuses some lz4 frames (as with linked blocks)
+and does not check an lz4 content checksum. Contexts are kept per thread.
 
 Source: Kafka CompressionType, SnappyFactory, Lz4BlockOutputStream; xerial SnappyOutputStream.
 """
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_LEVELS", "MAX_DECOMPRESSED_BYTES", "check_level", "compress", "decompress", "decompress_v0"]
 
 MAX_DECOMPRESSED_BYTES: Final = 64 << 20
-"""Most bytes one compressed batch may hold: the writer makes no larger one, the reader refuses it as a bomb."""
+"""Limit of a batch's decompressed bytes: the writer makes no larger one, the reader refuses it as a bomb."""
 
 DEFAULT_LEVELS: Final = {"gzip": -1, "lz4": 9, "zstd": 3}
 """Kafka's default level of each codec that has levels."""
@@ -70,7 +69,7 @@ _ZSTD_SLICE_BYTES: Final = 2048
 
 
 class _Contexts(threading.local):
-    """What one thread reuses from batch to batch."""
+    """Contexts that one thread reuses from batch to batch."""
 
     def __init__(self) -> None:
         self.zstd_compressors: dict[int, zstandard.ZstdCompressor] = {}
@@ -81,7 +80,7 @@ _contexts: Final = _Contexts()
 
 
 def check_level(codec: str, level: int) -> str | None:
-    """Return what is wrong with a codec and level, or None; level 0 stands for Kafka's default."""
+    """Return the problem of a codec and level, or None; level 0 stands for Kafka's default."""
     if codec not in CODECS:
         return f"codec={codec!r} is none of {', '.join(CODECS)}"
     low, high = _LEVEL_RANGES.get(codec, (0, 0))
@@ -102,12 +101,12 @@ def compress(codec: str, section: bytes | memoryview, level: int = 0) -> bytes |
 
 
 def decompress(codec: str, stream: bytes | memoryview, max_bytes: int, position: int) -> bytes | memoryview:
-    """Return the record section a codec's stream stands for.
+    """Return the record section of a codec's stream.
 
     Args:
         codec: one of `CODECS`.
-        stream: everything after the batch's header.
-        max_bytes: most bytes the section may have; about twice that is the most memory taken on the way.
+        stream: all bytes after the batch's header.
+        max_bytes: limit of the section; the memory needed is at most about twice that.
         position: of the batch, for the error.
 
     Raises:
@@ -122,10 +121,7 @@ def decompress(codec: str, stream: bytes | memoryview, max_bytes: int, position:
 
 
 def decompress_v0(codec: str, stream: bytes | memoryview, max_bytes: int, position: int) -> bytes | memoryview:
-    """Return what the value of a wrapper of format v0 stands for; arguments and errors as of `decompress`.
-
-    The header checksum of its lz4 frames was computed over the wrong bytes, so no reader may look at it.
-    """
+    """As `decompress`, for the value of a wrapper of format v0, whose lz4 frames have a wrong header checksum."""
     return decompress(codec, _with_right_checksum(stream) if codec == "lz4" else stream, max_bytes, position)
 
 
@@ -150,7 +146,7 @@ def _compress_lz4(section: bytes | memoryview, level: int) -> bytes:
     low, high = _LZ4_HC_LEVELS
     frame: bytes = lz4.frame.compress(
         section,
-        # Kafka's level 9 is its default and means the fast compressor; the library calls that 0, and HC starts at 3.
+        # Kafka's default level 9 is the fast compressor, the library's level 0; HC starts at 3.
         compression_level=0 if level == _LZ4_FAST_LEVEL else min(max(level, low), high),
         block_size=lz4.frame.BLOCKSIZE_MAX64KB,
         block_linked=False,
@@ -217,7 +213,7 @@ def _decompress_snappy_block(block: memoryview, max_bytes: int, before_bytes: in
 
 
 def _with_right_checksum(stream: bytes | memoryview) -> bytes | memoryview:
-    """Return an lz4 frame with the checksum its descriptor should have; what is no frame stays."""
+    """Return an lz4 frame with the right checksum of its descriptor; other bytes unchanged."""
     if len(stream) < _LZ4_MIN_HEADER_BYTES:
         return stream
     end, checksum = _descriptor_end(stream)
@@ -225,7 +221,7 @@ def _with_right_checksum(stream: bytes | memoryview) -> bytes | memoryview:
 
 
 def _descriptor_end(stream: bytes | memoryview) -> tuple[int, int]:
-    """Return where the checksum of an lz4 frame's descriptor lies, and what it should be."""
+    """Return the position and the right value of the checksum of an lz4 frame's descriptor."""
     flags = stream[_LZ4_DESCRIPTOR_AT]
     end = (
         _LZ4_DESCRIPTOR_AT + 2 + (8 if flags & _LZ4_CONTENT_SIZE_BIT else 0) + (4 if flags & _LZ4_DICTIONARY_BIT else 0)
@@ -234,7 +230,7 @@ def _descriptor_end(stream: bytes | memoryview) -> tuple[int, int]:
 
 
 def _without_content_checksum(stream: memoryview) -> bytes | memoryview:
-    """Return an lz4 frame without the checksum of its content, at which Kafka does not look."""
+    """Return an lz4 frame without its content checksum, which Kafka does not check."""
     if len(stream) < _LZ4_MIN_HEADER_BYTES or not stream[_LZ4_DESCRIPTOR_AT] & _LZ4_CONTENT_CHECKSUM_BIT:
         return stream
     end, checksum = _descriptor_end(stream)
@@ -264,7 +260,7 @@ def _rotated(value: int, bits: int) -> int:
 
 
 def _refuse_flags(stream: memoryview) -> None:
-    """Refuse what Kafka's reader does: a version other than 1, blocks that need the one before them, a reserved bit."""
+    """Refuse the same flags as Kafka's reader: a version other than 1, linked blocks, a reserved bit."""
     if len(stream) > _LZ4_DESCRIPTOR_AT:
         flags = stream[_LZ4_DESCRIPTOR_AT]
         if flags & _LZ4_FIXED_BITS != _LZ4_VERSION_1_INDEPENDENT:
@@ -275,7 +271,7 @@ def _decompress_lz4(stream: memoryview, max_bytes: int) -> bytes:
     _refuse_flags(stream)
     source = _without_content_checksum(stream)
     frame = lz4.frame.LZ4FrameDecompressor()
-    # Room grows with what comes out: the content size that a frame may declare is never believed.
+    # The buffer grows with the output: a frame's declared content size is not trusted.
     room = min(max(_LZ4_FIRST_READ_BYTES, 4 * len(stream)), max_bytes + 1)
     parts = [frame.decompress(source, max_length=room)]
     total = len(parts[0])

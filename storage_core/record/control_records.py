@@ -1,16 +1,16 @@
-"""What a control record says: its key names the type, an end-of-transaction marker's value the coordinator's epoch.
+"""Control records: the key has the type, an end-of-transaction marker's value the coordinator's epoch.
 
 | key pos | type | value                                        |
 |---------|------|----------------------------------------------|
 | 0       | i16  | version 0                                    |
-| 2       | i16  | type, see `ControlType`; others mean nothing |
+| 2       | i16  | type, see `ControlType`; others are ignored  |
 
 | value pos of ABORT and COMMIT | type | value             |
 |-------------------------------|------|-------------------|
 | 0                             | i16  | version 0         |
 | 2                             | i32  | coordinator epoch |
 
-Longer keys and values, and later versions, are of a later release: what stands behind these fields is passed over.
+Longer keys and values, and later versions, come from a later release: bytes after these fields are skipped.
 
 Source: Kafka ControlRecordType, EndTransactionMarker; KIP-98.
 """
@@ -114,7 +114,7 @@ def coordinator_epochs(data: ByteSource, scan: BatchScan, types: npt.NDArray[np.
 
 
 def _of_first_records(data: ByteSource, scan: BatchScan, name: str) -> pa.Array:
-    """Return (b,) a column of the first record of each batch; the others, of which there may be many, are let go."""
+    """Return (b,) a column of the first record of each batch; the others are freed."""
     counts = scan.records_count.astype(np.int64)
     firsts, row, parts = np.cumsum(counts) - counts, 0, []
     for piece in iter_decoded(data, scan, include_control=True):
@@ -127,7 +127,7 @@ def _of_first_records(data: ByteSource, scan: BatchScan, name: str) -> pa.Array:
 def _first_fields(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int16]:
-    """Return (n, 2) version and type of each key; version -1 where the key is too short."""
+    """Return (n, 2) version and type of each key; version -1 for a key that is too short."""
     fields = np.full((len(starts), 2), -1, np.int16)
     is_whole = ends - starts >= _KEY_BYTES
     places = starts[is_whole].astype(np.int64)[:, None] + np.arange(_KEY_BYTES)

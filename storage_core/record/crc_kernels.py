@@ -1,9 +1,9 @@
 """CRC-32C of many batches in one call, by the processor's own instruction.
 
-A call of a library costs more than the CRC of a small batch. Here 8 bytes cost an instruction, and the processor works
-at several batches at once: 20 GB/s of bytes in its cache, where the library does 0.8 at 200 bytes and 13 at 16 kB.
+A library call costs more than the CRC of a small batch. Here one instruction takes 8 bytes, and the processor works on
+several batches at once: 20 GB/s of cached bytes; the library has 0.8 at 200 bytes and 13 at 16 kB.
 
-Where the processor has no such instruction the library does it.
+Without that instruction the library is used.
 
 Source: RFC 3720 (Castagnoli's polynomial); Intel SSE4.2 `crc32`.
 """
@@ -32,13 +32,13 @@ HAS_CRC_INSTRUCTION: Final = bool(
     and not numba.config.CPU_NAME
     and not numba.config.CPU_FEATURES
 )
-"""Whether kernels may use it: somebody who compiles them for another processor gets the library instead."""
+"""Whether kernels may use it; kernels compiled for another processor use the library."""
 
 _CRC_AT, _CRC_COVERS_FROM, _ = V2_CRC
 _MASK: Final = 0xFFFFFFFF
 _WORD_BYTES: Final = 8
 _TOGETHER: Final = 4
-"""Batches whose CRCs are computed side by side: a CRC waits three cycles for its own last step."""
+"""Batches whose CRCs are computed in parallel: each step of a CRC waits three cycles for the one before."""
 
 _BYTE: Final = cgutils.ir.IntType(8)
 _HALF: Final = cgutils.ir.IntType(32)
@@ -136,7 +136,7 @@ def _compare_one(
 compare_crc32cs: Final = (
     kernel(f"void({BYTES}, {INT64S}, {INT64S}, uint8[::1])")(_compare) if HAS_CRC_INSTRUCTION else compare_by_library
 )
-"""`compare_crc32cs(source, positions, sizes, wrong)`: say which batches of format v2 have a wrong CRC.
+"""`compare_crc32cs(source, positions, sizes, wrong)`: find batches of format v2 with a wrong CRC.
 
 `wrong` is (b,) of zeros and ones, out. A batch that does not lie within `source` is wrong.
 """

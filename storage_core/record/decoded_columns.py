@@ -1,7 +1,7 @@
-"""From sections of records to Arrow columns: the kernels say where everything lies, this copies it.
+"""Copies sections of records, located by the kernels, to Arrow columns.
 
 A section is the records of one batch, decompressed; or one uncompressed entry of format v0 or v1; or the entries of a
-wrapper. Sections of different formats lie in one table in the order of their batches, and come out in that order.
+wrapper. A table may have sections of several formats, in the order of their batches.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 MOST_RECORDS: Final = 1 << 17
-"""Records of one batch above which it is taken in pieces; Kafka's producers make batches of some hundred."""
+"""A batch of more records is decoded in pieces; Kafka's producers make batches of some hundred."""
 
 _TEXT_PIECE: Final = 1 << 16
 
@@ -63,8 +63,8 @@ class SectionTable:
 
     Attributes:
         source: the bytes.
-        table: (b, SECTION_COLUMNS), as the kernels take it.
-        scan: (b,) the batches that the sections belong to.
+        table: (b, SECTION_COLUMNS), for the kernels.
+        scan: (b,) the sections' batches.
     """
 
     source: _Bytes
@@ -82,13 +82,13 @@ class SectionTable:
 
 
 def split_sections(sections: SectionTable, most_records: int) -> Iterator[SectionTable]:
-    """Yield the sections in pieces, none of them with more records of one section than `most_records`.
+    """Yield the sections in pieces of at most `most_records` of one section.
 
-    The columns of tiny records are many times as large as the records. A section that is divided is parsed as a whole
-    before its first piece comes: of a damaged one there is none.
+    The columns of tiny records are many times as large as the records. A divided section is parsed as a whole before
+    its first piece, so a damaged one gives none.
 
     Raises:
-        DamagedSectionError: a section that is to be divided contradicts itself; those before it have come.
+        DamagedSectionError: a section to divide contradicts itself; earlier ones were yielded.
     """
     is_large = (sections.counts > most_records) & (sections.table[:, SectionColumn.MAGIC] == MAGIC_V2)
     first = 0
@@ -108,7 +108,7 @@ def split_sections(sections: SectionTable, most_records: int) -> Iterator[Sectio
 
 
 def cut_section(sections: SectionTable, place: int, step: int) -> list[SectionTable]:
-    """Return a large section of v2 in pieces of so many records, cut by their lengths; nothing else is checked.
+    """Return a large section of v2 in pieces of `step` records, cut by their lengths; checks nothing else.
 
     Raises:
         DamagedSectionError: a length is damaged.
@@ -128,7 +128,7 @@ def cut_section(sections: SectionTable, place: int, step: int) -> list[SectionTa
 
 
 def plain_sections(scan: BatchScan) -> npt.NDArray[np.int64]:
-    """Return a section table of batches as they lie, as if none was compressed."""
+    """Return the section table of uncompressed batches."""
     is_legacy = scan.magic < MAGIC_V2
     append_time = (scan.attributes & LOG_APPEND_TIME_BIT) != 0
     table = np.empty((len(scan), SECTION_COLUMNS), np.int64)
@@ -163,7 +163,7 @@ def decode_sections(sections: SectionTable) -> pa.RecordBatch:
 
 
 def _by_plain_code(sections: SectionTable) -> _Fields | None:
-    """Return the fields of a few records; None where the kernels are to read them, or to say what is wrong."""
+    """Return the fields of a few records; None if the kernels have to read them, or to report damage."""
     table, view = sections.table, sections.source.data
     sizes = table[:, SectionColumn.END] - table[:, SectionColumn.START]
     cost_bytes = int((sections.counts * RECORD_COST_BYTES + sizes).sum())
@@ -208,15 +208,15 @@ def _ends(sizes: list[int]) -> _Int32s:
 
 
 def _numbers(kind: pa.DataType, values: npt.NDArray[np.generic]) -> pa.Array:
-    """Return a column over the numbers' own memory; `pa.array` would import pandas."""
+    """Return a column over the numbers' memory; `pa.array` would import pandas."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _parsed(sections: SectionTable) -> tuple[_Int64s, _Int64s, tuple[_Ranges, _Ranges, _Ranges]]:
-    """Let each run of sections of one family of formats be read by its kernel.
+    """Parse each run of sections of one family of formats by its kernel.
 
     Returns:
-        offsets, timestamps, and where keys, values and headers lie.
+        offsets, timestamps, and places of keys, values and headers.
 
     Raises:
         DamagedSectionError: the first section whose bytes contradict themselves.
@@ -288,7 +288,7 @@ def _text(names: pa.Array) -> pa.Array:
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:
-        # A piece at a time: a small compressed batch may hold tens of millions of keys, and each costs an object.
+        # A piece at a time: a small compressed batch may have tens of millions of keys, and each costs an object.
         pieces = (names.slice(start, _TEXT_PIECE) for start in range(0, len(names), _TEXT_PIECE))
         return pa.concat_arrays([_replaced(piece) for piece in pieces])
     return text

@@ -1,7 +1,7 @@
 """Reads a few batches of format v2 in plain Python: loading numba and the kernels costs a short command a second.
 
-Only what is sound is read here. Whatever else there is, batches of formats v0 and v1 included, is left to the kernels,
-which say what is wrong. A process that has loaded them, or that has read more than a little, uses nothing but them.
+Only sound batches are read here; the kernels read all others, formats v0 and v1 included, and report damage. A process
+that has loaded them, or has read more than a little, uses only them.
 
 | field of a record | encoding                                                   |
 |-------------------|------------------------------------------------------------|
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 RECORD_COST_BYTES: Final = 2048
-"""To read a record takes plain code as long as to walk over so many bytes of batches, mostly."""
+"""Bytes of batches that plain code scans in the time of reading one record, mostly."""
 
 _KERNELS: Final = "sparklog.storage_core.kernels"
 _CRC_AT, _CRC_COVERS_FROM, _update_crc = V2_CRC
@@ -76,7 +76,7 @@ _Int64s = npt.NDArray[np.int64]
 
 
 class _Allowance:
-    """What this process may still read in plain code; it takes a tenth of the time that loading the kernels does."""
+    """Remaining bytes for plain code in this process; they take a tenth of the time that loading the kernels does."""
 
     left_bytes = 16 << 20
 
@@ -93,7 +93,7 @@ class Record:
 
 
 def is_few(cost_bytes: int) -> bool:
-    """Whether so much is to be read in plain code; it counts as read then."""
+    """Whether to read this much in plain code; if so, it counts as read."""
     if _KERNELS in sys.modules or cost_bytes > _Allowance.left_bytes:
         return False
     _Allowance.left_bytes -= cost_bytes
@@ -101,11 +101,11 @@ def is_few(cost_bytes: int) -> bool:
 
 
 def scan_headers(source: _Bytes, start: int, end: int) -> tuple[_Int64s, _Int64s, int] | None:
-    """Return where the complete batches between two positions start, their headers, and where they end.
+    """Return the complete batches between two positions.
 
     Returns:
-        (b,) positions, (HEADER_COLUMNS, b) headers, and the position behind the last batch; None where bytes are met
-        that are no batch of format v2.
+        (b,) positions, (HEADER_COLUMNS, b) headers, and the position after the last batch; None if any bytes are not a
+        batch of format v2.
     """
     view, position, found = source.data, start, []
     while end - position > UP_TO_MAGIC_BYTES and (first := first_fields(view[position : position + UP_TO_MAGIC_BYTES])):
@@ -126,7 +126,7 @@ def scan_headers(source: _Bytes, start: int, end: int) -> tuple[_Int64s, _Int64s
 
 
 def compare_by_library(source: _Bytes, positions: _Int64s, sizes: _Int64s, wrong: _Bytes) -> None:
-    """Do what `crc_kernels.compare_crc32cs` does, a batch at a time, on any processor."""
+    """As `crc_kernels.compare_crc32cs`, a batch at a time, on any processor."""
     view = source.data
     for number, (position, size) in enumerate(zip(positions.tolist(), sizes.tolist(), strict=True)):
         if position < 0 or size < _CRC_COVERS_FROM or size > source.size - position:
@@ -143,7 +143,7 @@ def unpack_section(
 
     Args:
         section: the records' bytes, decompressed.
-        count: how many there are.
+        count: their number.
         base_offset: of the batch.
         base_timestamp: of the batch, or the time of its append.
         is_fixed_timestamp: whether every record has the base timestamp (LogAppendTime).
@@ -166,7 +166,7 @@ def unpack_record(
     """Return the record at a position and the position after it.
 
     Raises:
-        ValueError: a length lies.
+        ValueError: a length is damaged.
     """
     length, position = unpack_varint(data, position, len(data))
     end = position + length
@@ -200,8 +200,8 @@ def unpack_varint(data: bytes, position: int, end: int, max_bytes: int = _VARINT
 
     Args:
         data: the bytes.
-        position: where the varint starts.
-        end: where the readable bytes end.
+        position: of the varint.
+        end: of the readable bytes.
         max_bytes: 5 for a varint, 10 for a varlong.
 
     Raises:

@@ -1,7 +1,6 @@
-"""Bytes as text, as Java reads UTF-8: what is none becomes U+FFFD.
+"""Decodes text as Java reads UTF-8: illegal bytes become U+FFFD.
 
-Python counts differently in one place alone: an encoded surrogate, whole or cut short, is one U+FFFD in Java and up to
-three in Python.
+One difference to Python: an encoded surrogate, whole or cut short, is one U+FFFD in Java and up to three in Python.
 
 Source: java.lang.String, which Kafka's consumer and tools use.
 """

@@ -1,9 +1,9 @@
-"""Memory as the kernels of this package see it: addresses, single bytes and the machine's own `memcpy`.
+"""Memory access for the kernels of this package: addresses, single bytes and the machine's `memcpy`.
 
 Small compiled functions here take addresses, never arrays: passing an array counts a reference up and down, which
 costs more than encoding a record (measured: 110 ns, against 25), and an indexed loop copies byte by byte (64 ns for
-100 bytes, against 4). Nothing here checks bounds: a kernel proves that an address is inside its array before it uses
-it, and keeps the array alive, being called with it.
+100 bytes, against 4). These functions do not check bounds: a kernel proves that an address is inside its array before
+its use, and its argument keeps the array alive.
 """
 
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def _copy_bytes(_typing: Any, target: Any, source: Any, _count: Any) -> Any:
 
 
 address_of: Final = cast("Callable[[Any], int]", intrinsic(_address_of))
-"""`address_of(array)`: where a contiguous array's bytes start."""
+"""`address_of(array)`: address of a contiguous array's bytes."""
 
 load_byte: Final = cast("Callable[[int], int]", intrinsic(_load_byte))
 """`load_byte(address)`: 0..255."""

@@ -1,4 +1,4 @@
-"""The tables that kernels fill or read: what each of their columns holds. Needs no kernel itself."""
+"""Columns of the tables that kernels fill or read; imports no kernel."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ __all__ = ["HEADER_COLUMNS", "SECTION_COLUMNS", "HeaderColumn", "SectionColumn"]
 
 
 class HeaderColumn:
-    """What each row of a table of batch headers holds; one column per batch."""
+    """Rows of a table of batch headers; one column per batch."""
 
     SIZE: Final = 0
     MAGIC: Final = 1
@@ -27,7 +27,7 @@ HEADER_COLUMNS: Final = 13
 
 
 class SectionColumn:
-    """What each column of a section table holds; one row per batch."""
+    """Columns of a section table; one row per batch."""
 
     START: Final = 0  # of the records, in `source`
     END: Final = 1
@@ -35,7 +35,7 @@ class SectionColumn:
     BASE_OFFSET: Final = 3
     BASE_TIMESTAMP: Final = 4
     FIXED_TIMESTAMP: Final = 5  # not 0: every record has the base timestamp, deltas are ignored (LogAppendTime)
-    MAGIC: Final = 6  # 0 and 1 are read by `legacy_kernels`; there a base offset is added to each stored one
+    MAGIC: Final = 6  # 0 and 1 are read by `legacy.kernels`; there a base offset is added to each stored one
 
 
 SECTION_COLUMNS: Final = 7

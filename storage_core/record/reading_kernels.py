@@ -1,6 +1,6 @@
-"""Every kernel that reading batches takes, in one import: who wants them compiled or loaded beforehand imports this.
+"""Every kernel for reading batches, in one import, to compile or load them beforehand.
 
-Readers import it when there is more to read than a few batches; see `few_batches`.
+Readers import it to read more than a few batches; see `few_batches`.
 """
 
 from sparklog.storage_core.record.crc_kernels import compare_crc32cs

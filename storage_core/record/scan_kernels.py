@@ -1,4 +1,4 @@
-"""The compiled half of scanning: where batches start, and their headers side by side.
+"""The compiled half of scanning: starts of batches, and their headers as columns.
 
 Source: Kafka FileLogInputStream.
 """
@@ -25,7 +25,7 @@ from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, place_of
 __all__ = ["MIN_BATCH_BYTES", "unpack_headers", "walk_batches"]
 
 MIN_BATCH_BYTES: Final = MIN_ENTRY_BYTES[0]
-"""Smallest complete entry of any format: the next one starts at least this far on."""
+"""Smallest complete entry of any format."""
 
 _MIN_LENGTH, _MIN_V1_LENGTH, _MIN_V2_LENGTH = (each - LOG_OVERHEAD_BYTES for each in (*MIN_ENTRY_BYTES, HEADER_BYTES))
 _NEGATIVE: Final = 0x80
@@ -50,11 +50,11 @@ _Int64s = npt.NDArray[np.int64]
 
 @kernel(f"int64({BYTES}, int64, int64, int64[::1], int64[::1])")
 def walk_batches(source: _Bytes, start: int, end: int, positions: _Int64s, stopped: _Int64s) -> int:
-    """Fill `positions` with the start of each complete batch and return how many there are.
+    """Fill `positions` with the start of each complete batch and return their number.
 
     Args:
-        start: where the first batch starts.
-        end: where the bytes to look at end; within `source`.
+        start: of the first batch.
+        end: of the bytes to read; within `source`.
         positions: out, of at least `(end - start) // MIN_BATCH_BYTES` elements.
         stopped: out, (2,) the position after the last complete batch, and 1 if damage follows, not a short tail.
     """
@@ -93,10 +93,10 @@ _BASE_SEQUENCE, _RECORDS_COUNT = HeaderColumn.BASE_SEQUENCE, HeaderColumn.RECORD
 
 @kernel(f"void({BYTES}, {INT64S}, int64[:, ::1])")
 def unpack_headers(source: _Bytes, positions: _Int64s, columns: npt.NDArray[np.int64]) -> None:
-    """Fill the header fields of batches that `walk_batches` has found.
+    """Fill the header fields of batches of `walk_batches`.
 
     Args:
-        columns: out, (HEADER_COLUMNS, n); what a format lacks is -1.
+        columns: out, (HEADER_COLUMNS, n); -1 for fields that a format lacks.
     """
     start = address_of(source)
     for place in range(positions.size):

@@ -25,7 +25,7 @@ NO_TIMESTAMP_TYPE: Final = -1
 """The timestamp type of a record of format v0, which has no timestamp."""
 
 NO_TIMESTAMP: Final = -1
-"""A record's timestamp when nobody set one."""
+"""Timestamp of a record without one."""
 
 HEADERS_TYPE: Final = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]))
@@ -45,5 +45,5 @@ RECORD_SCHEMA: Final = pa.schema(
 
 
 def int64s(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Return a column of integers without nulls, not to be changed; `to_numpy` would import pandas."""
+    """Return a column of integers without nulls, read-only; `to_numpy` would import pandas."""
     return np.from_dlpack(column).astype(np.int64, copy=False)

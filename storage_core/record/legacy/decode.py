@@ -1,14 +1,14 @@
-"""Wrappers of formats v0 and v1: what is inside, and which offsets it has.
+"""Opens wrappers of formats v0 and v1: their entries and offsets.
 
 | rule                | format v0    | format v1                                                          |
 |---------------------|--------------|--------------------------------------------------------------------|
 | inner offsets       | absolute     | relative: the last one stands for the wrapper's own                |
 | wrapper at offset 0 | as any other | inner offsets are absolute: an old client left the wrapper's unset |
 | wrapper below last  | as any other | damage                                                             |
-| timestamps          | none         | each entry's own, or the wrapper's where that is LogAppendTime     |
+| timestamps          | none         | each entry's own, or the wrapper's if that is LogAppendTime        |
 
-Inner entries have the wrapper's format and no codec, and there is at least one. A short one at the end is passed over,
-as Kafka's consumer does: the wrapper's CRC covers it, so it was written like that.
+Inner entries have the wrapper's format and no codec, and there is at least one. A partial one at the end is skipped, as
+by Kafka's consumer: the wrapper's CRC covers it, so it was written like that.
 
 Source: Kafka AbstractLegacyRecordBatch; KIP-31, KIP-32.
 """
@@ -31,7 +31,7 @@ from sparklog.storage_core.record.legacy.header import FIXED_BYTES, LEGACY_ATTRI
 __all__ = ["LEGACY_CODECS", "InnerSet", "open_wrapper", "survey_wrapper"]
 
 LEGACY_CODECS: Final = CODECS[:4]
-"""What a wrapper may be compressed with, by number."""
+"""Codecs of wrappers, by number."""
 
 _LENGTH: Final = struct.Struct(">i")
 
@@ -42,8 +42,8 @@ class InnerSet:
 
     Attributes:
         data: the entries back to back, decompressed.
-        count: how many are complete.
-        base_offset: what is added to each stored offset.
+        count: number of complete ones.
+        base_offset: to add to each stored offset.
     """
 
     data: bytes | memoryview
@@ -52,12 +52,12 @@ class InnerSet:
 
 
 def open_wrapper(entry: memoryview, offset: int, max_bytes: int, position: int) -> InnerSet:
-    """Return the entries of a wrapper; their CRCs are right.
+    """Return the entries of a wrapper, with checked CRCs.
 
     Args:
         entry: the whole wrapper.
         offset: of the wrapper.
-        max_bytes: most bytes that it may expand to.
+        max_bytes: limit of its decompressed bytes.
         position: of the wrapper, for the error.
 
     Raises:
@@ -67,7 +67,7 @@ def open_wrapper(entry: memoryview, offset: int, max_bytes: int, position: int) 
 
 
 def survey_wrapper(entry: memoryview, offset: int, max_bytes: int, position: int) -> InnerSet:
-    """Return the entries of a wrapper, whatever their CRCs are: for tools that show damage.
+    """Return the entries of a wrapper without a check of their CRCs, for tools that show damage.
 
     Arguments and errors as of `open_wrapper`.
     """
@@ -93,7 +93,7 @@ def _open(entry: memoryview, offset: int, max_bytes: int, position: int, checks_
 
 
 def _value(entry: memoryview, key_length_at: int, position: int) -> memoryview:
-    """Return a wrapper's value; Kafka does not look at its key."""
+    """Return a wrapper's value; its key is ignored, as in Kafka."""
     from sparklog.storage_core.record.legacy.kernels import LEGACY_FAILURES
 
     value_length_at = key_length_at + _LENGTH.size

@@ -1,11 +1,10 @@
-"""Columns in, entries of format v0 or v1 out, vectorised.
+"""Encodes columns into entries of format v0 or v1, vectorised.
 
 Without a codec each record is an entry of its own. With one, the entries of a set become the value of a *wrapper*: in
 v0 they keep their absolute offsets, in v1 they count from the set's first record; the wrapper's own offset is that of
-its last record. Headers are left out: these formats have none.
+its last record. Headers are dropped: these formats have none.
 
-As where Kafka builds a set again, the bit for LogAppendTime stands on the entries inside a wrapper too; readers go by
-the wrapper's.
+As in Kafka's rebuilt sets, the entries inside a wrapper have the LogAppendTime bit, too; readers use the wrapper's.
 
 Source: Kafka MemoryRecordsBuilder, LegacyRecord, AbstractLegacyRecordBatch; KIP-31, KIP-32.
 """
@@ -39,7 +38,7 @@ from sparklog.storage_core.record.v2.record_columns import RecordColumns, kernel
 __all__ = ["LEGACY_CODECS", "LegacyEncodeOptions", "encode_legacy"]
 
 LEGACY_CODECS: Final = CODECS[:4]
-"""zstd came with format v2; no reader knows it in an older one."""
+"""zstd came with format v2."""
 
 _NO_KEY_AND_VALUE_LENGTH: Final = struct.Struct(">ii")
 _LZ4_CHECKSUM_AT: Final = 6
@@ -52,14 +51,14 @@ _Stream: TypeAlias = bytes | memoryview
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyEncodeOptions:
-    """How records become entries.
+    """Settings of an encoding.
 
     Attributes:
         magic: 0 or 1.
         codec: one of `LEGACY_CODECS`.
         level: in Kafka's range for the codec; 0 is Kafka's default.
-        timestamp_type: `LOG_APPEND_TIME` says that the timestamps given are those of the append; v0 has no types.
-        batch_size_bytes: uncompressed size at which a wrapper's set is closed; one record is always allowed.
+        timestamp_type: `LOG_APPEND_TIME` if the given timestamps are those of the append; v0 has no types.
+        batch_size_bytes: uncompressed size that closes a wrapper's set; one record is always allowed.
         max_message_bytes: size of the largest entry, after compression.
     """
 
@@ -113,7 +112,7 @@ def encode_legacy(
 
 
 class _Run:
-    """One call's columns, and the records of all groups, one after the other: r of them."""
+    """State of one call: its columns, and the r records of all groups."""
 
     def __init__(self, columns: RecordColumns, rows: _Int64s, starts: _Int64s, options: LegacyEncodeOptions) -> None:
         self.options = options
@@ -127,7 +126,7 @@ class _Run:
         self.timestamps = timestamps[rows] if options.magic else np.full(rows.size, NO_TIMESTAMP, np.int64)
         if (self.timestamps < NO_TIMESTAMP).any():
             row = rows[int(np.argmax(self.timestamps < NO_TIMESTAMP))]
-            raise InvalidRecordError(f"timestamp is before 1970, which format v1 can't say row={row}")
+            raise InvalidRecordError(f"timestamp is before 1970, which format v1 can't represent row={row}")
 
     def encode_plain(self) -> EncodedBatches:
         """Return an entry per record."""
@@ -196,7 +195,7 @@ class _Run:
         return sets[:planned]
 
     def _wrappers(self, plan: _Int64s) -> Iterator[tuple[_Int64s, bytes, _Stream]]:
-        """Yield each set with its wrapper's fields and compressed value, in smaller sets where that is too large."""
+        """Yield each set with its wrapper's fields and compressed value, divided if it is too large."""
         for each in plan:
             first, count = int(each[PlanColumn.FIRST]), int(each[PlanColumn.COUNT])
             chosen = slice(first, first + count)

@@ -1,9 +1,6 @@
-"""The compiled half of encoding formats v0 and v1: sizes of entries, where wrappers end, bytes and CRCs.
+"""The compiled half of encoding formats v0 and v1: sizes of entries, ends of wrappers, bytes and CRCs.
 
-An entry per record and a CRC-32 per entry: called once per record, a library's CRC would cost more than the entry
-itself, so it is computed here, eight bytes a step.
-
-Source: Kafka LegacyRecord, MemoryRecordsBuilder; zlib's CRC-32 (polynomial EDB88320, reflected).
+Source: Kafka LegacyRecord, MemoryRecordsBuilder.
 """
 
 from typing import Final
@@ -19,9 +16,9 @@ from sparklog.storage_core.record.kernel_memory import (
     address_of,
     copy_bytes,
     inlined,
-    load_byte,
     store_byte,
 )
+from sparklog.storage_core.record.legacy.crc32_kernel import crc32
 from sparklog.storage_core.record.legacy.header import FIXED_BYTES, LEGACY_ATTRIBUTES_AT
 from sparklog.storage_core.record.v2.encode_kernels import PlanColumn
 
@@ -30,7 +27,6 @@ __all__ = ["measure_entries", "plan_sets", "write_entries"]
 _Bytes = npt.NDArray[np.uint8]
 _Int64s = npt.NDArray[np.int64]
 
-_POLYNOMIAL: Final = 0xEDB88320
 _INT32_MAX: Final = 2**31 - 1
 _CRC_AT, _CRC_FROM, _ = LEGACY_CRC
 _TIMESTAMP_AT: Final = FIXED_BYTES[0]
@@ -40,45 +36,6 @@ _FIRST, _COUNT, _SIZE = PlanColumn.FIRST, PlanColumn.COUNT, PlanColumn.SIZE
 _GROUP, _LAST_DELTA, _MAX_TIMESTAMP = PlanColumn.GROUP, PlanColumn.LAST_DELTA, PlanColumn.MAX_TIMESTAMP
 
 _COLUMN: Final = f"{INT64S}, {BYTES}, {BYTES}"
-
-
-def _crc_tables() -> _Int64s:
-    """Return (2048,): for k of 0..7 and each byte, the CRC of that byte followed by k zero bytes."""
-    table = np.arange(256, dtype=np.int64)
-    for _ in range(8):
-        table = np.where(table & 1, (table >> 1) ^ _POLYNOMIAL, table >> 1)
-    tables = [table]
-    for _ in range(7):
-        tables.append(table[tables[-1] & 255] ^ (tables[-1] >> 8))
-    return np.concatenate(tables)
-
-
-_TABLES: Final = _crc_tables()
-
-
-@inlined
-def _crc32(address: int, size: int) -> int:
-    """Return zlib's CRC-32 of `size` bytes."""
-    crc = 0xFFFFFFFF
-    end = address + size
-    while end - address >= 8:
-        crc ^= load_byte(address) | load_byte(address + 1) << 8
-        crc ^= load_byte(address + 2) << 16 | load_byte(address + 3) << 24
-        crc = (
-            _TABLES[1792 + (crc & 255)]
-            ^ _TABLES[1536 + ((crc >> 8) & 255)]
-            ^ _TABLES[1280 + ((crc >> 16) & 255)]
-            ^ _TABLES[1024 + ((crc >> 24) & 255)]
-            ^ _TABLES[768 + load_byte(address + 4)]
-            ^ _TABLES[512 + load_byte(address + 5)]
-            ^ _TABLES[256 + load_byte(address + 6)]
-            ^ _TABLES[load_byte(address + 7)]
-        )
-        address += 8
-    while address < end:
-        crc = _TABLES[(crc ^ load_byte(address)) & 255] ^ (crc >> 8)
-        address += 1
-    return crc ^ 0xFFFFFFFF
 
 
 @inlined
@@ -117,7 +74,7 @@ def measure_entries(
     fixed_bytes: int,
     sizes: _Int64s,
 ) -> int:
-    """Fill `sizes` with what each record's entry takes; return the place of a row outside the columns, or -1.
+    """Fill `sizes` of each record's entry; return the place of a row outside the columns, or -1.
 
     Args:
         key_offsets: (n + 1,) and `key_flags` (n,) or none; the values' likewise.
@@ -147,12 +104,12 @@ def plan_sets(
     limit_bytes: int,
     sets: npt.NDArray[np.int64],
 ) -> int:
-    """Fill `sets` with the records of each wrapper, in the columns of `PlanColumn`; return how many there are.
+    """Fill `sets` with the records of each wrapper, in the columns of `PlanColumn`; return their number.
 
     Args:
         offsets: (r,) of each record, rising within each group; `timestamps` and `sizes` of its entry likewise.
         group_starts: (g + 1,) borders of the groups among the records.
-        limit_bytes: size of the entries at which a set is closed; one is always allowed.
+        limit_bytes: size of the entries that closes a set; one entry is always allowed.
         sets: out, `PlanColumn.WIDTH` wide, as long as the groups together; `SIZE` is that of the entries.
     """
     planned = 0
@@ -194,8 +151,8 @@ def write_entries(
 
     Args:
         rows: row numbers.
-        offsets: (r,) what each entry says its offset is, by place in `rows`; `timestamps` and `sizes` likewise.
-        starts: (r,) where each entry goes in `out`.
+        offsets: (r,) stored offset of each entry, by place in `rows`; `timestamps` and `sizes` likewise.
+        starts: (r,) of each entry in `out`.
         kind: magic and attributes.
         out: with room for every entry.
     """
@@ -217,4 +174,4 @@ def write_entries(
         if value_flags.size != 0 and value_flags[row] == 0:
             size = -1
         _store_field(address, value_start + value_offsets[row], size)
-        _store_int32(entry + _CRC_AT, _crc32(entry + _CRC_FROM, sizes[place] - _CRC_FROM))
+        _store_int32(entry + _CRC_AT, crc32(entry + _CRC_FROM, sizes[place] - _CRC_FROM))

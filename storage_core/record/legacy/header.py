@@ -44,7 +44,7 @@ FIXED_BYTES: Final = (18, 26)
 LEGACY_ATTRIBUTES_AT: Final = UP_TO_MAGIC_BYTES
 
 MIN_ENTRY_BYTES: Final = (26, 34)
-"""By magic: size of an entry whose key and value have no bytes."""
+"""By magic: size of an entry with empty key and value."""
 
 _UP_TO_ATTRIBUTES: Final = [
     ("offset", ">i8"),
@@ -83,14 +83,14 @@ class LegacyHeader:
 
     @property
     def timestamp_type(self) -> int:
-        """`CREATE_TIME` or `LOG_APPEND_TIME`; `NO_TIMESTAMP_TYPE` in format v0, whatever its bits."""
+        """`CREATE_TIME` or `LOG_APPEND_TIME`; always `NO_TIMESTAMP_TYPE` in format v0."""
         if self.magic == 0:
             return NO_TIMESTAMP_TYPE
         return LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else CREATE_TIME
 
 
 def pack_legacy_header(header: LegacyHeader) -> bytes:
-    """Return the 18 or 26 bytes before the key length; `crc` is written as it stands."""
+    """Return the 18 or 26 bytes before the key length; `crc` is not computed."""
     fields = (header.offset, header.message_size, header.crc, header.magic, header.attributes)
     if header.magic == 0:
         return _STRUCTS[0].pack(*fields)

@@ -1,7 +1,7 @@
-"""The compiled half of reading formats v0 and v1: walking over entries, their fields, their CRC-32.
+"""The compiled half of reading formats v0 and v1: entries, their fields, their CRC-32.
 
-As in `decode_kernels`, every read of untrusted bytes is checked against the end of its entry first, nothing is
-allocated, and nothing outside `source` is read.
+As in `decode_kernels`, each read of untrusted bytes has a bounds check first; kernels allocate nothing, and never read
+outside of `source`.
 
 Source: Kafka LegacyRecord, AbstractLegacyRecordBatch.
 """
@@ -23,6 +23,7 @@ from sparklog.storage_core.record.kernel_memory import (
     load_int64,
 )
 from sparklog.storage_core.record.kernel_tables import SectionColumn
+from sparklog.storage_core.record.legacy.crc32_kernel import crc32
 from sparklog.storage_core.record.legacy.header import FIXED_BYTES, LEGACY_ATTRIBUTES_AT, MIN_ENTRY_BYTES
 from sparklog.storage_core.record.v2.batch_header import place_of
 
@@ -41,7 +42,7 @@ LEGACY_FAILURES: Final = (
     "a message inside a wrapper is compressed",
     "a message inside a wrapper has a wrong CRC",
 )
-"""What each code of `parse_entries` and `survey_set` means."""
+"""Meaning of each code of `parse_entries` and `survey_set`."""
 
 _START, _END, _COUNT = SectionColumn.START, SectionColumn.END, SectionColumn.COUNT
 _BASE_OFFSET, _BASE_TIMESTAMP = SectionColumn.BASE_OFFSET, SectionColumn.BASE_TIMESTAMP
@@ -57,59 +58,14 @@ _CODEC_MASK: Final = 7
 _STARTS: Final = "int64[::1], int32[::1]"
 
 
-def _crc_tables() -> _Int64s:
-    """Return (8, 256): for k in 0..7, what each byte does to a CRC-32 when k further bytes follow it."""
-    tables = np.zeros((8, 256), np.int64)
-    for byte in range(256):
-        value = byte
-        for _ in range(8):
-            value = (value >> 1) ^ (0xEDB88320 if value & 1 else 0)
-        tables[0, byte] = value
-    for k in range(1, 8):
-        tables[k] = (tables[k - 1] >> 8) ^ tables[0][tables[k - 1] & 0xFF]
-    return tables
-
-
-_TABLES: Final = _crc_tables()
-
-
-@inlined
-def _load_uint32_little(address: int) -> int:
-    value = load_byte(address) | (load_byte(address + 1) << 8)
-    return value | (load_byte(address + 2) << 16) | (load_byte(address + 3) << 24)
-
-
-@inlined
-def _step(following: int, value: int) -> int:
-    """Return what the low byte of `value` does to a CRC-32 when so many bytes follow it."""
-    effect: int = _TABLES[following, value & 255]
-    return effect
-
-
-@inlined
-def _crc32(address: int, end: int) -> int:
-    """Return the CRC-32 of the bytes between two addresses, eight bytes a step."""
-    crc = 0xFFFFFFFF
-    while end - address >= 8:
-        low = crc ^ _load_uint32_little(address)
-        high = _load_uint32_little(address + 4)
-        crc = _step(7, low) ^ _step(6, low >> 8) ^ _step(5, low >> 16) ^ _step(4, low >> 24)
-        crc ^= _step(3, high) ^ _step(2, high >> 8) ^ _step(1, high >> 16) ^ _step(0, high >> 24)
-        address += 8
-    while address < end:
-        crc = (crc >> 8) ^ _step(0, crc ^ load_byte(address))
-        address += 1
-    return crc ^ 0xFFFFFFFF
-
-
 @inlined
 def _has_wrong_crc(address: int, end: int) -> bool:
-    return _crc32(address + _CRC_FROM, end) != load_int32(address + _CRC_AT) & 0xFFFFFFFF
+    return crc32(address + _CRC_FROM, end - address - _CRC_FROM) != load_int32(address + _CRC_AT) & 0xFFFFFFFF
 
 
 @inlined
 def _entry_end(address: int, end: int, magic: int) -> int:
-    """Return the end of the entry at an address, or -1 where its length lies."""
+    """Return the end of the entry at an address, or -1 if its length is damaged."""
     if end - address < LOG_OVERHEAD_BYTES + _MIN_V0_SIZE:
         return -1
     size = load_int32(address + _LENGTH_AT)
@@ -121,7 +77,7 @@ def _entry_end(address: int, end: int, magic: int) -> int:
 
 @inlined
 def _read_part(address: int, end: int) -> tuple[int, int]:
-    """Return the size of a key or value, -1 for null, and where its bytes start, or address -1 where it lies."""
+    """Return the size of a key or value, -1 for null, and its bytes' address, or address -1 if it is damaged."""
     if end - address < 4:
         return 0, -1
     size = load_int32(address)
@@ -133,11 +89,11 @@ def _read_part(address: int, end: int) -> tuple[int, int]:
 
 @kernel(f"void({BYTES}, {INT64S}, {INT64S}, boolean[::1])")
 def compare_crcs(source: _Bytes, starts: _Int64s, ends: _Int64s, is_wrong: npt.NDArray[np.bool_]) -> None:
-    """Say of each entry whether its CRC-32 is wrong; it is where the entry is not within `source`.
+    """Find the entries with a wrong CRC-32, or not within `source`.
 
     Args:
-        starts: (n,) where each entry starts in `source`.
-        ends: (n,) where it ends.
+        starts: (n,) of each entry in `source`.
+        ends: (n,) of each.
         is_wrong: out, (n,).
     """
     start = address_of(source)
@@ -148,15 +104,15 @@ def compare_crcs(source: _Bytes, starts: _Int64s, ends: _Int64s, is_wrong: npt.N
 
 @kernel(f"UniTuple(int64, 3)({BYTES}, int64, int64)")
 def survey_set(source: _Bytes, magic: int, checks_crcs: int) -> tuple[int, int, int]:
-    """Walk over the decompressed entries of a wrapper; a short one at the end is no entry, as in a log.
+    """Walk over the decompressed entries of a wrapper; a partial one at the end is skipped, as in a log.
 
     Args:
-        source: what the wrapper's value stands for.
+        source: the wrapper's decompressed value.
         magic: of the wrapper, 0 or 1.
-        checks_crcs: 0 leaves the CRCs alone.
+        checks_crcs: 0 skips the CRCs.
 
     Returns:
-        a place in `LEGACY_FAILURES`, 0 for none; how many entries there are; the stored offset of the last one.
+        a place in `LEGACY_FAILURES`, 0 for none; the number of entries; the stored offset of the last one.
     """
     address, section_end = address_of(source), address_of(source) + source.size
     count, last_offset = 0, 0
@@ -194,10 +150,10 @@ def parse_entries(
     header_starts: _Int64s,
     header_offsets: _Int32s,
 ) -> tuple[int, int]:
-    """Check every entry and note where its parts lie; arguments and result as of `decode_kernels.parse_records`.
+    """Check every entry and locate its parts; arguments and result as of `decode_kernels.parse_records`.
 
     A section is one uncompressed entry, or the decompressed entries of a wrapper that `survey_set` has accepted. Bytes
-    between the value and the entry's end are passed over, as Kafka does.
+    between the value and the entry's end are skipped, as in Kafka.
     """
     start = address_of(source)
     key_end, value_end, header_end = key_offsets[0], value_offsets[0], header_offsets[0]
@@ -231,10 +187,10 @@ def parse_entries(
 
 @kernel(f"void({BYTES}, int64[:, ::1], int64[::1], int64[::1])")
 def locate_entries(source: _Bytes, sections: npt.NDArray[np.int64], starts: _Int64s, ends: _Int64s) -> None:
-    """Say where each entry lies, in sections that `parse_entries` has accepted.
+    """Locate each entry, in sections that `parse_entries` has accepted.
 
     Args:
-        starts: out, (n,) for the n entries that `COUNT` adds up to.
+        starts: out, (n,) for the sum of `COUNT`.
         ends: out, (n,).
     """
     start = address_of(source)

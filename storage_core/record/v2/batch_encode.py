@@ -1,7 +1,7 @@
-"""Columns in, batches out: Kafka's RecordBatch v2, vectorised.
+"""Encodes columns into batches of Kafka's RecordBatch v2, vectorised.
 
-A batch is planned, written, compressed and sealed with its CRC; no record is ever a Python object. Base offsets stay 0
-where offsets are assigned: the CRC does not cover them, so whoever places the batch sets them.
+A batch is planned, written, compressed and sealed with its CRC; no record is ever a Python object. Assigned base
+offsets stay 0: the CRC does not cover them, so the placer sets them.
 
 Source: Kafka MemoryRecordsBuilder, DefaultRecordBatch; KIP-98.
 """
@@ -50,12 +50,12 @@ _Plan: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodeOptions:
-    """How records become batches.
+    """Settings of an encoding.
 
     Attributes:
         codec: one of `CODECS`.
         level: in Kafka's range for the codec; 0 is Kafka's default.
-        batch_size_bytes: uncompressed size at which a batch is closed; one record is always allowed.
+        batch_size_bytes: uncompressed size that closes a batch; one record is always allowed.
         max_message_bytes: size of the largest batch, header included, after compression.
         log_append_time_ms: the append's time, which makes LogAppendTime batches; None makes CreateTime ones.
         partition_leader_epoch: -1 none.
@@ -92,10 +92,7 @@ class EncodeOptions:
             raise InvalidConfigError("; ".join(problems))
 
     def _producer_problems(self) -> list[str]:
-        """Return what no batch may have, as Kafka's `MemoryRecordsBuilder.validateProducerState` has it.
-
-        Nor may one have producer fields without a producer.
-        """
+        """Return the problems of `MemoryRecordsBuilder.validateProducerState`, and fields without a producer."""
         if self.producer_id < 0:
             fields = {"producer_epoch": self.producer_epoch >= 0, "base_sequence": self.base_sequence >= 0}
             problems = [
@@ -112,8 +109,8 @@ class EncodedBatches:
 
     Attributes:
         data: all the bytes; writable, owned by the caller.
-        group: (b,) which group a batch belongs to.
-        position: (b,) where it starts in `data`.
+        group: (b,) number of its group.
+        position: (b,) in `data`.
         size: (b,) its bytes.
         records_count: (b,) its records.
         last_offset_delta: (b,) last offset minus base offset.
@@ -169,7 +166,7 @@ def _starts(sizes: _Int64s) -> _Int64s:
 
 
 class _Run:
-    """One call's columns and what all its steps share."""
+    """State of one call."""
 
     def __init__(self, columns: Columns, rows: _Int64s, options: EncodeOptions) -> None:
         self.columns = columns
@@ -194,7 +191,7 @@ class _Run:
                 raise InvalidRecordError(f"a header has no key row={self.rows[nameless]}")
 
     def plan(self, starts: _Int64s, limit_bytes: int) -> _Plan:
-        """Return (b, WIDTH): where each batch begins and ends."""
+        """Return (b, WIDTH): the batches' borders and sizes."""
         batches = np.empty((int(starts[-1] - starts[0]), PlanColumn.WIDTH), np.int64)
         failed = np.zeros(2, np.int64)
         limits = (limit_bytes, self.refuse_bytes)
@@ -253,7 +250,7 @@ class _Run:
         yield from self._sections(smaller)
 
     def seal(self, plan: _Plan, data: npt.NDArray[np.uint8], positions: _Int64s, sizes: _Int64s) -> EncodedBatches:
-        """Write the headers and their CRCs around sections that are already in place."""
+        """Write headers and CRCs to the sections, which are in place."""
         headers = self._headers(plan, sizes)
         raw = headers.view(np.uint8)
         view, header_view = data.data, raw.data

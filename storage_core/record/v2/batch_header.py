@@ -16,8 +16,8 @@
 | 53  | i32  | base_sequence          | -1 none                                                     |
 | 57  | i32  | records_count          | records present; may be 0, or below last_offset_delta + 1   |
 
-Bytes in, values out: nothing here opens a file, decompresses, or looks at records. The CRC starts at `attributes`, so
-an append may set `base_offset` and `partition_leader_epoch` without computing it again.
+The CRC starts at `attributes`, so an append may set `base_offset` and `partition_leader_epoch` without computing it
+again.
 
 Source: Kafka DefaultRecordBatch; KIP-98.
 """
@@ -73,7 +73,7 @@ HEADER_DTYPE: Final = np.dtype(
 HEADER_BYTES: Final = HEADER_DTYPE.itemsize
 
 ByteSource: TypeAlias = "bytes | bytearray | memoryview | mmap | npt.NDArray[np.uint8]"
-"""Anything that lends contiguous bytes; an Arrow buffer does too."""
+"""Any object with contiguous bytes, also an Arrow buffer."""
 
 OFFSETS_HEAD: Final = struct.Struct(">qi4xb6xi")
 """Base offset, length, magic and, in this format, last offset delta."""
@@ -107,7 +107,7 @@ class BatchHeader:
 
     @property
     def last_offset(self) -> int:
-        """The last offset the batch covers, whether or not its record is still there."""
+        """The last offset of the batch, with or without a record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -120,7 +120,7 @@ class BatchHeader:
         """Name of the codec.
 
         Raises:
-            CorruptBatchError: the bits name no codec; its position is 0, the header's own start.
+            CorruptBatchError: illegal codec bits; its position is 0, the header's own start.
         """
         name = codec_name(self.attributes)
         if name is None:
@@ -139,12 +139,12 @@ class BatchHeader:
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a control record, which no consumer sees."""
+        """Whether the batch has a control record, which consumers skip."""
         return bool(self.attributes & bits.CONTROL_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop the batch's tombstones and markers, or None if no cleaner set that yet."""
+        """Time at which the cleaner may drop the batch's tombstones and markers; None before the first cleaning."""
         return self.base_timestamp if self.attributes & bits.DELETE_HORIZON_BIT else None
 
     @property
@@ -156,7 +156,7 @@ class BatchHeader:
 
 
 def pack_header(header: BatchHeader) -> bytes:
-    """Return the 61 bytes of a header; `crc` is written as it stands."""
+    """Return the 61 bytes of a header; `crc` is not computed."""
     return _HEADER.pack(*astuple(header))
 
 
@@ -166,7 +166,7 @@ def place_of(field: str) -> int:
 
 
 def unpack_header(data: ByteSource, position: int = 0) -> BatchHeader:
-    """Return the header that starts at `position`; no field is judged.
+    """Return the header at `position`; checks no field.
 
     Raises:
         CorruptBatchError: fewer than 61 bytes remain.

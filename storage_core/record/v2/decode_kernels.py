@@ -1,8 +1,8 @@
-"""The compiled half of decoding: one pass that judges every byte of a record section, then copies.
+"""The compiled half of decoding: one pass that checks every byte of a record section, then copies.
 
-`parse_records` and `cut_records` read untrusted bytes and check each read against what it must not pass; only what the
-first one has accepted is read again by `measure_headers`, `copy_headers` and `copy_ranges`. Nothing is allocated here,
-and nothing outside `source` is read, whatever it holds.
+`parse_records` and `cut_records` read untrusted bytes and check the bounds of each read; `measure_headers`,
+`copy_headers` and `copy_ranges` read again only sections that `parse_records` has accepted. Kernels allocate nothing,
+and never read outside of `source`.
 
 Source: Kafka DefaultRecord, DefaultRecordBatch, ByteUtils.
 """
@@ -44,7 +44,7 @@ FAILURES: Final = (
     "a record's fields are shorter than its length",
     "bytes remain after the last record",
 )
-"""What each code of `parse_records` means."""
+"""Meaning of each code of `parse_records`."""
 
 # Kernels see module constants, not class attributes.
 _START, _END, _COUNT = SectionColumn.START, SectionColumn.END, SectionColumn.COUNT
@@ -84,7 +84,7 @@ def _read_head(address: int, section_end: int) -> tuple[int, int, int, int]:
 
 @inlined
 def _read_header_count(address: int, end: int) -> tuple[int, int, int]:
-    """Return a record's number of headers, where they start, and its end if they fill it, or minus a failure."""
+    """Return a record's number of headers, their start, and its end if they fill it, or minus a failure."""
     count, address = read_varint(address, end)
     if address < 0 or count < 0 or count > end - address:
         return 0, 0, -6
@@ -109,17 +109,17 @@ def parse_records(
     header_starts: _Int64s,
     header_offsets: _Int32s,
 ) -> tuple[int, int]:
-    """Check every record and note where its parts lie.
+    """Check every record and locate its parts.
 
     Args:
-        source: the bytes the sections point into.
+        source: the bytes of the sections.
         sections: (b, SECTION_COLUMNS) of format v2, each within `source`; the bytes of all together fit int32.
-        offsets: out, (n,) for the n records that `COUNT` adds up to.
+        offsets: out, (n,) for the sum of `COUNT`.
         timestamps: out, (n,).
-        key_starts: out, (n,) where each key's bytes start, -1 = null.
-        key_offsets: out, (n + 1,) Arrow offsets of the keys once they lie back to back; the first one is given. The
-            same of the values and the header lists.
-        header_starts: out, (n,) where each record's headers start.
+        key_starts: out, (n,) start of each key's bytes, -1 = null.
+        key_offsets: out, (n + 1,) Arrow offsets of the keys, back to back; the first one is given. The same of the
+            values and the header lists.
+        header_starts: out, (n,) start of each record's headers.
         header_offsets: out, (n + 1,) Arrow offsets of the header lists.
 
     Returns:
@@ -162,14 +162,14 @@ def parse_records(
 
 @kernel(f"boolean({BYTES}, int64, int64, int64, int64, int64[::1])")
 def cut_records(source: _Bytes, start: int, end: int, count: int, step: int, cuts: _Int64s) -> bool:
-    """Say where every so many records of a section start, by their lengths alone.
+    """Find the start of every `step`-th record of a section, by the lengths only.
 
     Args:
         source: the bytes.
-        start: of the section, and `end` where it ends; within `source`.
+        start: of the section, and its `end`; within `source`.
         count: of its records.
-        step: how many records lie between two cuts.
-        cuts: out, (n,) for the n pieces that the records make.
+        step: records of a piece.
+        cuts: out, (n,) for the n pieces.
 
     Returns:
         whether every length fits; else a record is damaged.
@@ -195,11 +195,11 @@ def measure_headers(
     content_offsets: _Int32s,
     is_null: npt.NDArray[np.bool_],
 ) -> None:
-    """Say how much each header's key and value take, in sections that `parse_records` has accepted.
+    """Measure each header's key and value, in sections that `parse_records` has accepted.
 
     Args:
         header_starts: (n,) and `header_offsets` (n + 1,) of `parse_records`.
-        name_offsets: out, (h + 1,) Arrow offsets of the header keys once they lie back to back.
+        name_offsets: out, (h + 1,) Arrow offsets of the header keys, back to back.
         content_offsets: out, (h + 1,) the same of the values.
         is_null: out, (h,) whether a header has no value.
     """
@@ -222,10 +222,10 @@ def measure_headers(
 def copy_headers(
     source: _Bytes, header_starts: _Int64s, header_offsets: _Int32s, names: _Bytes, contents: _Bytes
 ) -> None:
-    """Copy the keys and the values of headers that `measure_headers` has measured, each kind back to back.
+    """Copy the keys and the values of headers, each kind back to back.
 
     Args:
-        names: out, of as many bytes as all keys have.
+        names: out, of the size that `measure_headers` gives for all keys.
         contents: out, the same of the values.
     """
     start, end = address_of(source), address_of(source) + source.size
@@ -248,8 +248,8 @@ def copy_ranges(source: _Bytes, starts: _Int64s, offsets: _Int32s, out: _Bytes) 
     """Copy each range of `source` to its place in `out`.
 
     Args:
-        starts: (n,) where each range starts; anything where it is empty.
-        offsets: (n + 1,) where each goes; the differences are the sizes.
+        starts: (n,) of each range; ignored for an empty one.
+        offsets: (n + 1,) of the ranges in `out`; the differences are the sizes.
         out: of at least `offsets[-1]` bytes.
     """
     source_start, out_start = address_of(source), address_of(out)

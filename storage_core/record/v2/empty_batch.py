@@ -1,4 +1,4 @@
-"""A batch without records, as compaction leaves one: so that a log keeps its end, and a reader gets past a gap there.
+"""An empty batch, as of a compaction: it keeps a log's end, and a reader gets past the gap.
 
 Source: Kafka DefaultRecordBatch.writeEmptyHeader.
 """
@@ -12,7 +12,7 @@ __all__ = ["pack_empty_batch"]
 
 
 def pack_empty_batch(first_offset: int, last_offset: int, leader_epoch: int) -> bytes:
-    """Return a v2 batch without records or producer that stands for these offsets, both included."""
+    """Return a v2 batch without records or producer for these offsets, both included."""
     header = BatchHeader(
         base_offset=first_offset,
         batch_length=HEADER_BYTES - LOG_OVERHEAD_BYTES,

@@ -1,8 +1,8 @@
-"""The compiled half of encoding: where batches end, and the records' bytes.
+"""The compiled half of encoding: ends of batches, and the records' bytes.
 
-Both kernels walk `rows` in order and see the columns as Arrow's buffers, one tuple per column: int64 offsets, bytes,
-and one flag byte per element (0 = null), no flags where nothing is null. `plan_batches` decides each batch and keeps
-each record's length; `write_records` then only writes, into room that the plan has measured.
+Both kernels walk `rows` in order and get the columns as Arrow's buffers, one tuple per column: int64 offsets, bytes,
+and one flag byte per element (0 = null), no flags without nulls. `plan_batches` decides each batch and keeps each
+record's length; `write_records` then only writes, into the planned space.
 
 Source: Kafka DefaultRecord, MemoryRecordsBuilder.
 """
@@ -32,14 +32,14 @@ _Bytes: TypeAlias = npt.NDArray[np.uint8]
 _Int64s: TypeAlias = npt.NDArray[np.int64]
 
 Column: TypeAlias = tuple[_Int64s, _Bytes, _Bytes]
-"""One column of n: (n + 1,) offsets, the bytes they point into, (n,) flags or none."""
+"""One column of n: (n + 1,) offsets into its bytes, the bytes, (n,) flags or none."""
 
 Columns: TypeAlias = tuple[Column, Column, Column, Column, Column, _Int64s, _Int64s]
 """Keys, values, header lists (no data), header keys, header values; timestamps; offsets or none."""
 
 
 class PlanColumn:
-    """What each column of a plan holds; a plan has one row per batch."""
+    """Columns of a plan, which has one row per batch."""
 
     FIRST: Final = 0  # place in `rows` of the first record
     COUNT: Final = 1  # records
@@ -79,13 +79,13 @@ def _write_field(address: int, source: int, size: int) -> int:
 
 @inlined
 def _field_size(size: int) -> int:
-    """Return what a field of `size` bytes takes with its length; -1 is null."""
+    """Return the size of a field of `size` bytes with its length; -1 is null."""
     return varint_size(size) + max(size, 0)
 
 
 @kernel(f"int64({INT64S}, {BYTES}, {INT64S}, int64[::1])")
 def add_field_sizes(offsets: _Int64s, flags: _Bytes, rows: _Int64s, bodies: _Int64s) -> int:
-    """Add to `bodies` what each record's key, or value, takes; return the place of a row outside the column, or -1.
+    """Add the size of each record's key, or value, to `bodies`; return the place of a row outside the column, or -1.
 
     Args:
         offsets: (n + 1,) and `flags` (n,) or none, of the column.
@@ -114,7 +114,7 @@ def add_header_sizes(
     rows: _Int64s,
     bodies: _Int64s,
 ) -> int:
-    """Add to `bodies` what each record's headers take; return the place of a row with a header without key, or -1.
+    """Add the size of each record's headers to `bodies`; return the place of a row with a header without key, or -1.
 
     Args:
         list_offsets: (n + 1,) and `list_flags` (n,) or none, of the header lists; `rows` are inside them.
@@ -161,7 +161,7 @@ def _plan_batch(
         length = bodies[place] + varint_size(timestamp - base_timestamp) + varint_size(next_delta)
         size = varint_size(length) + length
         if place > first and (total + size > limit_bytes or next_delta > delta_limit or next_delta <= delta):
-            break  # what can't follow here may open the next batch, which judges it
+            break  # this record may begin the next batch, which checks it
         total += size
         delta = next_delta
         max_timestamp = max(max_timestamp, timestamp)
@@ -185,14 +185,14 @@ def plan_batches(
     batches: npt.NDArray[np.int64],
     failed: _Int64s,
 ) -> int:
-    """Fill `lengths` and `batches`; return how many batches there are, or minus a `PlanFailure`.
+    """Fill `lengths` and `batches`; return the number of batches, or minus a `PlanFailure`.
 
     Args:
-        timestamps: (n,) and `offsets` (n,), or none where offsets are assigned.
+        timestamps: (n,) and `offsets` (n,), or none for assigned offsets.
         rows: row numbers, in record order within each group.
         bodies: bytes of each record without its length and deltas, by place in `rows`.
         group_starts: (g + 1,) borders of the groups in `rows`.
-        limits: uncompressed size at which a batch is closed, and the one that no record's batch may pass.
+        limits: uncompressed size that closes a batch, and the limit for one record's batch.
         lengths: out, each record's length field, by its place in `rows`.
         batches: out, `PlanColumn.WIDTH` wide, as long as the groups together.
         failed: out, (2,) on failure the row, and its batch's size.

@@ -1,4 +1,4 @@
-"""The columns that become records, and how a kernel sees them.
+"""The columns of records to encode, and their buffers for kernels.
 
 Source: Kafka ProducerRecord.
 """
@@ -29,14 +29,14 @@ _NO_COLUMN: Final = (_NO_INT64S, _NO_BYTES, _NO_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Columns of n records, as they come from a frame.
+    """Columns of n records, from a frame.
 
     Attributes:
         key: binary or string, large or not; None = every key is null.
         value: the same.
         timestamp: (n,) ms since the epoch, -1 none.
         headers: list of struct<key: string or binary, value: binary>; None or null = no headers.
-        offset: (n,) preserved offsets, or None where offsets are assigned.
+        offset: (n,) preserved offsets, or None for assigned ones.
     """
 
     key: pa.Array | None
@@ -69,10 +69,10 @@ class RecordColumns:
 
 
 def kernel_columns(columns: RecordColumns) -> Columns:
-    """Return the buffers of every column, in the order the encode kernels take them; binary data is not copied.
+    """Return the buffers of every column, in the order of the encode kernels; binary data is not copied.
 
     Raises:
-        InvalidRecordError: a column's type can't be a record's, or its length differs from the others'.
+        InvalidRecordError: a column has a wrong type, or another length than the others.
     """
     count = len(columns)
     lengths = {len(each) for each in (columns.key, columns.value, columns.headers, columns.offset) if each is not None}
@@ -116,7 +116,7 @@ def _timestamps(array: pa.Array | pa.ChunkedArray | None, count: int) -> npt.NDA
 
 
 def _flags(array: pa.Array) -> npt.NDArray[np.uint8]:
-    """Return (n,) 0 for null and 1 for the rest, or nothing where nothing is null."""
+    """Return (n,) 0 for null and 1 for the rest, or nothing without nulls."""
     validity = array.buffers()[0]
     if validity is None or not array.null_count:
         return _NO_BYTES
@@ -169,7 +169,7 @@ def _header_columns(headers: pa.Array) -> tuple[Column, Column, Column]:
 
 
 def _utf8(names: pa.Array) -> pa.Array:
-    """Return header keys that are text: binary ones are checked, because a reader can't show any others."""
+    """Return header keys as text; binary ones must be UTF-8."""
     if not (pa.types.is_binary(names.type) or pa.types.is_large_binary(names.type)):
         return names
     try:

@@ -1,6 +1,6 @@
-"""Zig-zag varints as kernels read and write them: functions of addresses, compiled into each kernel that calls them.
+"""Zig-zag varints for kernels: functions of addresses, compiled into each calling kernel.
 
-Reading never goes behind the end that it is given. `few_batches` reads them in plain code.
+Reads never pass the given end. `few_batches` reads varints in plain code.
 
 Source: Kafka ByteUtils.
 """
@@ -14,7 +14,7 @@ __all__ = ["read_field", "read_varint", "read_varlong", "skip_varlong", "varint_
 
 @inlined
 def varint_size(value: int) -> int:
-    """Return how many bytes a value takes as a varint."""
+    """Return the size of a value as a varint."""
     rest = np.uint64((value << 1) ^ (value >> 63))
     size = 1
     while rest > np.uint64(0x7F):
@@ -37,7 +37,7 @@ def write_varint(address: int, value: int) -> int:
 
 @inlined
 def read_varint(address: int, end: int) -> tuple[int, int]:
-    """Return a 32-bit value and the address after it, or address -1 where it is damaged."""
+    """Return a 32-bit value and the address after it, or address -1 if it is damaged."""
     if address >= end:
         return 0, -1
     byte = load_byte(address)
@@ -59,7 +59,7 @@ def read_varint(address: int, end: int) -> tuple[int, int]:
 
 @inlined
 def read_varlong(address: int, end: int) -> tuple[int, int]:
-    """Return a 64-bit value and the address after it, or address -1 where it is damaged."""
+    """Return a 64-bit value and the address after it, or address -1 if it is damaged."""
     raw = np.uint64(0)
     for shift in range(0, 70, 7):
         if address >= end:
@@ -75,7 +75,7 @@ def read_varlong(address: int, end: int) -> tuple[int, int]:
 
 @inlined
 def skip_varlong(address: int, end: int) -> int:
-    """Return the address after a 64-bit value, or -1 where it is damaged."""
+    """Return the address after a 64-bit value, or -1 if it is damaged."""
     for _ in range(0, 70, 7):
         if address >= end:
             return -1
@@ -87,7 +87,7 @@ def skip_varlong(address: int, end: int) -> int:
 
 @inlined
 def read_field(address: int, end: int) -> tuple[int, int]:
-    """Return a field's size, -1 for null, and where its bytes start, or address -1 where its length lies."""
+    """Return a field's size, -1 for null, and its bytes' address, or address -1 if its length is damaged."""
     size, address = read_varint(address, end)
     if address < 0 or size > end - address:
         return 0, -1
