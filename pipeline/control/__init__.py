@@ -1,1 +1,1 @@
-"""The Delta tables of the maintenance job, below a store's `control/`."""
+"""The Delta tables of maintenance runs, below a store's `control/`."""

@@ -1,7 +1,7 @@
-"""What is known of each log from former runs, and how a run changes it. Decides, touches nothing.
+"""Cleaner checkpoints: the state of each log after former runs, and its change by a run. A pure decision.
 
-A log that failed waits before it is tried again: a quarter of an hour, twice as long after each further failure, a day
-at most. Any success forgets that. What is known of a topic that was deleted and made again is another topic's.
+A failed log waits before its retry: a quarter of an hour, doubled after each further failure, a day at most. A success
+resets that. Rows of a deleted topic do not count for a new topic of that name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from sparklog.sink.ledger.rows import LogState
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["CleanerCheckpoint", "LogWork", "after_work", "checkpoints_of"]
+__all__ = ["CleanerCheckpoint", "LogTaskResult", "after_task", "checkpoints_of"]
 
 _FIRST_WAIT_MS: Final = 15 * 60_000
 _LONGEST_WAIT_MS: Final = 24 * 3_600_000
@@ -25,15 +25,14 @@ class CleanerCheckpoint:
     """A row of `cleaner_checkpoints`.
 
     Attributes:
-        topic_id: of the topic whose log it was.
-        first_dirty_offset: where the next cleaning begins.
-        log_start_offset: as it was then.
-        last_cleaned_ms: when a round came to its end; None if none ever did.
-        uncleanable_reason: why the last cleaning failed, whatever the cause; None behind a sound one.
-        uncleanable_file, uncleanable_position, uncleanable_offset: where the log can't be cleaned, as far as that is
-            known; None where trying again may help.
+        topic_id: of the log's topic.
+        first_dirty_offset: start of the next cleaning.
+        log_start_offset: at that time.
+        last_cleaned_ms: end of the last complete round; None if there was none.
+        uncleanable_reason: failure of the last cleaning, of any cause; None after a success.
+        uncleanable_file, uncleanable_position, uncleanable_offset: known place of the damage; None if a retry may help.
         failure_count: since the last success.
-        retry_at_ms: not before; None without a failure.
+        retry_at_ms: earliest retry; None without a failure.
         run_id: of the run that wrote the row.
     """
 
@@ -63,15 +62,15 @@ class CleanerCheckpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogWork:
-    """What a run did to one log, as far as the next one has to know.
+class LogTaskResult:
+    """The result of a task that the next run needs.
 
     Attributes:
-        first_dirty_offset: where the next cleaning begins; None where none was tried.
-        log_start_offset: as it is now.
-        is_cleaned: whether a round came to its end.
-        uncleanable: why the log can't be cleaned; names file, position or offset.
-        failure: why it was not, and may be next time.
+        first_dirty_offset: start of the next cleaning; None without a cleaning.
+        log_start_offset: of the log now.
+        is_cleaned: whether a round was completed.
+        uncleanable: the damage that prevents a cleaning; names file, position or offset.
+        failure: a failure that a retry may overcome.
     """
 
     state: LogState
@@ -85,11 +84,11 @@ class LogWork:
 def checkpoints_of(
     rows: Iterable[Mapping[str, Any]], states: Mapping[TopicPartition, LogState]
 ) -> dict[TopicPartition, CleanerCheckpoint]:
-    """Return what is known of the logs that there are.
+    """Return the checkpoints of existing logs.
 
     Args:
         rows: of the table.
-        states: of the logs; above its `cleaner_limit_offset` a log is dirty, whatever its row says.
+        states: of the logs; above its `cleaner_limit_offset` a log is dirty, also if its row is higher.
     """
     names = [each.name for each in fields(CleanerCheckpoint)]
     found = (CleanerCheckpoint(**{name: row[name] for name in names}) for row in rows)
@@ -97,29 +96,29 @@ def checkpoints_of(
     return {each.log: _limited(each, states[each.log].cleaner_limit_offset) for each in known}
 
 
-def after_work(before: CleanerCheckpoint | None, work: LogWork, run_id: str, now_ms: int) -> CleanerCheckpoint:
-    """Return what is known of a log behind a run."""
-    state = work.state
+def after_task(before: CleanerCheckpoint | None, result: LogTaskResult, run_id: str, now_ms: int) -> CleanerCheckpoint:
+    """Return the checkpoint of a log after a task."""
+    state = result.state
     found = before or CleanerCheckpoint(
         topic=state.topic,
         partition=state.partition,
         topic_id=state.topic_id,
-        first_dirty_offset=work.log_start_offset,
-        log_start_offset=work.log_start_offset,
+        first_dirty_offset=result.log_start_offset,
+        log_start_offset=result.log_start_offset,
     )
-    dirty = found.first_dirty_offset if work.first_dirty_offset is None else work.first_dirty_offset
+    dirty = found.first_dirty_offset if result.first_dirty_offset is None else result.first_dirty_offset
     found = replace(
         found,
-        first_dirty_offset=max(dirty, work.log_start_offset),
-        log_start_offset=work.log_start_offset,
+        first_dirty_offset=max(dirty, result.log_start_offset),
+        log_start_offset=result.log_start_offset,
         run_id=run_id,
         updated_ms=now_ms,
     )
-    if work.is_cleaned:
+    if result.is_cleaned:
         found = replace(found, last_cleaned_ms=now_ms)
-    if problem := work.uncleanable or work.failure:
-        return _failed(found, problem, now_ms, is_uncleanable=work.uncleanable is not None)
-    return _sound(found) if work.first_dirty_offset is not None else found
+    if problem := result.uncleanable or result.failure:
+        return _failed(found, problem, now_ms, is_uncleanable=result.uncleanable is not None)
+    return _sound(found) if result.first_dirty_offset is not None else found
 
 
 def _limited(before: CleanerCheckpoint, limit: int) -> CleanerCheckpoint:
@@ -153,7 +152,7 @@ def _sound(before: CleanerCheckpoint) -> CleanerCheckpoint:
 
 
 def _named(text: str, names: str) -> str | None:
-    """Return what a message says of a name: facts stand as `name=value` in it, and a path may have blanks."""
+    """Return the value of a `name=value` fact in a message; a path may have blanks."""
     found = re.search(rf"\b(?:{names})=(.+?)(?=[;:]\s|[;,:]?\s+\w+=|[;,:]?$)", text)
     return found[1] if found else None
 

@@ -1,25 +1,24 @@
-"""Leases: which run may work on a log, until when, in which epoch.
+"""Leases and fencing: a lease gives one maintenance run a log until a time, in an epoch.
 
-`maintenance.lock` keeps runs of one machine from each other, and goes with a process that dies; where several machines
-mount a store it may not reach the others. So a run also leases the logs that it is about to work on, in one conditional
-MERGE, and reads back which it got: a MERGE that did not fail is no answer, for the rows may be another's.
+`maintenance.lock` separates runs of one machine, and a dead process loses it. On a shared mount it may not reach other
+machines. So a run also leases its logs, in one conditional MERGE, and then reads which ones it got: after a successful
+MERGE a row may still belong to another run.
 
-| the row of a log says                        | the run gets it                                               |
-|----------------------------------------------|---------------------------------------------------------------|
-| nothing                                      | in epoch 1                                                    |
-| expired                                      | in the next epoch                                             |
-| another run of this machine                  | in the next epoch: that one is dead, or the lock were its own |
-| another run elsewhere, not expired           | not: that run is named                                        |
+| the log's row                    | the run gets the lease                                                      |
+|----------------------------------|-----------------------------------------------------------------------------|
+| none                             | in epoch 1                                                                  |
+| expired                          | in the next epoch                                                           |
+| of another run, this machine     | in the next epoch: that run is dead, or it would hold the lock              |
+| of another run elsewhere, valid  | no; the refusal names that run                                              |
 
-A lease is prolonged at a third of its term, by the driver without Spark, whose slots may all be taken. One that can't
-be is lost a fifteenth of its term, a minute, before others may have it: the run's signature is taken out of the lock's
-file then, so that its executors stop before their next step. So clocks of machines may differ by that minute.
+The driver prolongs leases after a third of their term, without Spark, whose slots may be busy. If it can't, the run
+gives them up a fifteenth of the term (one minute) before they expire: it removes its signature from `maintenance.lock`,
+so its executors stop before their next step. So clocks of machines may differ by a minute.
 
-Rows are read by other machines, so their times are wall clock. A run's own time goes on from where its wall clock was
-when it got its leases, by the monotonic clock, and is not behind the wall clock. So where that is set back by an hour
-the run neither believes that it has an hour more than others see, nor prolongs to a time before what its rows say; and
-where it is set right behind a pause, in which a virtual machine counts nothing, the run finds that it has lost them.
-One that is set too far forward ends the run without need; the next one goes on.
+Other machines read the rows, so their times are wall clock. A run's own time is the later one of the wall clock and of
+its wall clock at the acquisition plus the monotonic time since. So if the wall clock is set back, the run neither keeps
+its leases longer than others see, nor shortens its rows; if it is corrected after a pause of a virtual machine, the run
+finds its leases lost. A clock set too far forward ends the run needlessly; the next run continues.
 """
 
 from __future__ import annotations
@@ -57,9 +56,9 @@ LEASE_MS: Final = 15 * 60_000
 
 _TRIES: Final = 3
 _MARGINS: Final = 15
-"""A term has so many: what a run leaves of it to its executors, who have to stop, and to clocks that differ."""
+"""1/15 of a term is kept as margin for executors to stop and for clock skew."""
 _LOOKS: Final = 20
-"""How often a run looks whether its leases are lost, between two prolongations."""
+"""Checks for lost leases between two prolongations."""
 _LONGEST_LOOK_S: Final = 1.0
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _CLAUSES: Final = """
@@ -71,32 +70,32 @@ WHEN NOT MATCHED THEN INSERT *
 
 
 class LeaseTable(Protocol):
-    """What leases need of the control tables."""
+    """The operations on control tables that leases need."""
 
     def try_merge(self, table: ControlTable, rows: list[dict[str, Any]], clauses: str) -> bool:
-        """Merge rows; return whether it was done, or lost a race."""
+        """Merge rows; return False if another commit came first."""
         ...
 
     def try_update(self, table: ControlTable, values: Mapping[str, int], owner: str) -> bool:
-        """Set columns of an owner's rows; return whether it was done, or lost a race."""
+        """Set columns of an owner's rows; return False if another commit came first."""
         ...
 
     def rows(self, table: ControlTable) -> list[dict[str, Any]]:
-        """Return the rows that the table has now."""
+        """Return the table's present rows."""
         ...
 
 
 @dataclass(slots=True)
 class Leases:
-    """What a run got.
+    """The leases of a run.
 
     Attributes:
-        owner: of the leases: host, process and run.
-        clock: tells what is left of them.
-        term_ms: for which they are had at a time.
-        epochs: of each log that it got.
-        refused: for each log that it did not get, who has it, and until when.
-        until_ms: when they expire.
+        owner: host, process and run.
+        clock: for their expiry.
+        term_ms: of each prolongation.
+        epochs: of each leased log.
+        refused: for each log without a lease, the run that has it, and until when.
+        until_ms: time of expiry.
     """
 
     owner: str
@@ -113,39 +112,39 @@ class Leases:
 
     @property
     def now_ms(self) -> int:
-        """The run's time: the wall clock, unless that was set back since."""
+        """The run's time: the wall clock, unless it was set back."""
         return max(self.clock.now_ms(), self.clock.monotonic_ms() + self._ahead_ms)
 
     @property
     def is_lost(self) -> bool:
-        """Whether another run may have one of them: it took one, or their time is over but for the margin."""
+        """Whether another run may have one of the leases: it took one, or only the margin is left."""
         if self._is_given_up:
             return True
         return bool(self.epochs) and self.now_ms >= self.until_ms - self.term_ms // _MARGINS
 
     def take_over(self, rows: Mapping[TopicPartition, Mapping[str, Any]]) -> None:
-        """Take the time of the leases over from their rows; one that is missing is another run's by now."""
+        """Take the expiry from the leases' rows; a missing row means that another run has the lease."""
         if self.epochs.keys() - rows.keys():
             self._is_given_up = True
         elif self.epochs and not self.is_lost:
             self.until_ms = min(rows[log]["expires_ms"] for log in self.epochs)
 
     def give_up(self) -> None:
-        """Stay without them, whatever a prolongation that hung brings later: executors have heard of it."""
+        """Give the leases up for good: a late prolongation must not revive them after the executors were fenced."""
         self._is_given_up = True
 
     def check(self) -> None:
-        """Make sure that the run still has them.
+        """Check that the run still has its leases.
 
         Raises:
             WriterFencedError: another run may have one of them.
         """
         if self.is_lost:
-            raise WriterFencedError(f"this run has lost its leases, another one may work: owner={self.owner}")
+            raise WriterFencedError(f"this run has lost its leases, another run may have them: owner={self.owner}")
 
 
 def machine_id() -> str:
-    """Return what two processes that see each other's `flock` have in common: the running kernel."""
+    """Return the id of the running kernel: processes with the same one see each other's `flock`."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:
@@ -153,7 +152,7 @@ def machine_id() -> str:
 
 
 def leased_elsewhere(rows: Collection[Mapping[str, Any]], machine: str, now_ms: int) -> dict[TopicPartition, str]:
-    """Return the logs that runs of other machines have, and who until when."""
+    """Return the logs leased by runs of other machines, with the run and the expiry."""
     return {
         TopicPartition(row["topic"], row["partition"]): _holder(row)
         for row in rows
@@ -162,19 +161,19 @@ def leased_elsewhere(rows: Collection[Mapping[str, Any]], machine: str, now_ms: 
 
 
 def refuse_leased(root: Path, clock: Clock | None = None, machine: str | None = None) -> None:
-    """Refuse a store of which a run of another machine has leases; whoever takes the maintenance lock calls it first.
+    """Refuse a store with leases of a run on another machine; call it before taking the maintenance lock.
 
-    Where the lock does not reach that machine it would be free, and whoever signs it stops the other run's executors.
+    If the lock does not reach that machine, it would be free here, and signing it would stop the other run's executors.
 
     Args:
         root: of the store.
-        clock: tells what has expired.
+        clock: for the expiry.
         machine: this one.
 
     Raises:
-        StoreLockedError: one has; the message says who and until when.
+        StoreLockedError: there are leases; the message names the run and their expiry.
         UnsupportedFormatError: a newer release wrote the table of leases.
-        CorruptFileError: it is damaged.
+        CorruptFileError: the table is damaged.
     """
     now_ms = (clock or SystemClock()).now_ms()
     leased = leased_elsewhere(read_rows(root, LEASES), machine or machine_id(), now_ms)
@@ -192,15 +191,15 @@ def acquire_leases(
     machine: str | None = None,
     term_ms: int = LEASE_MS,
 ) -> Leases:
-    """Lease logs, as many of them as can be had; the caller holds the maintenance lock.
+    """Lease all logs that no other run has; the caller holds the maintenance lock.
 
     Args:
         table: of the leases.
-        logs: to work on.
+        logs: to lease.
         run_id: of the run.
-        clock: tells what has expired.
+        clock: for the expiry.
         machine: this one.
-        term_ms: for which they are had, unless they are prolonged.
+        term_ms: until the expiry without a prolongation.
     """
     leases = Leases(owner=f"{socket.gethostname()}:{os.getpid()}:{run_id}", clock=clock, term_ms=term_ms)
     if not logs:
@@ -209,7 +208,7 @@ def acquire_leases(
     wanted = {"owner": leases.owner, "machine": machine or machine_id(), "epoch": 1}
     wanted |= {"acquired_ms": now_ms, "expires_ms": now_ms + term_ms}
     rows = [{"topic": each.topic, "partition": each.partition, **wanted} for each in logs]
-    for _ in range(_TRIES):  # a race is lost to runs that lease other logs, too
+    for _ in range(_TRIES):  # commits for other logs conflict, too
         if table.try_merge(LEASES, rows, _CLAUSES):
             break
     found = _rows_by_log(table)
@@ -223,14 +222,14 @@ def acquire_leases(
 def holding_leases(
     table: LeaseTable, leases: Leases, fence: Callable[[], None], wait_s: float | None = None
 ) -> Iterator[Leases]:
-    """Prolong leases in the background, and give them back at the end.
+    """Prolong leases in the background, and release them at the end.
 
-    Who watches their time is not who prolongs them: a disk that hangs must not keep a run from hearing that it lost.
+    One thread prolongs, another watches the time: a hanging disk must not delay the discovery of lost leases.
 
     Args:
         table: of the leases.
         leases: to hold.
-        fence: called once they are lost: stops who works for this run elsewhere.
+        fence: called when they are lost: stops the run's executors.
         wait_s: between two prolongations; a third of the term if None.
     """
     wait_s = leases.term_ms / 3000 if wait_s is None else wait_s
@@ -263,7 +262,7 @@ def _keep_prolonging(table: LeaseTable, leases: Leases, is_over: threading.Event
 
 
 def _prolong(table: LeaseTable, leases: Leases) -> None:
-    """Prolong leases, and see what came of it: a commit that did not fail is no answer."""
+    """Prolong leases, then read their rows: a successful commit does not prove that the run has them."""
     wanted_ms = leases.now_ms + leases.term_ms
     for _ in range(_TRIES):
         if not leases.epochs or table.try_update(LEASES, {"expires_ms": wanted_ms}, leases.owner):

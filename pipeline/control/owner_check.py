@@ -1,16 +1,16 @@
-"""Whether a maintenance run still owns its store, asked by executors: two looks at one file, without a lock of theirs.
+"""Fencing of executors: before each step they check in `maintenance.lock` that their run still owns the store.
 
-The run's driver holds `maintenance.lock` by `flock` and has signed it. An executor can't see the lock, but it sees what
-the end of an ownership does to the file:
+The run's driver holds `maintenance.lock` by `flock` and has signed it. An executor can't see the lock, but the file
+changes when the ownership ends:
 
-| what happened                             | the file                          |
+| event                                     | the file                          |
 |-------------------------------------------|-----------------------------------|
-| the run ended, or gave up its lease       | is empty                          |
-| the run died, and another one has begun   | holds the other one's signature   |
-| another one took the store by force       | is another file of that name      |
+| the run ended, or gave up its leases      | is empty                          |
+| the run died, and another run started     | has the other run's signature     |
+| another writer took the store by force    | is another file of that name      |
 
-Between a look and the step behind it there is time for any of these. So little of it that both runs would have to wake
-up within the same rename; and what a swap does twice, loading finishes once.
+The ownership may end between the check and the next step. That matters only if both runs do the same rename at the same
+time; and loading completes a swap that was started twice.
 """
 
 import contextlib
@@ -28,11 +28,11 @@ __all__ = ["OwnerCheck"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerCheck:
-    """The owner of the logs, as an executor sees it; travels to executors.
+    """The owner of the logs, for executors; sent to Spark tasks.
 
     Attributes:
         path: of the lock's file.
-        device, inode: what the file was.
+        device, inode: of the file at the run's start.
         signature: of the owner.
     """
 
@@ -43,14 +43,14 @@ class OwnerCheck:
 
     @classmethod
     def of(cls, store: Path) -> "OwnerCheck":
-        """Return the check of who holds the store's maintenance lock now: the caller does."""
+        """Return the check for the caller, who holds the store's maintenance lock."""
         path = store.absolute() / MAINTENANCE_LOCK
         with storage_errors(path), open_reader(path) as file:
             found = os.fstat(file.fileno())
             return cls(path=str(path), device=found.st_dev, inode=found.st_ino, signature=file.read())
 
     def holding(self) -> contextlib.AbstractContextManager[None]:
-        """Check: no process takes the store by force while its driver holds the maintenance lock."""
+        """Check once: no process takes the store by force while the driver holds the maintenance lock."""
         self.check()
         return contextlib.nullcontext()
 
@@ -58,8 +58,8 @@ class OwnerCheck:
         """Return if the run still owns the store.
 
         Raises:
-            WriterFencedError: it does not; nothing more may be changed.
-            StorageError: the disk does not say.
+            WriterFencedError: it does not; it must change nothing more.
+            StorageError: the lock file can't be read.
         """
         path = Path(self.path)
         with storage_errors(path):

@@ -1,12 +1,12 @@
-"""The control tables made anew from the logs: what is damaged, or a newer release's, is set aside, never deleted.
+"""Rebuilds the control tables from the logs; sets damaged tables, and those of a newer release, aside.
 
-Every log is taken for one that was never cleaned: its first dirty offset is its start. That is always right, and costs
-one cleaning of each that finds less to do than it reads. Tables that can be read stay, but for the checkpoints.
+Every log counts as never cleaned: its first dirty offset is its start. That is always correct, and costs one cleaning
+of each log that finds little to do. Readable tables stay, except the checkpoints.
 
-Epochs of leases grow for ever: a lower one than before would be taken for a run that lost its lease long ago. Where the
-table of leases is gone, each log gets a row that nobody owns, and whose epoch is the time in milliseconds. A log's
-epoch grows by one a run, a run takes longer than a millisecond, so no epoch was ever as large, unless the clock has
-been set back since: so what `runs` tells of epochs, where it can be read, is a floor as well.
+Epochs of leases only grow: a lower epoch would belong to a run that lost its lease long ago. If the table of leases is
+lost, each log gets an expired row with the time in ms as epoch. An epoch grows by one per run, and a run takes longer
+than a millisecond, so no earlier epoch is as large, unless the clock was set back: so the epochs in `runs`, if it is
+readable, are lower bounds, too.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ def tables_to_replace(store: Path) -> dict[str, str]:
 
 
 def rebuild_control(root: Path, spark: Callable[[], SparkSession], clock: Clock) -> int:
-    """Set aside what has to go, and write the checkpoints of all logs anew; return how many.
+    """Set tables aside, and rewrite the checkpoints of all logs; return the number of logs.
 
     Args:
         root: of the store.
-        spark: gives the session.
-        clock: names what is set aside.
+        spark: returns the session.
+        clock: for the names of tables set aside.
 
     Raises:
-        StoreLockedError: a maintenance runs.
+        StoreLockedError: a maintenance run holds the store.
         LedgerDamagedError: the ledger can't be read.
     """
     if LEASES.name not in tables_to_replace(root):
@@ -74,11 +74,11 @@ def rebuild_control(root: Path, spark: Callable[[], SparkSession], clock: Clock)
 def unowned_leases(
     logs: Iterable[TopicPartition], runs: Iterable[Mapping[str, Any]], now_ms: int
 ) -> list[dict[str, Any]]:
-    """Return rows of leases that anybody may take, in epochs that no run had.
+    """Return expired rows of leases, in epochs that no run had.
 
     Args:
         logs: of the store.
-        runs: rows of `runs`, as far as they are known; of logs that are gone, too, for one of that name may come.
+        runs: known rows of `runs`, also of deleted logs, whose names may be used again.
         now_ms: the time.
     """
     rows = list(runs)
@@ -95,7 +95,7 @@ def _problem(store: Path, table: ControlTable) -> str | None:
         check_table(store, table)
     except (CorruptFileError, UnsupportedFormatError) as error:
         return str(error)
-    return "is written anew from the logs" if table == CLEANER_CHECKPOINTS else None
+    return "is rewritten from the logs" if table == CLEANER_CHECKPOINTS else None
 
 
 def _set_aside(path: Path, now_ms: int) -> None:

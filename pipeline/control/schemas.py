@@ -1,14 +1,12 @@
-"""The tables that the maintenance job keeps below a store's `control/`: names, columns, keys, version.
+"""The control tables of maintenance runs, below a store's `control/`: names, columns, keys, version.
 
-| table               | a row for                              | says                                                  |
+| table               | a row for                              | content                                               |
 |---------------------|----------------------------------------|-------------------------------------------------------|
-| cleaner_checkpoints | each log that was ever worked on       | where its dirty part begins; why it was not cleaned,  |
-|                     |                                        | and when that is tried again                          |
-| runs                | each run, and each work of it on a log | what was planned, what was done, what it cost         |
-| leases              | each log that was ever worked on       | who may work on it, until when, in which epoch        |
+| cleaner_checkpoints | each log that ever had a task          | first dirty offset; last failure and time of retry    |
+| runs                | each run, and each task on a log       | plan, result, bytes and duration                      |
+| leases              | each log that ever had a task          | the run that has it, expiry, epoch                    |
 
-Times are ms since 1970 in 64-bit integers. Timestamps of Delta would do; naive ones would not, and integers are what
-every other time of a store is.
+Times are ms since 1970 in 64-bit integers, like every other time of a store.
 """
 
 from dataclasses import dataclass
@@ -38,7 +36,7 @@ class ControlTable:
     """One table.
 
     Attributes:
-        keys: columns that name a row; null is a value of them as any other.
+        keys: columns that identify a row; null is a value like others.
     """
 
     name: str
@@ -47,7 +45,7 @@ class ControlTable:
 
     @property
     def columns_sql(self) -> str:
-        """The columns as SQL declares them."""
+        """The columns as SQL declarations."""
         declared = ((each.name, _SQL_TYPES[each.type], "" if each.nullable else " NOT NULL") for each in self.schema)
         return ", ".join(f"{name} {kind}{rest}" for name, kind, rest in declared)
 

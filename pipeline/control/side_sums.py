@@ -1,15 +1,15 @@
-"""The sums that Spark leaves beside each file on a disk, `.NAME.crc`, by which it refuses a file that has changed.
+"""Checks a file against the checksums that Spark writes beside it, `.NAME.crc`: Spark refuses a changed file.
 
-Other readers pass them by. So a bit that flipped where it can be read all the same would be believed by a plan, and be
-met by Spark in the middle of a run.
+Other readers ignore them. Without this check a plan would use a flipped bit, and Spark would fail in the middle of a
+run.
 
-| bytes | is                                    |
+| bytes | content                               |
 |-------|---------------------------------------|
 | 0..3  | `crc`, and a zero                     |
-| 4..7  | how many bytes each sum is of         |
-| 8..   | the CRC-32 of each part, one a part   |
+| 4..7  | number of bytes of each part          |
+| 8..   | the CRC-32 of each part               |
 
-All big endian. A file without sums, or with some that begin otherwise, is not checked, as Spark does not.
+All big endian. A file without checksums, or with another start of them, is not checked; nor does Spark check it.
 
 Source: Hadoop ChecksumFileSystem; DataChecksum.
 """
@@ -31,10 +31,10 @@ _SUM_BYTES: Final = 4
 
 
 def changed_position(path: Path) -> int | None:
-    """Return where a file is no longer what was written, None if it is or nobody can tell.
+    """Return the position of the first changed part of a file; None if none is, or there are no checksums.
 
     Raises:
-        OSError: it can't be read, or is not there.
+        OSError: the file can't be read, or does not exist.
     """
     data = read_file(path)
     sums = read_if_there(path.with_name(f".{path.name}.crc"))
@@ -42,10 +42,10 @@ def changed_position(path: Path) -> int | None:
 
 
 def first_changed_part(data: bytes, sums: bytes) -> int | None:
-    """Return where the first part begins that does not have its sum.
+    """Return the position of the first part with a wrong checksum.
 
     Args:
-        data: of a file.
+        data: of the file.
         sums: of the file beside it; any bytes.
     """
     if len(sums) < _HEADER.size or not sums.startswith(_MAGIC):

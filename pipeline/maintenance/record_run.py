@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sparklog.pipeline.control.cleaner_checkpoints import CleanerCheckpoint, after_work
+from sparklog.pipeline.control.cleaner_checkpoints import CleanerCheckpoint, after_task
 from sparklog.pipeline.control.schemas import CLEANER_CHECKPOINTS, RUNS
 from sparklog.pipeline.control.tables import ControlTables, TableBounds
 from sparklog.pipeline.maintenance.plan import MaintenancePlan
@@ -79,7 +79,7 @@ def changed_checkpoints(
     for log, tasks in by_log.items():
         known = before.get(log)
         for each in tasks:
-            known = after_work(known, each.as_log_work(), run_id, now_ms)
+            known = after_task(known, each.as_log_result(), run_id, now_ms)
         if known is not None:
             found[log] = known
     return found

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparklog.pipeline.control.cleaner_checkpoints import LogWork
+from sparklog.pipeline.control.cleaner_checkpoints import LogTaskResult
 from sparklog.pipeline.control.schemas import RUNS
 from sparklog.pipeline.maintenance.plan import Action, FormerRuns, MaintenancePlan, PlannedTask
 from sparklog.sink.ledger.rows import LogState
@@ -77,10 +77,10 @@ class TaskResult:
         """Whether the task needs an operator or a retry."""
         return self.outcome in ("uncleanable", "failed")
 
-    def as_log_work(self) -> LogWork:
+    def as_log_result(self) -> LogTaskResult:
         """Return the facts that the next run needs."""
         is_cleaning = self.action != "delete"
-        return LogWork(
+        return LogTaskResult(
             state=self.state,
             log_start_offset=self.log_start_offset,
             first_dirty_offset=self.first_dirty_offset if is_cleaning and self.outcome in _MEASURED else None,
