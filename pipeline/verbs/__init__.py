@@ -1,1 +1,1 @@
-"""What each verb of the command does."""
+"""The verbs of the command, one module each."""

@@ -1,4 +1,4 @@
-"""The verb `repair`: plans by default, changes with `--execute` only.
+"""The verb `repair`: plans the repair of damage that `verify` finds, and with `--execute` repairs it.
 
 Each round checks every log, plans, and carries the plan out, until a check finds nothing to do. So the next repair
 completes one that crashed. A repair holds both locks of a store, or the broker's own lock of a broker's folder.
