@@ -1,4 +1,4 @@
-"""Undoes what was written but not committed, at the start of a writer and after a failed micro-batch."""
+"""Truncates a partial write: bytes that were never committed, at a writer's start and after a failed micro-batch."""
 
 import io
 import logging

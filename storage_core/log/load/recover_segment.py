@@ -1,4 +1,4 @@
-"""Recovery of one segment: what of its `.log` is sound, and the indexes that belong to that.
+"""Crash recovery of one segment: truncates its `.log` at the first torn or invalid batch, and rebuilds its indexes.
 
 `scan_segment` reads and decides, `recover_segment` carries out; in between nothing is kept on the disk, so a recovery
 that was interrupted is simply run again. Every batch's length, CRC, offsets and markers are looked at; its records are
