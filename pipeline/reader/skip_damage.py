@@ -14,8 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from sparklog.storage_core.errors import CorruptBatchError, LogStorageError, StorageError
 from sparklog.storage_core.log.files.segments import floor_segment, list_readable_segments
 from sparklog.storage_core.log.scan.log_walk import is_gone
@@ -104,7 +102,7 @@ def _check_follower(reader: SegmentReader, offsets: tuple[int, int], next_segmen
     if found is None:
         return
     chunk, number = found
-    last_offset, position = int(chunk.scan.last_offset[number]), chunk.position + int(chunk.scan.position[number])
+    last_offset, position = int(chunk.scan.last_offset[number]), chunk.start_of(number)
     following = _next_base_offset(reader, chunk, number)
     following = next_segment if following is None else following
     if following is None or following > last_offset:
@@ -151,16 +149,14 @@ def _holder(reader: SegmentReader, start: int, offset: int) -> tuple[BatchChunk,
     """Return the first batch, from that of `start` on, that ends at `offset` or above: its chunk and number there."""
     with suppress(CorruptBatchError):
         for chunk in reader.chunks_from(start):
-            holders = np.flatnonzero(chunk.scan.last_offset >= offset)
-            if len(holders):
-                return chunk, int(holders[0])
+            if (holder := chunk.first_reaching(offset)) is not None:
+                return chunk, holder
     return None
 
 
 def _next_base_offset(reader: SegmentReader, chunk: BatchChunk, number: int) -> int | None:
     """Return the base offset of the batch after one of a chunk; None if nothing or zeros follow."""
-    position = chunk.position + int(chunk.scan.position[number] + chunk.scan.size[number])
-    first = first_fields(reader.read(position, UP_TO_MAGIC_BYTES))
+    first = first_fields(reader.read(chunk.end_of(number), UP_TO_MAGIC_BYTES))
     return None if first is None or first.size <= LOG_OVERHEAD_BYTES else first.offset
 
 

@@ -125,15 +125,13 @@ def _find_cut(segment: SegmentFiles, offset: int, state: LogState) -> _Cut:
         next_offset = segment.base_offset
         for chunk in reader.chunks_from(offset - 1):  # includes the batch before it
             reader.check_crcs(chunk, chunk.scan)
-            reaching = np.flatnonzero(chunk.scan.last_offset >= offset)
-            if not len(reaching):
+            first = chunk.first_reaching(offset)
+            if first is None:
                 next_offset = int(chunk.scan.last_offset[-1]) + 1
                 continue
-            first = int(reaching[0])
             if first:
                 next_offset = int(chunk.scan.last_offset[first - 1]) + 1
-            size = chunk.position + int(chunk.scan.position[first])
-            return _Cut(segment, size, next_offset, min(int(chunk.scan.base_offset[first]), offset))
+            return _Cut(segment, chunk.start_of(first), next_offset, min(int(chunk.scan.base_offset[first]), offset))
         return _Cut(segment, reader.valid_bytes, next_offset, offset)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -174,7 +174,7 @@ class _Conversion:
         for chunk in _whole_chunks(reader, is_last=next_base is None):
             scan = self._committed(chunk.scan) if next_base is None else chunk.scan
             if len(scan):
-                order.check(BatchChunk(chunk.data, chunk.position, scan), INT64_MAX if next_base is None else next_base)
+                order.check(replace(chunk, scan=scan), INT64_MAX if next_base is None else next_base)
                 reader.check_crcs(chunk, scan)
                 yield from self._convert(reader, chunk, scan)
                 self.report.bytes_before += int(scan.size.sum())
@@ -304,8 +304,8 @@ def _whole_chunks(reader: SegmentReader, *, is_last: bool) -> Iterator[BatchChun
     except CorruptBatchError as error:
         if not is_last or not reader.ends_in_zeros(error.position):
             raise
-    if not is_last and reader.valid_bytes < reader.size_bytes:
-        raise reader.corrupt_batch("closed segment ends inside a batch", reader.valid_bytes)
+    if not is_last:
+        reader.check_end()
 
 
 def _cut(converted: ConvertedBatches, chosen: slice, data: memoryview) -> ConvertedBatches:

@@ -20,7 +20,7 @@ from sparklog.storage_core.cleaner.keys.offset_map import OffsetMap
 from sparklog.storage_core.cleaner.survey.aborted_columns import NONE_ABORTED, AbortedColumns
 from sparklog.storage_core.cleaner.survey.cleaned_transactions import is_control
 from sparklog.storage_core.cleaner.survey.read_batches import checked_chunks
-from sparklog.storage_core.errors import CorruptBatchError, InvalidRecordError
+from sparklog.storage_core.errors import InvalidRecordError
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
 from sparklog.storage_core.record.batch_probe import MAGIC_V2
@@ -112,7 +112,7 @@ class _Filling:
         is_left_out = is_control(scan) | self._dirty.aborted.mask(scan)
         wanted = scan.take(~is_left_out) if is_left_out.any() else scan
         self._records_read += int(np.maximum(scan.records_count[is_left_out], 0).sum())
-        try:
+        with reader.errors_in(chunk):
             for records in iter_keyed(chunk.data, wanted):
                 self._records_read += len(records)
                 stopped_at = self._put(records)
@@ -122,8 +122,6 @@ class _Filling:
                     last_whole = int(scan.last_offset[whole - 1]) if whole else -1
                     self._map.latest_offset = max(self._map.latest_offset, last_whole)
                     return False
-        except CorruptBatchError as error:
-            raise reader.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
         self._map.latest_offset = int(scan.last_offset[-1])
         return True
 

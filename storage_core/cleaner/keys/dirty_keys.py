@@ -11,7 +11,7 @@ from sparklog.storage_core.cleaner.keys.build_map import DirtyRange
 from sparklog.storage_core.cleaner.keys.keyed_records import KeyedRecords, iter_keyed
 from sparklog.storage_core.cleaner.survey.cleaned_transactions import is_control
 from sparklog.storage_core.cleaner.survey.read_batches import checked_chunks
-from sparklog.storage_core.errors import CorruptBatchError, InvalidRecordError
+from sparklog.storage_core.errors import InvalidRecordError
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader
 from sparklog.storage_core.record.batch_probe import MAGIC_V2
 
@@ -41,11 +41,9 @@ def iter_dirty_keys(one: DirtyRange, hash_key: bytes, check_owner: Callable[[], 
             scan = chunk.scan.take(~is_control(chunk.scan))
             if not len(scan):
                 continue
-            try:
+            with reader.errors_in(chunk):
                 for records in iter_keyed(chunk.data, scan):
                     yield _keys(records, one, hash_key, reader)
-            except CorruptBatchError as error:
-                raise reader.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
 
 
 def _keys(records: KeyedRecords, one: DirtyRange, hash_key: bytes, reader: SegmentReader) -> Keys:

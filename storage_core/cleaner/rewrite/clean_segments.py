@@ -31,7 +31,6 @@ from sparklog.storage_core.cleaner.rewrite.survivors import (
 )
 from sparklog.storage_core.cleaner.survey.cleaned_transactions import CleanedTransactions
 from sparklog.storage_core.cleaner.survey.read_batches import checked_chunks
-from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.index.transaction_index import AbortedTransaction, pack_transaction_entries
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.producers.transactions import read_control_types
@@ -196,10 +195,8 @@ class _Cleaning:
             for chunk in checked_chunks(reader, files.base_offset, next_base_offset, owner.check):
                 may_go, aborted = self._transactions.follow(chunk.scan, read_control_types(reader, chunk))
                 self._aborted += aborted
-                try:
+                with reader.errors_in(chunk):
                     self._filter(chunk, may_go, keeps_legacy_tombstones)
-                except CorruptBatchError as error:
-                    raise reader.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
         if erased := self._counts.erased_records - erased_before:
             self._erased[files.base_offset] = erased
 

@@ -33,12 +33,11 @@ def checked_chunks(
     is_part = start_offset > reader.files.base_offset
     for chunk in reader.chunks_from(start_offset, CHUNK_BYTES) if is_part else reader.chunks(0, CHUNK_BYTES):
         check_owner()
-        scan = chunk.scan
         order.check(chunk, next_base_offset)
-        if scan.last_offset[0] < start_offset:
-            scan = scan.take(scan.last_offset >= start_offset)
-        if len(scan):
-            reader.check_crcs(chunk, scan)
-            yield BatchChunk(chunk.data, chunk.position, scan)
-    if reader.valid_bytes < reader.size_bytes:
-        raise reader.corrupt_batch("closed segment ends inside a batch", reader.valid_bytes)
+        wanted = (
+            chunk.take(chunk.scan.last_offset >= start_offset) if chunk.scan.last_offset[0] < start_offset else chunk
+        )
+        if len(wanted.scan):
+            reader.check_crcs(wanted, wanted.scan)
+            yield wanted
+    reader.check_end()

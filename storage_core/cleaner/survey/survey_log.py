@@ -24,7 +24,7 @@ import numpy.typing as npt
 from sparklog.storage_core.checkpoint.producer_snapshot import ProducerState
 from sparklog.storage_core.cleaner.survey.aborted_columns import NONE_ABORTED, AbortedColumns
 from sparklog.storage_core.cleaner.survey.cleaned_transactions import CleanedTransactions
-from sparklog.storage_core.errors import CorruptBatchError, CorruptFileError
+from sparklog.storage_core.errors import CorruptFileError
 from sparklog.storage_core.index.transaction_index import AbortedTransaction, parse_transaction_index
 from sparklog.storage_core.log.producers.states import PRODUCER_ID_EXPIRATION_MS, ProducerStates
 from sparklog.storage_core.log.producers.transactions import read_control_types
@@ -83,10 +83,8 @@ def survey_transactions(segments: SegmentList, log_start_offset: int, now_ms: in
             if not borders or borders[-1][0] != reader.files.base_offset:
                 borders.append((reader.files.base_offset, tuple(producers.open_transactions)))
             types = read_control_types(reader, chunk)
-            try:
+            with reader.errors_in(chunk):
                 epochs = coordinator_epochs(chunk.data, chunk.scan, types)
-            except CorruptBatchError as error:
-                raise reader.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
             aborted = producers.follow(chunk.scan, types, epochs)
             found.add(chunk.scan.take((types == ControlType.ABORT) | (types == ControlType.COMMIT)), aborted)
     open_since = producers.first_unstable_offset

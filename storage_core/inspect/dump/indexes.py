@@ -129,9 +129,8 @@ def _last_offset_from(reader: SegmentReader, position: int, offset: int) -> tupl
     """Return the last offset, chunk and number of the first batch from `position` on that ends at `offset` or later."""
     try:
         for chunk in reader.chunks(position):
-            hits = np.flatnonzero(chunk.scan.last_offset >= offset)
-            if len(hits):
-                return int(chunk.scan.last_offset[hits[0]]), chunk, int(hits[0])
+            if (hit := chunk.first_reaching(offset)) is not None:
+                return int(chunk.scan.last_offset[hit]), chunk, hit
     except CorruptBatchError:
         return None
     return None

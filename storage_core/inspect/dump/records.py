@@ -47,8 +47,7 @@ def _dump_chunk(path: Path, chunk: BatchChunk, options: DumpOptions, out: DumpPr
     is_valid[check_crcs(chunk.data, scan)] = False
     errors.is_damaged |= not is_valid.all()
     for place in np.flatnonzero((scan.magic < 0) | (scan.magic > MAGIC_V2)).tolist():
-        position = chunk.position + int(scan.position[place])
-        errors.add_other(f"no format has this magic: {path} position={position} magic={scan.magic[place]}")
+        errors.add_other(f"no format has this magic: {path} position={chunk.start_of(place)} magic={scan.magic[place]}")
     if not options.prints_records:
         out.batches(chunk.position, scan, is_valid)
         return
@@ -81,7 +80,7 @@ def _dump_records(
     except CorruptBatchError as error:
         out.batches(chunk.position, scan.take(slice(first, first + 1)), is_valid[first : first + 1])
         if 0 <= scan.magic[first] <= MAGIC_V2:  # another magic was named before
-            errors.add_other(f"{error.args[0]}: {path} position={chunk.position + int(scan.position[first])}")
+            errors.add_other(f"{error.args[0]}: {path} position={chunk.start_of(first)}")
         return first + 1
     return first
 

@@ -214,7 +214,7 @@ class _SegmentScan:
             self._epochs = assign_batch_epochs(self._epochs, scan.leader_epoch, scan.base_offset)
             self._max_timestamp = max(self._max_timestamp, int(scan.max_timestamp.max()))
             self._order.previous = int(scan.last_offset[-1])
-            self.valid_bytes = piece.position + int(scan.position[-1] + scan.size[-1])
+            self.valid_bytes = piece.end_of(len(scan) - 1)
             self.batch_count += len(scan)
         return None if kind is None else self.stop_here(kind)
 
@@ -246,7 +246,7 @@ class _SegmentScan:
         going_back, overflowing = self._order.judge(scan, count)
         if going_back < count:
             what = f"offsets of a batch go back, run a repair: {self._order.describe(scan, going_back)}"
-            raise self._reader.corrupt_batch(what, piece.position + int(scan.position[going_back]))
+            raise self._reader.corrupt_batch(what, piece.start_of(going_back))
         if overflowing < count:
             return overflowing, "overflow"
         return count, "crc" if len(wrong) else None

@@ -122,7 +122,7 @@ def _add(starts: list[tuple[int, int]], ends: list[int], chunk: BatchChunk) -> N
             ends[-1] = int(scan.last_offset[number - 1]) + 1
         if number < len(scan):
             first = _first_offset(chunk, number)
-            starts.append((first, chunk.position + int(scan.position[number])))
+            starts.append((first, chunk.start_of(number)))
             ends.append(first)
 
 

@@ -29,14 +29,13 @@ from typing import Final
 from sparklog.storage_core.checkpoint.leader_epochs import parse_leader_epochs
 from sparklog.storage_core.checkpoint.meta_properties import parse_meta_properties
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
-from sparklog.storage_core.errors import CorruptBatchError, CorruptFileError, InvalidConfigError
+from sparklog.storage_core.errors import CorruptFileError, InvalidConfigError
 from sparklog.storage_core.log.files.clean_shutdown import had_clean_shutdown
 from sparklog.storage_core.log.files.names import LOG, segment_file_name
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.load.finish_leftovers import list_files, read_leftovers
 from sparklog.storage_core.log.load.plan import LeftoverPlan, SegmentNames, plan_segments
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader
-from sparklog.storage_core.record.batch_scan import check_crcs
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.open_regular import read_if_there
 from sparklog.storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
@@ -59,7 +58,6 @@ LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
 
 _NO_LOGS: Final = ("remote-log-index-cache", "__cluster_metadata-0")
 _ZOOKEEPER_KEY: Final = b"broker.id="
-_FIRST_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,17 +309,9 @@ def _check_first_offset(files: SegmentFiles, following: int | None) -> None:
         first = reader.base_offset_at(0)
         if first is None or (files.base_offset <= first and (following is None or first < following)):
             return
-        if not _starts_soundly(reader):
+        if reader.sound_batch_at(0) is None:
             return
     limit = "" if following is None else f" next_segment={following}"
     raise CorruptFileError(
         f"a segment's name disagrees with its first offset: file={files.log_path} first_offset={first}{limit}"
     )
-
-
-def _starts_soundly(reader: SegmentReader) -> bool:
-    try:
-        chunk = next(reader.chunks(first_bytes=_FIRST_BYTES), None)
-    except CorruptBatchError:
-        return False
-    return chunk is not None and not len(check_crcs(chunk.data, chunk.scan.take(slice(0, 1))))

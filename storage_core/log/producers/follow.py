@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from sparklog.storage_core.checkpoint.producer_snapshot import ProducerState
-from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.producers.states import ProducerStates
 from sparklog.storage_core.log.producers.transactions import read_control_types
-from sparklog.storage_core.log.scan.segment_reader import BatchChunk, SegmentReader
+from sparklog.storage_core.log.scan.segment_reader import SegmentReader
 from sparklog.storage_core.record.control_records import coordinator_epochs
 
 __all__ = ["follow_producers"]
@@ -55,15 +54,12 @@ def _follow(files: SegmentFiles, producers: ProducerStates, end_offset: int) -> 
     """Follow a segment's batches from where the state is up to an offset."""
     with SegmentReader(files) as reader:
         for chunk in reader.chunks_from(producers.map_end_offset):
-            scan = chunk.scan
-            wanted = scan.take((scan.last_offset >= producers.map_end_offset) & (scan.last_offset < end_offset))
-            if len(wanted):
-                part = BatchChunk(chunk.data, chunk.position, wanted)
+            last = chunk.scan.last_offset
+            part = chunk.take((last >= producers.map_end_offset) & (last < end_offset))
+            if len(part.scan):
                 types = read_control_types(reader, part)
-                try:
-                    epochs = coordinator_epochs(chunk.data, wanted, types)
-                except CorruptBatchError as error:
-                    raise reader.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
-                producers.follow(wanted, types, epochs)
-            if scan.last_offset[-1] >= end_offset - 1:
+                with reader.errors_in(chunk):
+                    epochs = coordinator_epochs(chunk.data, part.scan, types)
+                producers.follow(part.scan, types, epochs)
+            if last[-1] >= end_offset - 1:
                 return

@@ -21,7 +21,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.index.transaction_index import AbortedTransaction
 from sparklog.storage_core.log.producers.snapshots import find_snapshot
 from sparklog.storage_core.log.scan.log_walk import LogWalk, SegmentList
@@ -121,10 +120,8 @@ def read_control_types(reader: SegmentReader, chunk: BatchChunk) -> npt.NDArray[
     if not is_control.any():
         return np.full(len(chunk.scan), NO_CONTROL_TYPE, np.int16)
     reader.check_crcs(chunk, chunk.scan.take(is_control))
-    try:
+    with reader.errors_in(chunk):
         return control_types(chunk.data, chunk.scan)
-    except CorruptBatchError as error:
-        raise reader.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
 
 
 def follow_transactions(

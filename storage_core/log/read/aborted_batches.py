@@ -76,7 +76,7 @@ class AbortedBatches:
         if self._tracker is None:
             self._tracker = TransactionTracker(int(scan.base_offset[0]))
         first_new = int(np.searchsorted(scan.last_offset, self._tracker.next_offset))
-        fresh = BatchChunk(chunk.data, chunk.position, scan.take(slice(first_new, None)))
+        fresh = chunk.take(slice(first_new, None))
         self._aborted += self._tracker.follow(fresh.scan, read_control_types(reader, fresh))
         end_offset = int(scan.last_offset[-1]) + 1
         decided = self._look_ahead(self._tracker, end_offset)

@@ -18,8 +18,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.log.files.segments import SegmentFiles, floor_segment, list_readable_segments
 from sparklog.storage_core.log.read.log_reader import LogReader
@@ -99,9 +97,8 @@ def _position(segment: SegmentFiles, offset: int) -> tuple[int, bool]:
     with SegmentReader(segment) as reader:
         try:
             for chunk in reader.chunks_from(offset, first_bytes=SEEK_BYTES):
-                reaching = np.flatnonzero(chunk.scan.last_offset >= offset)
-                if len(reaching):
-                    return chunk.position + int(chunk.scan.position[reaching[0]]), True
+                if (reaching := chunk.first_reaching(offset)) is not None:
+                    return chunk.start_of(reaching), True
         except CorruptBatchError:
             return -1, True
         return reader.valid_bytes, False

@@ -202,9 +202,10 @@ class _Records:
         if self._aborted is not None and len(scan):
             hidden |= self._aborted.mask(reader, chunk)
         if hidden.any():
-            scan = scan.take(~hidden)
+            chunk = chunk.take(~hidden)
+            scan = chunk.scan
         if max_records >= INT32_MAX:
-            yield BatchChunk(chunk.data, chunk.position, scan)
+            yield chunk
             return
         # A guess is good enough: of the first batch only what lies in the range counts, of others what they hold.
         counts = np.minimum(
@@ -213,12 +214,12 @@ class _Records:
         enough, first, wanted = np.cumsum(counts), 0, max_records
         while first < len(scan):
             stop = int(np.searchsorted(enough, wanted)) + 1
-            yield BatchChunk(chunk.data, chunk.position, scan.take(slice(first, stop)))
+            yield chunk.take(slice(first, stop))
             first, wanted = stop, int(enough[min(stop, len(scan)) - 1]) + max_records
 
     def _decoded(self, reader: SegmentReader, chunk: BatchChunk) -> Iterator[pa.RecordBatch]:
         first_row = 0
-        try:
+        with reader.errors_in(chunk):
             for records in iter_decoded(chunk.data, chunk.scan):
                 offsets = int64s(records.column("offset"))
                 bad, rows = _first_misplaced(offsets, chunk.scan, self._last_offset, first_row)
@@ -230,8 +231,6 @@ class _Records:
                     raise CorruptBatchError("batch has records out of order", int(chunk.scan.position[bad]))
                 first_row += len(offsets)
                 self._last_offset = int(offsets[-1]) if len(offsets) else self._last_offset
-        except CorruptBatchError as error:
-            raise reader.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
 
 
 def _first_misplaced(
@@ -281,7 +280,7 @@ def _sound_part(reader: SegmentReader, chunk: BatchChunk) -> tuple[BatchChunk, C
     if not len(bad):
         return chunk, None
     first = int(bad[0])
-    return BatchChunk(chunk.data, chunk.position, chunk.scan.take(slice(0, first))), reader.wrong_crc(chunk, first)
+    return chunk.take(slice(0, first)), reader.wrong_crc(chunk, first)
 
 
 def _scan_end(segment: SegmentFiles) -> int:

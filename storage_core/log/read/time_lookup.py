@@ -174,8 +174,7 @@ def _batches_from(
         at_end = scan.last_offset >= end_offset - 1
         stop = int(np.argmax(at_end)) + 1 if at_end.any() else len(at_end)
         bad = order.first_wrong(scan, stop, end_offset)
-        position = chunk.position + int(scan.position[stop - 1] + scan.size[stop - 1])
-        follower = None if at_end.any() or bad is not None else reader.base_offset_at(position)
+        follower = None if at_end.any() or bad is not None else reader.base_offset_at(chunk.end_of(stop - 1))
         wanted = scan.last_offset >= first_offset
         wanted[stop if bad is None else max(bad - 1, 0) :] = False
         if follower is not None and follower <= scan.last_offset[stop - 1]:

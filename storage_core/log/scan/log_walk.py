@@ -173,15 +173,15 @@ class LogWalk:
             if stop and last[first] >= self.next_offset:
                 self.next_offset = int(last[stop - 1]) + 1
                 self.before_offset = int(last[first - 1]) if first else before
-                yield reader, BatchChunk(chunk.data, chunk.position, chunk.scan.take(slice(first, stop)))
+                yield reader, chunk.take(slice(first, stop))
             if bad is not None:
                 raise order.error(chunk, bad)
             order.previous = int(last[-1])
             if has_end:
                 self.next_offset = self._end_offset
                 return
-        if not is_last and reader.valid_bytes < reader.size_bytes:
-            raise reader.corrupt_batch("closed segment ends inside a batch", reader.valid_bytes)
+        if not is_last:
+            reader.check_end()
 
     def _first_wrong(self, order: SegmentOrder, scan: BatchScan, count: int) -> int | None:
         """Return the first batch that can't be where it is.
@@ -205,7 +205,7 @@ class LogWalk:
         """
         last_offset = int(chunk.scan.last_offset[number])
         is_log_end = last_offset + 1 >= self._segments.end_offset
-        position = chunk.position + int(chunk.scan.position[number] + chunk.scan.size[number])
+        position = chunk.end_of(number)
         base_offset = reader.base_offset_at(position)
         if base_offset is not None:
             if base_offset <= last_offset and (not is_log_end or reader.is_batch_before(position, last_offset)):

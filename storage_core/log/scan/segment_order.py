@@ -90,7 +90,7 @@ class SegmentOrder:
     def error(self, chunk: BatchChunk, number: int) -> CorruptBatchError:
         """Return the error that names a batch of a chunk."""
         what = f"batch has a wrong base offset: {self.describe(chunk.scan, number)}"
-        return self._reader.corrupt_batch(what, chunk.position + int(chunk.scan.position[number]))
+        return self._reader.corrupt_batch(what, chunk.start_of(number))
 
     def describe(self, scan: BatchScan, number: int) -> str:
         """Return a batch's offsets, and the last one before it, for an error."""

@@ -13,9 +13,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.index.index_search import ReadAt
@@ -67,6 +71,23 @@ class BatchChunk:
     position: int
     scan: BatchScan
     fault: WalkFault | None = None
+
+    def take(self, chosen: slice | npt.NDArray[np.bool_]) -> BatchChunk:
+        """Return some of the batches."""
+        return BatchChunk(self.data, self.position, self.scan.take(chosen))
+
+    def start_of(self, number: int) -> int:
+        """Return where a batch starts in the file."""
+        return self.position + int(self.scan.position[number])
+
+    def end_of(self, number: int) -> int:
+        """Return where a batch ends in the file."""
+        return self.start_of(number) + int(self.scan.size[number])
+
+    def first_reaching(self, offset: int) -> int | None:
+        """Return the number of the first batch that says it reaches an offset."""
+        reaching = np.flatnonzero(self.scan.last_offset >= offset)
+        return int(reaching[0]) if len(reaching) else None
 
 
 class SegmentReader:
@@ -285,6 +306,23 @@ class SegmentReader:
                 return True
         return False
 
+    def check_end(self) -> None:
+        """Refuse a closed segment whose last bytes are no whole batch.
+
+        Raises:
+            CorruptBatchError: they are not.
+        """
+        if self.valid_bytes < self.size_bytes:
+            raise self.corrupt_batch("closed segment ends inside a batch", self.valid_bytes)
+
+    @contextmanager
+    def errors_in(self, chunk: BatchChunk) -> Iterator[None]:
+        """Name the file, and the position there, in an error about a chunk's bytes."""
+        try:
+            yield
+        except CorruptBatchError as error:
+            raise self.corrupt_batch(str(error.args[0]), chunk.position + error.position) from error
+
     def check_crcs(self, chunk: BatchChunk, scan: BatchScan) -> None:
         """Refuse damaged batches of a chunk.
 
@@ -293,13 +331,12 @@ class SegmentReader:
         """
         bad = check_crcs(chunk.data, scan)
         if len(bad):
-            raise self.wrong_crc(BatchChunk(chunk.data, chunk.position, scan), int(bad[0]))
+            raise self.wrong_crc(replace(chunk, scan=scan), int(bad[0]))
 
     def wrong_crc(self, chunk: BatchChunk, number: int) -> CorruptBatchError:
         """Return the error that names a batch of a chunk."""
         offsets = f"offsets={chunk.scan.base_offset[number]}..{chunk.scan.last_offset[number]}"
-        position = chunk.position + int(chunk.scan.position[number])
-        return self.corrupt_batch(f"batch has a wrong CRC: {offsets}", position)
+        return self.corrupt_batch(f"batch has a wrong CRC: {offsets}", chunk.start_of(number))
 
     def corrupt_batch(self, what: str, position: int) -> CorruptBatchError:
         """Return the error that names this file."""
