@@ -200,7 +200,6 @@ def log_dir_problem(store: Path, name: str) -> str | None:
     """Return why a folder can't be a log directory of a store; None if it can.
 
     Args:
-        store: folder of the store.
         name: the folder, relative to the store or absolute.
     """
     store = Path(os.path.normpath(store))

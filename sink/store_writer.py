@@ -57,8 +57,6 @@ class StoreWriter:
     """The one writer of a store. Safe to call from several threads: one micro-batch runs at a time.
 
     Args:
-        config: the sink's settings.
-        clock: source of append times.
         take_lock_by_force: takes the store from a writer that can't be stopped.
 
     Raises:

@@ -53,11 +53,7 @@ class LogStorageError(Exception):
 
 
 class InvalidConfigError(LogStorageError):
-    """A setting is wrong; the message lists every problem found, `; ` between them.
-
-    Attributes:
-        problems: the same one by one.
-    """
+    """A setting is wrong; the message lists every problem found, `; ` between them."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__(*problems)

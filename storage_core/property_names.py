@@ -104,7 +104,6 @@ def resolve_properties(properties: Mapping[str, object], used: Iterable[str]) ->
     """Return properties under a topic's own names.
 
     Args:
-        properties: as they are given.
         used: the topic properties with a meaning here.
     """
     names = list(used)

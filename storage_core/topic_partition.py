@@ -38,12 +38,7 @@ _LARGEST_PARTITION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """One log's name.
-
-    Attributes:
-        topic: legal topic name.
-        partition: number from 0.
-    """
+    """One log's name."""
 
     topic: str
     partition: int

@@ -53,8 +53,6 @@ class RootLocks:
         """Take the lock of a log directory, until `close`.
 
         Args:
-            root: of the store.
-            owner: the writer.
             by_force: take it from a writer of the same store that has lost it, and may live.
 
         Raises:

@@ -44,7 +44,6 @@ def require_signed_off(ledger: Path, version: int, least: int) -> None:
     """Refuse a ledger that has lost its newest entries.
 
     Args:
-        ledger: its folder.
         version: that it has.
         least: the version that it had; read before that one.
 

@@ -33,9 +33,6 @@ class TakeoverLock:
     """One process's handle of the lock, for all of its threads.
 
     `flock` belongs to the open file, not to the thread: the first thread takes it, the last one releases it.
-
-    Args:
-        store: its folder.
     """
 
     def __init__(self, store: Path) -> None:

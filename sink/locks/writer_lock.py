@@ -81,7 +81,6 @@ class WriterLock:
         """Take the lock, without waiting; call `begin` before any change.
 
         Args:
-            path: of the lock's file.
             holder: kind of its owner, for the message.
 
         Raises:

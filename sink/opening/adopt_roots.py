@@ -28,7 +28,6 @@ class ClaimedRoot:
 
     Attributes:
         kind: a log directory, or the store's part of a quarantine folder.
-        path: its path.
         other: the other copy's folder.
     """
 
@@ -41,7 +40,6 @@ def plan_adoption(root: Path, more: Collection[str] = ()) -> list[ClaimedRoot]:
     """Return the folders that an adoption would take; changes nothing.
 
     Args:
-        root: of the store.
         more: log directories in which the ledger has no logs yet.
 
     Raises:

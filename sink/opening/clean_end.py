@@ -32,7 +32,6 @@ def refuse_surplus(store: Store, ledger: Ledger, offline: Collection[str]) -> No
 
     Args:
         store: the caller holds the locks of its log directories; another copy's bytes are no surplus.
-        ledger: its own.
         offline: log directories to skip.
 
     Raises:

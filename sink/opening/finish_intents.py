@@ -82,8 +82,6 @@ def remaining_intents(store: Store, ledger: Ledger, done: Collection[str]) -> Ma
     """Return the new `intent` of each row whose deletion or moves are finished, None for a row to remove.
 
     Args:
-        store: of the logs.
-        ledger: its own.
         done: the result of `clear_directories`.
     """
     found: dict[int, str | None] = {}

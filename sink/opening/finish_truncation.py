@@ -50,9 +50,6 @@ def finish_truncations(
     """Finish truncations that the ledger shows; the logs are cut back to its ends.
 
     Args:
-        store: open for writing.
-        ledger: open for writing.
-        lock: the writer lock.
         offline: log directories to skip.
         keep_maintenance_out: entered if any truncation is due: it needs both locks.
 

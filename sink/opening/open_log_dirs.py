@@ -45,9 +45,6 @@ class LogDirs:
     """The log directories of an open store.
 
     Attributes:
-        store: theirs.
-        ledger: of the store, open for writing.
-        owner: the writer lock of the store.
         offline: unusable ones: the reason, by name.
         remedy: what logs in them owe.
         cleared: those without unfinished deletions and moves.
@@ -169,8 +166,6 @@ def open_log_dirs(store: Store, ledger: Ledger, lock: WriterLock, offline: dict[
     """Finish deletions and moves in the usable log directories.
 
     Args:
-        store: to open.
-        ledger: open for writing.
         lock: the writer lock; if it owes new inodes, logs of offline directories owe them, too.
         offline: result of `take_log_dirs`.
 
@@ -203,8 +198,6 @@ def take_roots(store: Store, ledger: Ledger, lock: WriterLock, offline: dict[str
     """Take the locks of all log directories of a store, until the writer lock is released.
 
     Args:
-        store: theirs.
-        ledger: of the store.
         lock: the writer lock; if it owes new inodes the locks are taken from a writer that can't be stopped.
         offline: directories to skip; gets those whose disks refuse the lock.
 

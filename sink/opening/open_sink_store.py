@@ -32,7 +32,6 @@ class SinkStore:
     """A store that a sink has opened.
 
     Attributes:
-        store: its folder.
         ledger: open for writing; it names the topics of the settings.
         log_dirs: usable and offline ones.
         placer: of logs that end where the ledger says; it skips those on offline disks.
@@ -54,11 +53,6 @@ class SinkStore:
 
 def open_sink_store(config: SinkConfig, clock: Clock, lock: WriterLock) -> SinkStore:
     """Open a store, making it and its topics if they do not exist.
-
-    Args:
-        config: the sink's settings.
-        clock: source of append times.
-        lock: the writer lock.
 
     Raises:
         InvalidConfigError: the settings do not fit the store.

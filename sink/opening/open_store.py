@@ -27,8 +27,6 @@ class OpenedStore:
     """A store that is open for writing.
 
     Attributes:
-        store: its folder.
-        ledger: open for writing.
         log_dirs: usable and offline ones.
         torn: logs that had bytes past their committed ends, and were cut back.
     """
@@ -48,7 +46,6 @@ class Opening:
     """Differences between openings.
 
     Attributes:
-        lock: the writer lock.
         follows_crash: whether the last owner of the writer lock or of the maintenance lock crashed: maintenance commits
             to the ledger, too.
         is_mended: whether this owner has repaired logs: they are checked as after a crash.

@@ -126,9 +126,7 @@ def plan_cleanings(
     """Return the plan for each log; changes nothing.
 
     Args:
-        store: of the logs.
         checkpoints: end of the last cleaning of each log.
-        clock: for the age of records.
         logs: to plan; all if None.
         log_starts: log starts that will be raised before the cleaning.
         may_roll: whether the run may roll active segments first: no sink holds the store.
@@ -187,11 +185,7 @@ def clean_one_log(
     """Clean one log that has a plan, due or not; for callers that clean several at once.
 
     Args:
-        each: to clean.
         state: of the log, from a ledger read under the maintenance lock; a sink may append meanwhile.
-        budget: of this cleaning.
-        clock: its times.
-        owner: the lock.
 
     Raises:
         WriterFencedError: another run owns the store.

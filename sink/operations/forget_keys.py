@@ -91,10 +91,7 @@ def ask_to_forget(store: Store, topic: str, keys: pa.Array, clock: Clock) -> Req
     It is written once, after the search: a second write could undo the update of a run that began meanwhile.
 
     Args:
-        store: of the topic.
-        topic: of the records.
         keys: binary, without nulls; each counts once.
-        clock: time of the request.
 
     Raises:
         LedgerDamagedError: the ledger can't be read.

@@ -57,7 +57,6 @@ class MovePlan:
     """Plan of a log's move.
 
     Attributes:
-        state: its ledger row.
         source, target: log directories, as the ledger names them.
         sizes: bytes to copy of each file.
         is_new: whether the target is not a log directory yet.
@@ -80,9 +79,6 @@ def plan_move(store: Store, ledger: Ledger, log: TopicPartition, target: str) ->
     """Plan the move of a log; changes nothing.
 
     Args:
-        store: of the log.
-        ledger: its rows.
-        log: to move.
         target: log directory, relative to the store or absolute.
 
     Raises:

@@ -49,13 +49,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MendedStore:
-    """A store in repair, under both of its locks.
-
-    Attributes:
-        store: its folder.
-        ledger: to be corrected.
-        lock: the writer lock.
-    """
+    """A store in repair, under both of its locks."""
 
     store: Store
     ledger: Ledger
@@ -110,7 +104,6 @@ def repair_store(root: Path, kept_in: Path, mend: Callable[[MendedStore], bool])
     """Mend a store's logs, then open it.
 
     Args:
-        root: of the store.
         kept_in: folder for copies of bytes past committed ends after a clean end.
         mend: mends the logs, and returns whether it reported damage that it left.
 

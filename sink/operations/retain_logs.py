@@ -134,8 +134,6 @@ def plan_logs(
     """Return the plan for each log; changes nothing.
 
     Args:
-        store: of the logs.
-        clock: for the age of records.
         logs: to plan; all if None.
         decide: makes a plan; by the topic's settings if None.
 

@@ -37,7 +37,6 @@ class FoundRecords:
     """Records of forgotten keys in one segment.
 
     Attributes:
-        base_offset: of the segment.
         first_offset, last_offset: of the first and the last record; -1 without any.
         is_active: whether it is the active segment, which no cleaner touches.
         failure: why the log can't be searched; it may have more records.

@@ -63,10 +63,7 @@ def truncate_to(root: Path, log: TopicPartition, offset: int, clock: Clock) -> b
     A batch across the offset is dropped as a whole: its records below the offset are recorded as lost.
 
     Args:
-        root: of the store.
-        log: to truncate.
         offset: the log's new end. Without a batch below it, the log is emptied and starts there.
-        clock: time of the truncation.
 
     Returns:
         False if the log ends at or below the offset; then nothing was changed.

@@ -91,7 +91,6 @@ class EndBatches:
         Args:
             staged: by the tasks of the micro-batch; None without a batch.
             end_offsets: checked.
-            directory: of the micro-batch's staging files.
 
         Raises:
             InvalidRecordError: a log holds, or gets, offsets that are not below its end offset.

@@ -42,7 +42,6 @@ class StagedBatches:
     """Staged batches of all tasks of a micro-batch, sorted by log, in (task, position) order inside a log.
 
     Attributes:
-        files: the staging files.
         row: (b,) ledger row of the log.
         file: (b,) index in `files`.
         position, size: (b,) where the batch lies in its file.
@@ -90,9 +89,6 @@ class _SegmentParts:
 
 class Placer:
     """Appends to the logs of a store; keeps the state of each active segment.
-
-    Attributes:
-        owner: the writer lock.
 
     Args:
         directories: of each log, by ledger row.

@@ -35,7 +35,6 @@ def collect_batches(
 
     Args:
         reports: in the order of their tasks.
-        directory: of the staging files.
         log_rows: (logs,) ledger row of each log id.
     """
     tables = [pa.ipc.open_stream(report.batches).read_all() for report in reports]

@@ -109,13 +109,7 @@ def plan_merge(found: list[DivertedRows], committed: int) -> list[DivertedRows]:
 
 
 class Quarantine:
-    """Diverted rows of one store.
-
-    Args:
-        folder: of the settings; stores may share it.
-        store: this one.
-        lock: of its writer.
-    """
+    """Diverted rows of one store."""
 
     def __init__(self, folder: Path, store: Store, lock: WriterLock) -> None:
         self._folder, self._store, self._lock = folder, store, lock

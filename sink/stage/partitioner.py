@@ -59,7 +59,6 @@ class Router:
     """Routes the rows of one task.
 
     Attributes:
-        topics: every topic of the sink.
         fixed_topic: index of the topic of all rows, None if a column names it.
         now_ms: timestamp of rows without one.
         first_turn: first sticky partition: another one for each task and micro-batch, or small micro-batches would fill

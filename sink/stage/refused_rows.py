@@ -51,7 +51,6 @@ def too_large_rows(
     """Return a topic's rows that alone make too large a batch.
 
     Args:
-        rows: the topic's.
         payload: (n,) bytes of every row, see `payload_sizes`.
     """
     bad = []

@@ -41,13 +41,11 @@ class StagePlan:
     """Input of a staging task.
 
     Attributes:
-        directory: of the micro-batch's staging files.
         topics: every topic; a log's id is its topic's `first_log` plus its partition.
         fixed_topic: index of the topic of all rows, None if a column names it.
         preserved: whether offsets come from the `offset` column.
         quarantine: whether invalid rows are diverted.
         now_ms: timestamp of rows without one, and append time.
-        batch_id: of the micro-batch; see `Router.first_turn`.
         last_offsets: (logs,) newest preserved offset of each log.
         split_floors: by task, by log: the newest preserved offset of earlier tasks, if needed.
     """

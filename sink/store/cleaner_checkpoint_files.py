@@ -36,7 +36,6 @@ def write_cleaner_checkpoints(
     """Write the file of every root that is not offline; a failure only warns.
 
     Args:
-        store: of the roots.
         states: of its logs.
         offsets: first dirty offsets of logs that were cleaned.
     """
@@ -80,7 +79,6 @@ def drop_cleaner_checkpoints(root: Path, logs: Collection[TopicPartition], owner
     """Drop a root's entries of logs that do not exist any more: a later log of that name is not clean.
 
     Args:
-        root: of the file.
         logs: existing ones.
 
     Raises:

@@ -32,7 +32,6 @@ class DerivedFiles:
     """Writes the four checkpoint files of every log directory root that is not offline.
 
     Args:
-        owner: of the store.
         reported: offline log directories that the caller has reported; it may grow.
     """
 

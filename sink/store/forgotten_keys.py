@@ -54,7 +54,6 @@ class ForgetRequest:
     Attributes:
         topic_id: of the topic; a later topic of the same name is another one.
         end_offsets: ends of its logs at the request, by partition.
-        hash_key: of the digests.
         digests: 16 bytes for each key.
         found: number of records of its keys at the request, by partition and base offset of the segment; without
             partitions that could not be searched.
@@ -95,10 +94,8 @@ def make_request(topic: str, keys: pa.Array, states: Mapping[TopicPartition, Log
     """Return a new request, not written yet.
 
     Args:
-        topic: of the records.
         keys: binary, without nulls; each counts once.
         states: of the topic's logs at least.
-        now_ms: time of the request.
     """
     logs = {log.partition: state for log, state in states.items() if log.topic == topic}
     unique, hash_key = keys.unique(), secrets.token_bytes(HASH_KEY_BYTES)

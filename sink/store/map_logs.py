@@ -30,7 +30,6 @@ def map_logs(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_
 
     Args:
         work: safe on several threads. After an error running calls end, and no others begin.
-        items: its arguments.
     """
     began_s = time.perf_counter()
     found = [work(each) for each in items[:_CHUNK]]

@@ -52,7 +52,6 @@ def remove_deleted(directories: Sequence[Path], removed: Callable[[Path], None] 
     """Remove `-delete` directories with all files, durably; missing ones are skipped.
 
     Args:
-        directories: to remove.
         removed: called after each.
     """
     for directory in directories:

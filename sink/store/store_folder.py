@@ -51,7 +51,6 @@ class Store:
     """Paths and identity of a store.
 
     Attributes:
-        root: its folder.
         store_id: 22 characters; the cluster id of its log directories.
     """
 
@@ -174,7 +173,6 @@ class Store:
 
         Args:
             name: of the log directory, or of another folder that only one copy may change.
-            file: in it, which names its store.
         """
         root = self.root / name
         with storage_errors(root):

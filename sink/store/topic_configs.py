@@ -60,9 +60,6 @@ def keep_topic_configs(
     """Record the settings of some topics; the caller holds the writer lock.
 
     Args:
-        store: of the topics.
-        configs: of each topic.
-        owner: of the store.
         preserved: topics with preserved offsets; they stay in the file's list for ever.
 
     A damaged file is replaced: other topics are unknown then until their own sink opens the store.

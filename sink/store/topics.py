@@ -32,11 +32,7 @@ def plan_topics(
     """Return the logs that the settings name and the ledger lacks; changes nothing.
 
     Args:
-        store: to add to.
-        ledger: of it.
-        config: names topics.
         log_dirs: usable ones of the settings.
-        now_ms: for the ledger.
 
     Raises:
         LogDirOfflineError: there are logs to add, and no usable log directory.
@@ -74,12 +70,8 @@ def create_topics(
     A crash before the commit leaves directories without records, which the next call removes.
 
     Args:
-        store: to add to.
-        ledger: open for writing.
-        added: new logs.
         log_dirs: usable ones of the settings.
         with_segment: whether they begin at offset 0; with preserved offsets the first record names the segment.
-        owner: the writer lock.
     """
     if not added:
         return
@@ -95,7 +87,6 @@ def topic_problems(config: SinkConfig, existing: Sequence[str]) -> list[str]:
     """Return the conflicts between the topics of the settings and of a store.
 
     Args:
-        config: names topics.
         existing: those of the store, one for each log.
     """
     counts = Counter(existing)

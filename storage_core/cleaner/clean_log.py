@@ -46,7 +46,6 @@ def clean_log(log: LogToClean, owner: Owner) -> CleanedLog:
     If the disk lacks room for a group the round ends: markers in later groups depend on its batches.
 
     Args:
-        log: to clean.
         owner: checked before each step that can't be undone.
 
     Raises:

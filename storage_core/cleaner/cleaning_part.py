@@ -62,7 +62,6 @@ class CleaningPart:
     """A group of segments for one task.
 
     Attributes:
-        number: of the part, from 0.
         group: segments that become one.
         transactions: state at the group's first offset.
     """
@@ -103,8 +102,6 @@ def part_keys(shared: CleaningRound, part: CleaningPart, check_owner: Callable[[
     """As `iter_dirty_keys`, for the records of a part.
 
     Args:
-        shared: by all parts.
-        part: to read.
         check_owner: called every few MiB; raises after a takeover.
 
     Raises:
@@ -131,7 +128,6 @@ def write_part(
     """Write a part's remaining records beside the log, durably; skip it if the disk lacks room.
 
     Args:
-        shared: by all parts.
         part: to clean, once.
         superseded: offsets of its superseded records, rising; read as needed.
         owner: checked every few MiB.
@@ -157,7 +153,6 @@ def swap_in_parts(shared: CleaningRound, written: Iterable[CleanedPart], owner: 
     """Swap the written segments in, one by one, and remove orphans of dead tasks.
 
     Args:
-        shared: by all parts.
         written: in any order; all tasks on the log have ended.
         owner: checked before each step that can't be undone.
 
@@ -182,8 +177,6 @@ def result_of_parts(shared: CleaningRound, count: int, found: Sequence[CleanedPa
     """Return a round's result; only a round over all its parts moves the first dirty offset.
 
     Args:
-        shared: by all parts.
-        count: of the parts.
         found: of finished parts, in any order.
     """
     ordered = sorted(found, key=lambda each: each.number)

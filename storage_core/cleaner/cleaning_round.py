@@ -62,11 +62,8 @@ class LogToClean:
 
     Attributes:
         end: its committed end; the active segment is not cleaned.
-        log_start_offset: its start.
         first_dirty_offset: start of the round.
         first_uncleanable_offset: upper bound of the round's end: the start of the active segment or of an earlier one.
-        config: of its topic.
-        now_ms: time of the round.
         map_bytes: memory of the offset map.
         hash_key: of the map, random for the round.
         erased_keys: binary; keys to erase, from the clean part too.
@@ -91,7 +88,6 @@ class EarlyEnd:
     """Why a round ended early.
 
     Attributes:
-        reason: for people.
         is_short_of_disk: whether a later round needs free disk space to get further.
     """
 
@@ -139,7 +135,6 @@ class CleaningRound:
     """A prepared round; can be sent to other processes.
 
     Attributes:
-        log: to clean.
         closed: its closed segments, in order.
         surveyed: its transactions and producers.
         first_dirty_offset: start of the round.
@@ -220,7 +215,6 @@ class CleaningRound:
         """Clean a group; the new segment, if it differs, lies beside it, durable.
 
         Args:
-            group: of the round.
             later: later records of the group's keys.
             shared: by all groups that one process cleans, in their order.
             owner: checked before each step that can't be undone.
@@ -294,7 +288,6 @@ def result_of_round(
         written: groups and their new segments.
         first_dirty_offset: start of the next round.
         built: extent of the map; None without a dirty part.
-        stopped: why it ended early.
     """
     counts = CleanCounts()
     for each in fields(CleanCounts):

@@ -38,12 +38,7 @@ class BuiltIndexes:
 
 
 class IndexBuilder:
-    """Builds a segment's indexes from its batches, added in order, some at a time.
-
-    Args:
-        base_offset: of the segment.
-        index_interval_bytes: Kafka's `index.interval.bytes`.
-    """
+    """Builds a segment's indexes from its batches, added in order, some at a time."""
 
     def __init__(self, base_offset: int, index_interval_bytes: int = _DEFAULT_INTERVAL_BYTES) -> None:
         self._base_offset = base_offset

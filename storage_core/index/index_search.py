@@ -31,7 +31,6 @@ def last_entry_not_above(
     If entries do not increase, the result is any entry or None; reads stay within the file.
 
     Args:
-        read: of the index file.
         size_bytes: of the file; a partial entry at its end is skipped.
         entry: the two fields of an entry; the first one increases strictly.
         target: to compare with the first field.

@@ -33,7 +33,6 @@ class OffsetIndex:
     """The entries of one `.index` file; copied, so the file may change afterwards.
 
     Attributes:
-        base_offset: of the segment.
         offsets: (n,) absolute offsets, int64.
         positions: (n,) positions in the `.log` file, int64.
         size_bytes: size of the file, zero tail included.
@@ -81,14 +80,7 @@ class OffsetIndex:
 
 
 def find_offset_entry(read: ReadAt, size_bytes: int, base_offset: int, target_offset: int) -> tuple[int, int]:
-    """As `OffsetIndex.lookup`, without loading the file.
-
-    Args:
-        read: of the `.index` file.
-        size_bytes: of the file.
-        base_offset: of the segment.
-        target_offset: to look for.
-    """
+    """As `OffsetIndex.lookup`, without loading the file."""
     found = last_entry_not_above(read, size_bytes, OFFSET_ENTRY, target_offset - base_offset)
     return (base_offset + found[0], found[1]) if found else (base_offset, 0)
 

@@ -35,7 +35,6 @@ class TimeIndex:
     """The entries of one `.timeindex` file; copied, so the file may change afterwards.
 
     Attributes:
-        base_offset: of the segment.
         timestamps: (n,) ms since the epoch, int64.
         offsets: (n,) absolute offsets, int64.
         size_bytes: size of the file, zero tail included.
@@ -89,14 +88,7 @@ class TimeIndex:
 
 
 def find_time_entry(read: ReadAt, size_bytes: int, base_offset: int, timestamp: int) -> tuple[int, int]:
-    """As `TimeIndex.lookup`, without loading the file.
-
-    Args:
-        read: of the `.timeindex` file.
-        size_bytes: of the file.
-        base_offset: of the segment.
-        timestamp: to look for, ms.
-    """
+    """As `TimeIndex.lookup`, without loading the file."""
     found = last_entry_not_above(read, size_bytes, TIME_ENTRY, timestamp)
     return (found[0], base_offset + found[1]) if found else (-1, base_offset)
 

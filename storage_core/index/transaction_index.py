@@ -95,7 +95,6 @@ def collect_aborted(
     entry's last stable offset is at or above the upper bound: every transaction below it had ended then.
 
     Args:
-        entries: of the segment.
         from_offset: first offset to read.
         upper_bound_offset: the offset above the last one to read.
     """

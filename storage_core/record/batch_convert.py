@@ -126,7 +126,6 @@ def convert_batches(
     Args:
         data: bytes of a log; the CRCs were checked.
         scan: of its batches, or of some; their offsets rise, which gives each record's batch.
-        options: see there.
         leader_epoch: of the batch before them, for those that have none.
         counts: updated.
 

@@ -61,7 +61,6 @@ def decode_batches(
     """Return every record of the batches, in the order they lie.
 
     Args:
-        data: bytes of a log.
         scan: of `data`, or of a part of its batches; all complete batches if None.
         max_batch_bytes: limit of an expanded batch.
         include_control: whether control records are kept.
@@ -93,7 +92,6 @@ def iter_decoded(
     A batch of very many records comes in pieces, to bound the memory; a damaged batch gives no record.
 
     Args:
-        data: bytes of a log.
         scan: of `data`, or of a part of its batches; all complete batches if None.
         target_bytes: record bytes of one result; a single batch is always allowed.
         max_batch_bytes: limit of an expanded batch.
@@ -116,7 +114,6 @@ class InspectedRecords:
 
     Attributes:
         records: (n,) `RECORD_SCHEMA`.
-        scan: (b,) the batches.
         counts: (b,) the number of each one's records.
         is_continued: whether these are further records of one batch.
         crc: (n,) the stored CRC of a record of v0 or v1, 0 for those of v2, which have none.

@@ -107,7 +107,6 @@ def decompress(codec: str, stream: bytes | memoryview, max_bytes: int, position:
         codec: one of `CODECS`.
         stream: all bytes after the batch's header.
         max_bytes: limit of the section; the memory needed is at most about twice that.
-        position: of the batch, for the error.
 
     Raises:
         CorruptBatchError: the stream is damaged, cut short, followed by other bytes, or expands past `max_bytes`.

@@ -61,7 +61,6 @@ def control_types(data: ByteSource, scan: BatchScan) -> npt.NDArray[np.int16]:
     cleaner emptied. Of several records in one batch the first one counts, as in Kafka.
 
     Args:
-        data: bytes of a log.
         scan: of `data`, or of a part of its batches.
 
     Raises:
@@ -87,7 +86,6 @@ def coordinator_epochs(data: ByteSource, scan: BatchScan, types: npt.NDArray[np.
     """Return (b,) the coordinator epoch of each end-of-transaction marker, -1 for all other batches.
 
     Args:
-        data: bytes of a log.
         scan: of `data`, or of a part of its batches.
         types: (b,) of `control_types`.
 

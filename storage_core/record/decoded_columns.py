@@ -62,7 +62,6 @@ class SectionTable:
     """Sections of records in some bytes.
 
     Attributes:
-        source: the bytes.
         table: (b, SECTION_COLUMNS), for the kernels.
         scan: (b,) the sections' batches.
     """

@@ -142,7 +142,6 @@ def unpack_section(
     """Return the records of one batch.
 
     Args:
-        section: the records' bytes, decompressed.
         count: their number.
         base_offset: of the batch.
         base_timestamp: of the batch, or the time of its append.
@@ -199,8 +198,6 @@ def unpack_varint(data: bytes, position: int, end: int, max_bytes: int = _VARINT
     Bits that don't fit into the width (32 for 5 bytes, 64 for 10) are dropped, as Kafka's shifts drop them.
 
     Args:
-        data: the bytes.
-        position: of the varint.
         end: of the readable bytes.
         max_bytes: 5 for a varint, 10 for a varlong.
 

@@ -44,10 +44,8 @@ def delete_segments(directory: Path, first_offset: int, log_start_offset: int, o
     """Rename the segments below an offset to `.deleted`, and drop the leader epochs below the log start.
 
     Args:
-        directory: of the log.
         first_offset: base offset of the first kept segment.
         log_start_offset: of the ledger, already raised.
-        owner: of the log.
 
     Raises:
         StorageError: the disk refused; the next call continues. A full disk does not prevent the renames.

@@ -42,10 +42,6 @@ class ListedLog:
 def list_log(directory: Path, end: CommittedEnd) -> ListedLog:
     """List a log's directory.
 
-    Args:
-        directory: of the log.
-        end: its committed end.
-
     Raises:
         CorruptFileError: the active segment is missing, or a segment has not got its name yet: the one before it would
             seem to reach to the next one.
@@ -91,9 +87,6 @@ def read_log_facts(
     """Return the input of a retention plan; files are read only for a timestamp.
 
     Args:
-        directory: of the log.
-        listed: its listing.
-        log_start_offset: of its ledger row.
         is_young: whether a segment with this timestamp stays, so that no more of it has to be read.
     """
     end_offset = listed.segments[-1].next_offset

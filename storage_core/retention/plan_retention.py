@@ -46,7 +46,6 @@ class SegmentFacts:
 
     Attributes:
         next_offset: start of the next segment, or the log's end.
-        size_bytes: of its `.log`.
     """
 
     base_offset: int
@@ -78,7 +77,6 @@ class SegmentDeletion:
 
     Attributes:
         next_offset: start of the next segment, or the log's end.
-        reason: for people.
         is_active: whether it must be rolled first.
         largest_timestamp_ms: of its records, if that is the reason.
     """
@@ -145,7 +143,6 @@ def without_roll(plan: RetentionPlan, log_start_offset: int) -> RetentionPlan:
     """Return a plan without the roll, if a running sink keeps the active segment.
 
     Args:
-        plan: of a log.
         log_start_offset: the log's present one.
     """
     if not plan.rolls:

@@ -18,8 +18,6 @@ def copy_directory(source: Path, target: Path, sizes: Mapping[str, int], owner: 
     Files keep the time of their last change: the age of a segment without record timestamps.
 
     Args:
-        source: directory to copy from.
-        target: directory to make.
         sizes: bytes of each file to copy, by name; bytes past them are skipped.
         owner: checked before each file.
 

@@ -21,7 +21,6 @@ def map_bytes(descriptor: int, position: int, size_bytes: int) -> memoryview | N
 
     Args:
         descriptor: of the file, readable.
-        position: in the file.
         size_bytes: at least 1, all of them within the file.
     """
     skipped = position % mmap.ALLOCATIONGRANULARITY

@@ -46,10 +46,6 @@ def open_to_read(path: Path) -> int:
 def open_to_change(path: Path, flags: int) -> int:
     """Open a file for writing, no link, making it if `flags` say so; return its descriptor.
 
-    Args:
-        path: of the file.
-        flags: of `os.open`.
-
     Raises:
         OSError: it can't be opened, or is not a regular file.
     """

@@ -66,7 +66,6 @@ def build_map(dirty: DirtyRange, offset_map: OffsetMap, check_owner: Callable[[]
     """Put the keys of a dirty range into an empty map.
 
     Args:
-        dirty: see there.
         offset_map: filled; its `latest_offset` is set.
         check_owner: called every few MiB; raises after a takeover.
 

@@ -27,7 +27,6 @@ def iter_dirty_keys(one: DirtyRange, hash_key: bytes, check_owner: Callable[[], 
 
     Args:
         one: a range of one segment; batches of its clean part are read, too.
-        hash_key: of the round.
         check_owner: raises after a takeover.
 
     Raises:

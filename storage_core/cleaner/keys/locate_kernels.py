@@ -100,7 +100,6 @@ def locate_records(
     """Check and locate every record.
 
     Args:
-        source: the bytes of the sections.
         sections: (b, SECTION_COLUMNS) of format v2, each within `source`.
         offsets: out, (n,) for the sum of `COUNT`; the others likewise.
         starts: out, of each record's length field, and `ends` of the record.

@@ -58,7 +58,6 @@ def digest_keys(keys: pa.Array, hash_key: bytes) -> _Digests:
 
     Args:
         keys: binary or string, large or not.
-        hash_key: of the round.
     """
     digests = np.empty((len(keys), 2), np.uint64)
     if not len(keys):
@@ -78,7 +77,6 @@ class OffsetMap:
     """Latest offset by key.
 
     Attributes:
-        hash_key: of the digests.
         capacity: its largest number of keys.
         latest_offset: last covered offset; -1 of an empty map.
 
@@ -170,7 +168,6 @@ class KeySet:
 
     Args:
         keys: binary, without nulls.
-        hash_key: of the same round's map.
     """
 
     def __init__(self, keys: pa.Array, hash_key: bytes) -> None:

@@ -21,7 +21,6 @@ class LaterRecords(Protocol):
     """Later records of keys.
 
     Attributes:
-        hash_key: of the digests.
         latest_offset: last covered offset.
     """
 
@@ -44,7 +43,6 @@ class SupersededOffsets:
     Args:
         pieces: their offsets, rising over all pieces; read as needed.
         latest_offset: last covered offset.
-        hash_key: of the round.
     """
 
     def __init__(self, pieces: Iterable[_Int64s], latest_offset: int, hash_key: bytes) -> None:

@@ -49,8 +49,6 @@ class CleanRequest:
     """Settings of all groups of a round.
 
     Attributes:
-        now_ms: time of the round.
-        delete_retention_ms: Kafka's `delete.retention.ms`.
         legacy_delete_horizon_ms: tombstones of format v0 and v1 are dropped from segments that were not modified after
             it: modification time of the last segment below the first dirty offset, minus `delete_retention_ms`; 0
             without one.
@@ -58,7 +56,6 @@ class CleanRequest:
         producers: the log's active producers; the last batch of each stays, at least empty.
         codec: of rebuilt batches; None keeps each one's own.
         level: of `codec`, 0 for Kafka's default.
-        index_interval_bytes: Kafka's `index.interval.bytes`.
         erased: keys to erase, tombstones included.
         tombstones_stay_from: tombstones of batches that reach this offset stay, old or to be erased.
     """
@@ -108,7 +105,6 @@ class CleanedSegment:
         next_offset: above its last batch; the base offset without one.
         is_unchanged: whether the group is one segment and every byte of its `.log` was kept.
         erased: number of erased records, by base offset of the old segment.
-        counts: see there.
     """
 
     base_offset: int
@@ -135,7 +131,6 @@ def clean_segments(
         group: adjacent segments, at least one.
         later: the map of the round, or the superseded records of this group.
         transactions: of the round; groups come in order.
-        request: of the round.
         owner: checked every few MiB.
 
     Raises:

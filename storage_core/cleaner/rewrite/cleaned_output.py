@@ -38,11 +38,6 @@ class CleanedOutput:
     Attributes:
         size_bytes: of its `.log` so far.
         next_offset: above its last batch; its base offset without one.
-
-    Args:
-        directory: of the log.
-        base_offset: of the segment.
-        index_interval_bytes: Kafka's `index.interval.bytes`.
     """
 
     def __init__(self, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
@@ -63,7 +58,6 @@ class CleanedOutput:
         """Append batches.
 
         Args:
-            filtered: see there.
             data: the bytes of its parts that were not rebuilt.
 
         Raises:

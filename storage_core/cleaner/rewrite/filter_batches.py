@@ -155,10 +155,8 @@ def filter_batches(
     """Return the kept batches, and (b,) the action for each.
 
     Args:
-        data: bytes of the log.
         records: of some of its batches.
         fates: (b,) of these, and `judged` (n,) of their records.
-        options: see there.
     """
     actions, needs = choose_actions(records, fates, judged.stays)
     if records.scan.magic[0] < MAGIC_V2:
@@ -177,10 +175,8 @@ def filter_large(
     """As `filter_batches`, for one batch of very many records: holds a byte for each, and the kept ones.
 
     Args:
-        batch: see there.
         fates: (1,) of it.
         judge: judges some of its records; called once for each piece, in order.
-        options: see there.
     """
     stays, tombstones = list[npt.NDArray[np.bool_]](), 0
     for records in batch.pieces():

@@ -94,7 +94,6 @@ def write_survivors(
     """Write the kept records of some batches; return the number of bytes.
 
     Args:
-        source: the bytes of the records.
         starts: (n,) and `ends` (n,), of `locate_records`; and `stays` (n,).
         sections: (b, SECTION_COLUMNS).
         borders: (b + 1,) of each batch's records among all.

@@ -58,9 +58,7 @@ class RetentionRules:
     """Settings for the judgement of batches.
 
     Attributes:
-        now_ms: time of the round.
         cleaning_end_offset: the batch right below it stays.
-        producers: the log's active producers.
         tombstones_stay_from: tombstones of batches that reach this offset stay, old or to be erased.
     """
 
@@ -123,7 +121,6 @@ class RecordFacts:
 
     Attributes:
         batch: (n,) number of each one's batch.
-        offset: (n,) of each.
         has_later: (n,) whether there is a later record of its key.
         has_key: (n,) and `has_value` (n,): whether these are not null.
         is_erased: (n,) whether its key is to be erased; None for none.
@@ -158,10 +155,8 @@ def judge_batches(scan: BatchScan, may_go: _Bools, keeps_legacy_tombstones: bool
     """Judge batches, before their records.
 
     Args:
-        scan: (b,) the batches.
         may_go: (b,) of `CleanedTransactions`.
         keeps_legacy_tombstones: whether their segment was modified after the legacy delete horizon.
-        rules: see there.
     """
     control, is_v2 = is_control(scan), scan.magic >= MAGIC_V2
     has_horizon = is_v2 & ((scan.attributes & DELETE_HORIZON_BIT) != 0)
@@ -183,7 +178,6 @@ def judge_records(fates: BatchFates, facts: RecordFacts, latest_offset: int) -> 
 
     Args:
         fates: (b,) of their batches.
-        facts: (n,) see there.
         latest_offset: last offset that the map covers.
     """
     batch, has_key, has_value = facts.batch, facts.has_key, facts.has_value

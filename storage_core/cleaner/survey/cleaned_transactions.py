@@ -43,7 +43,6 @@ class CleanedTransactions:
         aborted: the aborted transactions that overlap these groups.
 
     Args:
-        aborted: see there.
         open_producers: producers with data, but no marker, of a transaction below the first group.
         base_offset: of the first group.
     """
@@ -62,7 +61,6 @@ class CleanedTransactions:
         """Return (b,) whether each batch may be dropped, and the kept entries of the transaction index.
 
         Args:
-            scan: the next batches.
             types: (b,) of `control_types`.
         """
         may_go, stays = np.zeros(len(scan), np.bool_), np.zeros(len(scan), np.bool_)

@@ -31,8 +31,6 @@ def group_segments_by_size(
     """Return the segments in groups, each of which is cleaned into one segment.
 
     Args:
-        segments: to clean, in order.
-        config: of their topic.
         first_uncleanable_offset: upper bound of the last one's end.
     """
     groups: list[list[ListedSegment]] = []

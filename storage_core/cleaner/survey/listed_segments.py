@@ -72,11 +72,6 @@ def list_cleanable_segments(directory: Path, end: CommittedEnd, log_start_offset
 
     Segments that end at or below the log start are skipped: retention removes them.
 
-    Args:
-        directory: of the log.
-        end: its committed end.
-        log_start_offset: its start.
-
     Raises:
         CorruptFileError: the active segment is missing, or another one that has an index.
         StorageError: the directory can't be read.

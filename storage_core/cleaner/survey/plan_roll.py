@@ -20,7 +20,6 @@ def why_roll(first_timestamp: int, modified_ms: int, config: LogConfig, now_ms: 
     Args:
         first_timestamp: largest one of its first batch; -1 without one.
         modified_ms: time of its file; used without a timestamp.
-        config: of its topic.
         now_ms: timestamp of the assumed record.
     """
     since_ms = first_timestamp if first_timestamp >= 0 else modified_ms

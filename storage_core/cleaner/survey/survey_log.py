@@ -67,7 +67,6 @@ def survey_transactions(segments: SegmentList, log_start_offset: int, now_ms: in
     """Return the transactions and producers of a log.
 
     Args:
-        segments: of the log.
         log_start_offset: batches below are skipped.
         now_ms: current time, for the expiry of producers.
 

@@ -55,10 +55,7 @@ def open_wrapper(entry: memoryview, offset: int, max_bytes: int, position: int) 
     """Return the entries of a wrapper, with checked CRCs.
 
     Args:
-        entry: the whole wrapper.
-        offset: of the wrapper.
         max_bytes: limit of its decompressed bytes.
-        position: of the wrapper, for the error.
 
     Raises:
         CorruptBatchError: the wrapper or an entry in it is damaged, or there is none.

@@ -95,7 +95,6 @@ def encode_legacy(
         columns: of n records; without offsets, those of each group count from 0.
         rows: row numbers, sorted by group, in record order inside a group.
         group_starts: (g + 1,) borders of the groups inside `rows`.
-        options: see there.
 
     Returns:
         one element per entry; `base_offset` and `last_offset_delta` are those of the records in it.

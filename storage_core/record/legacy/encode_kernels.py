@@ -78,7 +78,6 @@ def measure_entries(
 
     Args:
         key_offsets: (n + 1,) and `key_flags` (n,) or none; the values' likewise.
-        rows: row numbers.
         fixed_bytes: of an entry without the bytes of key and value.
         sizes: out, by place in `rows`.
     """
@@ -150,7 +149,6 @@ def write_entries(
     """Write the entry of each record, CRC included.
 
     Args:
-        rows: row numbers.
         offsets: (r,) stored offset of each entry, by place in `rows`; `timestamps` and `sizes` likewise.
         starts: (r,) of each entry in `out`.
         kind: magic and attributes.

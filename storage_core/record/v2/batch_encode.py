@@ -111,8 +111,6 @@ class EncodedBatches:
         data: all the bytes; writable, owned by the caller.
         group: (b,) number of its group.
         position: (b,) in `data`.
-        size: (b,) its bytes.
-        records_count: (b,) its records.
         last_offset_delta: (b,) last offset minus base offset.
         base_offset: (b,) 0 for assigned offsets, the first record's for preserved ones.
         max_timestamp: (b,) as in the header.
@@ -136,10 +134,8 @@ def encode_batches(
     Timestamp deltas wrap at 64 bits, as Kafka's do, so any int64 timestamps survive.
 
     Args:
-        columns: of n records.
         rows: row numbers, sorted by group, in record order inside a group.
         group_starts: (g + 1,) borders of the groups inside `rows`.
-        options: see there.
 
     Raises:
         InvalidRecordError: a row can't become a record: too large, a header without a key, an offset going back.

@@ -112,7 +112,6 @@ def parse_records(
     """Check every record and locate its parts.
 
     Args:
-        source: the bytes of the sections.
         sections: (b, SECTION_COLUMNS) of format v2, each within `source`; the bytes of all together fit int32.
         offsets: out, (n,) for the sum of `COUNT`.
         timestamps: out, (n,).
@@ -165,7 +164,6 @@ def cut_records(source: _Bytes, start: int, end: int, count: int, step: int, cut
     """Find the start of every `step`-th record of a section, by the lengths only.
 
     Args:
-        source: the bytes.
         start: of the section, and its `end`; within `source`.
         count: of its records.
         step: records of a piece.

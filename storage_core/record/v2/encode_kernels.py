@@ -89,7 +89,6 @@ def add_field_sizes(offsets: _Int64s, flags: _Bytes, rows: _Int64s, bodies: _Int
 
     Args:
         offsets: (n + 1,) and `flags` (n,) or none, of the column.
-        rows: row numbers.
         bodies: in and out, by place in `rows`.
     """
     for place in range(rows.size):
