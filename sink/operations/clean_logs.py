@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -66,7 +66,7 @@ class CleanerBudget:
 
     map_bytes: int
     hash_key: bytes
-    erased_keys: Mapping[str, pa.Array] | None = None
+    erased_keys: Mapping[str, pa.Array] = field(default_factory=dict)
     leaves_large: bool = False
 
 
@@ -152,7 +152,10 @@ def plan_cleanings(
             may_roll=may_roll,
             has_erased=log in erased_in_active,
         )
-        return _plan(each, facts, now_ms)
+        try:
+            return replace(each, plan=plan_log(facts, each.config, now_ms))
+        except LogStorageError as error:
+            return replace(each, failure=str(error))
 
     return map_logs(plan, [each for each in sorted(states.items()) if logs is None or each[0] in logs])
 
@@ -171,7 +174,8 @@ def clean_logs(
     """
     planned = [each for each in plans if each.plan is not None]
     due = by_urgency(planned, _plan_of)
-    due += [each for each in planned if not _plan_of(each).is_due and _has_erased_keys(each, budget)]
+    erased = {each.log for each in planned if each.config.is_compacted and each.state.topic_id in budget.erased_keys}
+    due += [each for each in planned if not _plan_of(each).is_due and each.log in erased]
     for each in due:
         states = Ledger.open(maintained.store.ledger_path).states()
         row = _clean(each, states.get(each.log), budget, clock, _with_one_map(maintained.lock))
@@ -225,21 +229,10 @@ def pending_removals(plans: Sequence[LogCleaning], clock: Clock) -> list[Pending
     return sorted(found, key=lambda removal: removal.due_ms)
 
 
-def _plan(each: LogCleaning, facts: LogFacts, now_ms: int) -> LogCleaning:
-    try:
-        return replace(each, plan=plan_log(facts, each.config, now_ms))
-    except LogStorageError as error:
-        return replace(each, failure=str(error))
-
-
 def _plan_of(each: LogCleaning) -> CleaningPlan:
     if each.plan is None:
         raise CorruptFileError(f"there is no plan: log={each.log} {each.failure}")
     return each.plan
-
-
-def _has_erased_keys(each: LogCleaning, budget: CleanerBudget) -> bool:
-    return each.config.is_compacted and each.state.topic_id in (budget.erased_keys or {})
 
 
 def _clean(
@@ -295,6 +288,6 @@ def _to_clean(each: LogCleaning, state: LogState, budget: CleanerBudget, now_ms:
         now_ms=now_ms,
         map_bytes=budget.map_bytes,
         hash_key=budget.hash_key,
-        erased_keys=(budget.erased_keys or {}).get(state.topic_id),
+        erased_keys=budget.erased_keys.get(state.topic_id),
         leaves_large=budget.leaves_large,
     )

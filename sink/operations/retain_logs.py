@@ -251,12 +251,12 @@ def _rolled(maintained: MaintainedStore, plans: Sequence[LogRetention], clock: C
         return list(plans)
     with contextlib.ExitStack() as held:
         written = _try_writer(maintained, held)
-        return [_held_back(each) for each in plans] if written is None else _roll(written, plans, clock)
-
-
-def _held_back(each: LogRetention) -> LogRetention:
-    """Return a plan without its roll, which a running sink prevents."""
-    return each if each.plan is None else replace(each, plan=without_roll(each.plan, each.state.log_start_offset))
+        if written is not None:
+            return _roll(written, plans, clock)
+    return [
+        each if each.plan is None else replace(each, plan=without_roll(each.plan, each.state.log_start_offset))
+        for each in plans
+    ]
 
 
 def _roll(written: WrittenStore, plans: Sequence[LogRetention], clock: Clock) -> list[LogRetention]:

@@ -286,16 +286,13 @@ def _write_merged(folder: Path, chosen: list[DivertedRows]) -> None:
     """
     files = [path for each in chosen for path in each.files]
     try:
-        for number, (schema, paths) in enumerate(itertools.groupby(files, _schema_of)):
+        runs = itertools.groupby(files, lambda path: pq.read_schema(path).remove_metadata())
+        for number, (schema, paths) in enumerate(runs):
             with pq.ParquetWriter(folder / f"part-{number:05}.parquet", schema) as writer:
                 for group in _row_groups(paths):
                     writer.write_table(group)
     except pa.ArrowException as error:
         raise CorruptFileError(f"a quarantine file can't be read: path={folder.parent} ({one_line(error)})") from error
-
-
-def _schema_of(path: Path) -> pa.Schema:
-    return pq.read_schema(path).remove_metadata()
 
 
 def _row_groups(paths: Iterable[Path]) -> Iterator[pa.Table]:

@@ -220,15 +220,14 @@ class _StageTask:
         topic = self._plan.topics[self._plan.fixed_topic].name if self._plan.fixed_topic is not None else None
         if topic is None:
             topic = topic_name(batch.column("topic"), row)
-        partition = self._partition_of(int(routed.log[row]))
+        log = int(routed.log[row])
+        owners = (each.first_log for each in reversed(self._plan.topics) if 0 <= each.first_log <= log)
+        partition = next((log - first_log for first_log in owners), None)
         if partition is None:
             partition = self._router.partition_of(batch.slice(row, 1))
         self._problem = InvalidRow(
             row=first_row + row, reason=InvalidReason(routed.reason[row]), topic=topic, partition=partition
         )
-
-    def _partition_of(self, log: int) -> int | None:
-        return next((log - each.first_log for each in reversed(self._plan.topics) if 0 <= each.first_log <= log), None)
 
     def _flush(self) -> None:
         """Encode all held rows, except those that are too large or out of order."""
@@ -251,7 +250,8 @@ class _StageTask:
             routed.log[bad] = -1
         for each, numbers in encoded:
             self._write(each, numbers)
-        self._remember_offsets(batch, groups)
+        if self._plan.preserved:
+            self._last_offset[groups.logs] = offset_column(batch)[groups.rows[groups.starts[1:] - 1]]
 
     def _combine_held(self) -> tuple[pa.RecordBatch, Routed, int]:
         held, self._held, self._held_bytes = self._held, [], 0
@@ -265,10 +265,6 @@ class _StageTask:
         if not self._plan.preserved:
             return groups.rows[:0]
         return backward_rows(offset_column(batch), groups, self._last_offset)
-
-    def _remember_offsets(self, batch: pa.RecordBatch, groups: LogGroups) -> None:
-        if self._plan.preserved:
-            self._last_offset[groups.logs] = offset_column(batch)[groups.rows[groups.starts[1:] - 1]]
 
     def _too_large_rows(self, batch: pa.RecordBatch, routed: Routed, known: int) -> npt.NDArray[np.int64]:
         columns = _record_columns(batch, routed.timestamp, self._plan.preserved)

@@ -47,13 +47,9 @@ def last_entry_not_above(
     first = max(low - 1, 0)  # the one before `low` is not above the target, and may be the last such
     data = read(first * width, (high - first) * width)
     entries = _used(np.frombuffer(data, entry, count=len(data) // width), first)
-    keys: npt.NDArray[np.int64] = entries[_first_name(entry)].astype(np.int64)
+    keys: npt.NDArray[np.int64] = entries[(entry.names or ("",))[0]].astype(np.int64)
     slot = int(np.searchsorted(keys, target, side="right")) - 1
     return (int(entries[slot][0]), int(entries[slot][1])) if slot >= 0 else None
-
-
-def _first_name(entry: np.dtype[np.void]) -> str:
-    return (entry.names or ("",))[0]
 
 
 def _used(entries: npt.NDArray[np.void], first: int) -> npt.NDArray[np.void]:

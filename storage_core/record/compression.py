@@ -124,10 +124,6 @@ def decompress_v0(codec: str, stream: bytes | memoryview, max_bytes: int, positi
     return decompress(codec, _with_right_checksum(stream) if codec == "lz4" else stream, max_bytes, position)
 
 
-def _compress_none(section: bytes | memoryview, _level: int) -> bytes | memoryview:
-    return section
-
-
 def _compress_gzip(section: bytes | memoryview, level: int) -> bytes:
     trailer = _GZIP_TRAILER.pack(zlib.crc32(section), memoryview(section).nbytes & 0xFFFFFFFF)
     return b"".join((_GZIP_HEADER, zlib.compress(section, level, _RAW_DEFLATE), trailer))
@@ -172,10 +168,6 @@ def _refuse_above(size: int, max_bytes: int) -> None:
 def _refuse_rest(rest_bytes: int) -> None:
     if rest_bytes:
         raise ValueError(f"{rest_bytes} bytes follow its end")
-
-
-def _decompress_none(stream: memoryview, _max_bytes: int) -> bytes | memoryview:
-    return stream
 
 
 def _decompress_gzip(stream: memoryview, max_bytes: int) -> bytes:
@@ -307,7 +299,7 @@ _STREAM_ERRORS: Final = (
 )
 
 _COMPRESSORS: Final[dict[str, Callable[[bytes | memoryview, int], bytes | memoryview]]] = {
-    "none": _compress_none,
+    "none": lambda section, _level: section,
     "gzip": _compress_gzip,
     "snappy": _compress_snappy,
     "lz4": _compress_lz4,
@@ -315,7 +307,7 @@ _COMPRESSORS: Final[dict[str, Callable[[bytes | memoryview, int], bytes | memory
 }
 
 _DECOMPRESSORS: Final[dict[str, Callable[[memoryview, int], bytes | memoryview]]] = {
-    "none": _decompress_none,
+    "none": lambda stream, _max_bytes: stream,
     "gzip": _decompress_gzip,
     "snappy": _decompress_snappy,
     "lz4": _decompress_lz4,

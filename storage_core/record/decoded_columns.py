@@ -289,9 +289,6 @@ def _text(names: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         # A piece at a time: a small compressed batch may have tens of millions of keys, and each costs an object.
         pieces = (names.slice(start, _TEXT_PIECE) for start in range(0, len(names), _TEXT_PIECE))
-        return pa.concat_arrays([_replaced(piece) for piece in pieces])
+        replaced = (pa.array([java_text(name) for name in piece.to_pylist()], pa.string()) for piece in pieces)
+        return pa.concat_arrays(list(replaced))
     return text
-
-
-def _replaced(names: pa.Array) -> pa.Array:
-    return pa.array([java_text(name) for name in names.to_pylist()], pa.string())

@@ -168,7 +168,8 @@ def _above_size(log: LogFacts, limit: int, first: int) -> Iterator[SegmentDeleti
         left = size - segment.size_bytes
         if left < limit:
             return
-        yield _deletion(segment, "size", _size_reason(size, left, limit))
+        reason = f"the log has {size_text(size)}, {size_text(left)} without it, retention.bytes is {size_text(limit)}"
+        yield _deletion(segment, "size", reason)
         size = left
 
 
@@ -183,10 +184,6 @@ def _too_old(log: LogFacts, limit: int, now_ms: int, first: int) -> Iterator[Seg
         age_text = f"its latest record is {duration_text(age)} old ({iso_time(timestamp)})"
         deletion = _deletion(segment, "time", f"{age_text}, retention.ms is {duration_text(limit)}")
         yield replace(deletion, largest_timestamp_ms=timestamp)
-
-
-def _size_reason(size: int, left: int, limit: int) -> str:
-    return f"the log has {size_text(size)}, {size_text(left)} without it, retention.bytes is {size_text(limit)}"
 
 
 def _candidates(log: LogFacts, first: int) -> Iterator[tuple[int, SegmentFacts]]:

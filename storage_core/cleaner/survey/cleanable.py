@@ -116,11 +116,7 @@ def plan_cleaning(log: CleanableLog, config: LogConfig, now_ms: int) -> Cleaning
 def by_urgency(logs: Iterable[_T], plan_of: Callable[[_T], CleaningPlan]) -> list[_T]:
     """Return the due logs in cleaning order: overdue ones first, then by dirty ratio."""
     due = [each for each in logs if plan_of(each).is_due]
-    return sorted(due, key=lambda each: _urgency(plan_of(each)), reverse=True)
-
-
-def _urgency(plan: CleaningPlan) -> tuple[bool, float]:
-    return plan.decision == "overdue", plan.dirty_ratio
+    return sorted(due, key=lambda each: (plan_of(each).decision == "overdue", plan_of(each).dirty_ratio), reverse=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ def group_segments_by_size(
         last_offset = (first_uncleanable_offset if is_last else segments[number + 1].base_offset) - 1
         sizes = (segment.size_bytes, segment.index_bytes, segment.time_index_bytes)
         together = (sums[0] + sizes[0], sums[1] + sizes[1], sums[2] + sizes[2])
-        if groups and _fits(together, config) and _reaches(segment, last_offset, groups[-1][0].base_offset):
+        is_reached = segment.size_bytes == 0 or (groups and last_offset - groups[-1][0].base_offset <= INT32_MAX)
+        if groups and is_reached and _fits(together, config):
             groups[-1].append(segment)
             sums = together
         else:
@@ -52,7 +53,3 @@ def group_segments_by_size(
 def _fits(sums: tuple[int, int, int], config: LogConfig) -> bool:
     log_bytes, index_bytes, time_index_bytes = sums
     return log_bytes <= config.segment_bytes and max(index_bytes, time_index_bytes) <= config.segment_index_bytes
-
-
-def _reaches(segment: ListedSegment, last_offset: int, base_offset: int) -> bool:
-    return segment.size_bytes == 0 or last_offset - base_offset <= INT32_MAX

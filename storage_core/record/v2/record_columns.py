@@ -79,8 +79,9 @@ def kernel_columns(columns: RecordColumns) -> Columns:
     if lengths - {count}:
         raise InvalidRecordError(f"columns differ in length: {sorted(lengths | {count})}")
     headers = (_NO_COLUMN,) * 3 if columns.headers is None else _header_columns(columns.headers)
+    nulls = (np.zeros(count + 1, np.int64), _NO_BYTES, np.zeros(max(count, 1), np.uint8))
     return (
-        _null_column(count) if columns.key is None else _binary_column("key", columns.key),
+        nulls if columns.key is None else _binary_column("key", columns.key),
         _binary_column("value", columns.value),
         *headers,
         np.ascontiguousarray(columns.timestamp, np.int64),
@@ -139,15 +140,8 @@ def _binary_column(name: str, array: pa.Array) -> Column:
     if not (large or pa.types.is_binary(array.type) or pa.types.is_string(array.type)):
         raise InvalidRecordError(f"column {name!r} is {array.type}, not binary or string")
     _, offsets, data = array.buffers()
-    return _offsets(array, offsets, large=large), _bytes(data), _flags(array)
-
-
-def _bytes(buffer: pa.Buffer | None) -> npt.NDArray[np.uint8]:
-    return _NO_BYTES if buffer is None else np.frombuffer(buffer, np.uint8)
-
-
-def _null_column(count: int) -> Column:
-    return np.zeros(count + 1, np.int64), _NO_BYTES, np.zeros(max(count, 1), np.uint8)
+    values = _NO_BYTES if data is None else np.frombuffer(data, np.uint8)
+    return _offsets(array, offsets, large=large), values, _flags(array)
 
 
 def _header_columns(headers: pa.Array) -> tuple[Column, Column, Column]:
