@@ -331,7 +331,7 @@ def move_log(**given: Any) -> None:
 @click.option("--max-bytes", metavar="SIZE", help="Most bytes that cleanings read, such as 10GiB.")
 @click.option("--max-time", metavar="TIME", help="Longest expected duration, such as 30m.")
 @click.option("--memory", metavar="SIZE", help="Of a Spark task's offset map; default 128MiB.")
-@click.option("--every", metavar="TIME", help="With --execute: run every 15m, say, until SIGTERM.")
+@click.option("--every", metavar="TIME", help="With --execute: repeat, such as every 15m, until SIGTERM.")
 @click.option("--metrics-file", metavar="FILE", help="With --execute: file for Prometheus metrics.")
 @click.option("--all", "with_kept", is_flag=True, help="Also show logs that are not due.")
 @click.option("--rebuild-control", is_flag=True, help="Rebuild the control tables from the logs.")

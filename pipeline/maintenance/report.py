@@ -47,7 +47,7 @@ class PlanReport:
             return f"nothing to do in {plan.logs_checked:,} logs{rest}"
         read = sum(each.read_bytes for each in plan.due)
         freed = sum(each.freed_bytes or 0 for each in plan.due)
-        more = " and what cleaning finds" if any(each.freed_bytes is None for each in plan.due) else ""
+        more = " and what cleaning removes" if any(each.freed_bytes is None for each in plan.due) else ""
         took_ms = sum(each.expected_ms for each in plan.due)
         return (
             f"planned: {counts['do']:,} tasks on {plan.logs_checked:,} logs, {size_text(read)} to read,"

@@ -98,7 +98,7 @@ def extend_bounds(
         if options.fail_on_data_loss or each is None or offset <= each.end_offset or each.view.expected is not None:
             continue
         if not each.is_certain or not _ends_with_a_batch(each.view):
-            logger.warning("the end of a log is not certain: log=%s seen=%d now=%d", log, offset, each.end_offset)
+            logger.warning("the end of a log is uncertain: log=%s seen=%d now=%d", log, offset, each.end_offset)
             found[log] = replace(each, end_offset=offset, log_end_offset=max(each.log_end_offset, offset))
     return found
 

@@ -80,7 +80,7 @@ class StreamMetrics:
         yield from _figure("bytes_total", "bytes appended to the logs", self._bytes, "counter")
         yield from _figure("quarantined_total", "rows diverted to quarantine", self._quarantined, "counter")
         if self._commit_ms is not None and self._committed_at_ms is not None:
-            yield from _figure("commit_duration_seconds", "time in the sink of the last one", self._commit_ms / 1000)
+            yield from _figure("commit_duration_seconds", "last micro-batch: time in the sink", self._commit_ms / 1000)
             yield from _figure("last_commit_timestamp_seconds", "time of the last commit", self._committed_at_ms / 1000)
         if self._lag is not None:
             yield from _figure("lag_records", "unread records in the source", self._lag)

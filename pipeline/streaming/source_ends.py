@@ -38,7 +38,7 @@ _Offsets = dict[tuple[str, int], int]
 
 _BEGINNING = "sources/0/0"
 _VERSION = "v1"
-_REMEDY = "restore the file, or take a new checkpoint, with `startingOffsets` at the ends of the store's logs"
+_REMEDY = "restore the file, or use a new checkpoint, with `startingOffsets` at the ends of the store's logs"
 
 
 def find_source_ends(settings: Settings) -> SourceEnds:

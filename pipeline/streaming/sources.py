@@ -47,7 +47,7 @@ def open_source(spark: SparkSession, source: SourceSettings) -> DataFrame:
 
 
 def _advice(source: SourceSettings) -> str:
-    return f" (under spark-submit its jars are named by --jars; {POM} lists them)" if needs_jars(source) else ""
+    return f" (under spark-submit give its jars by --jars; {POM} lists them)" if needs_jars(source) else ""
 
 
 def _options(source: SourceSettings) -> dict[str, str]:

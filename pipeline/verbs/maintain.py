@@ -188,11 +188,11 @@ def _rebuild_control(place: MaintainedPlace, execute: bool) -> int:
     from sparklog.pipeline.maintenance.session import lazy_session
 
     replaced, said = tables_to_replace(place.root), "would be set aside"
-    last = "planned: checkpoints of all logs from their starts; --execute does it"
+    last = "planned: cleaner checkpoints of all logs at their starts; --execute does it"
     if execute:
         with lazy_session(_named(place)) as spark:
             count = rebuild_control(place.root, spark, SystemClock())
-        said, last = "set aside", f"done: checkpoints of {count:,} logs, each from its start"
+        said, last = "set aside", f"done: cleaner checkpoints of {count:,} logs, each at its start"
     for name, problem in replaced.items():
         say(f"control/{name}: {said}: {problem}")
     say(last)
