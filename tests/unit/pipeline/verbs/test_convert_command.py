@@ -115,7 +115,7 @@ def test_convert_when_codec_given_then_rebuilt_batches_have_it(sparklog: Sparklo
     [
         (["in", "--to", "v1", "--out", "in"], "lies inside"),
         (["in", "--to", "v1", "--out", "in/new"], "lies inside"),
-        (["in", "--to", "v1", "--out", "full"], "no empty folder"),
+        (["in", "--to", "v1", "--out", "full"], "not an empty folder"),
         (["in", "--to", "v1", "--out", "out", "--compression-type", "zstd"], "codec='zstd'"),
         (["in", "--to", "v3", "--out", "out"], "v3"),
         (["nowhere", "--to", "v1", "--out", "out"], "nowhere"),
