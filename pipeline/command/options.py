@@ -13,11 +13,7 @@ JSON: Final = click.option("--json", "as_json", is_flag=True, help="Machine-read
 
 
 class _Time(click.ParamType[int | str]):
-    """A time in any form of `sparklog.pipeline.times`, as ms since 1970; or a name for a time.
-
-    Args:
-        names: value for each name.
-    """
+    """A time in any form of `sparklog.pipeline.times`, as ms since 1970; or a name for a time."""
 
     name = "time"
 

@@ -87,7 +87,6 @@ def checkpoints_of(
     """Return the checkpoints of existing logs.
 
     Args:
-        rows: of the table.
         states: of the logs; above its `cleaner_limit_offset` a log is dirty, also if its row is higher.
     """
     names = [each.name for each in fields(CleanerCheckpoint)]

@@ -165,11 +165,6 @@ def refuse_leased(root: Path, clock: Clock | None = None, machine: str | None = 
 
     If the lock does not reach that machine, it would be free here, and signing it would stop the other run's executors.
 
-    Args:
-        root: of the store.
-        clock: for the expiry.
-        machine: this one.
-
     Raises:
         StoreLockedError: there are leases; the message names the run and their expiry.
         UnsupportedFormatError: a newer release wrote the table of leases.
@@ -194,11 +189,6 @@ def acquire_leases(
     """Lease all logs that no other run has; the caller holds the maintenance lock.
 
     Args:
-        table: of the leases.
-        logs: to lease.
-        run_id: of the run.
-        clock: for the expiry.
-        machine: this one.
         term_ms: until the expiry without a prolongation.
     """
     leases = Leases(owner=f"{socket.gethostname()}:{os.getpid()}:{run_id}", clock=clock, term_ms=term_ms)
@@ -227,8 +217,6 @@ def holding_leases(
     One thread prolongs, another watches the time: a hanging disk must not delay the discovery of lost leases.
 
     Args:
-        table: of the leases.
-        leases: to hold.
         fence: called when they are lost: stops the run's executors.
         wait_s: between two prolongations; a third of the term if None.
     """

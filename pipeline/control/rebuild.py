@@ -50,8 +50,6 @@ def rebuild_control(root: Path, spark: Callable[[], SparkSession], clock: Clock)
     """Set tables aside, and rewrite the checkpoints of all logs; return the number of logs.
 
     Args:
-        root: of the store.
-        spark: returns the session.
         clock: for the names of tables set aside.
 
     Raises:
@@ -77,9 +75,7 @@ def unowned_leases(
     """Return expired rows of leases, in epochs that no run had.
 
     Args:
-        logs: of the store.
         runs: known rows of `runs`, also of deleted logs, whose names may be used again.
-        now_ms: the time.
     """
     rows = list(runs)
     epoch = max((row["lease_epoch"] for row in rows if row["lease_epoch"] is not None), default=0)

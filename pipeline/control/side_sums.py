@@ -45,7 +45,6 @@ def first_changed_part(data: bytes, sums: bytes) -> int | None:
     """Return the position of the first part with a wrong checksum.
 
     Args:
-        data: of the file.
         sums: of the file beside it; any bytes.
     """
     if len(sums) < _HEADER.size or not sums.startswith(_MAGIC):

@@ -36,8 +36,6 @@ def describe_cleaner(view: StoreView, logs: Sequence[LogView], clock: Clock) -> 
     """Return the cleaner's state of a store's compacted logs; nothing for a plain folder.
 
     Args:
-        view: the store or folder.
-        logs: some of its logs.
         clock: for the age of records.
     """
     if view.ledger_version is None:

@@ -66,7 +66,6 @@ class GivenPlan:
 
         Args:
             store_id: of the store of the run.
-            now_ms: the time.
         """
         found = []
         if self.store_id != store_id:
@@ -137,12 +136,7 @@ def parse_plan(data: bytes) -> GivenPlan:
 
 
 def compare_plans(given: GivenPlan, made: MaintenancePlan) -> MaintenancePlan:
-    """Return the new plan; tasks that differ from the given plan are skipped.
-
-    Args:
-        given: the reviewed plan.
-        made: the new plan.
-    """
+    """Return the new plan; tasks that differ from the given plan are skipped."""
     known = {(each.log, each.action) for each in made.tasks}
     tasks = [_compared(given.tasks.get((each.log, each.action)), each) for each in made.tasks]
     tasks += [

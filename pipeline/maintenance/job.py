@@ -95,9 +95,6 @@ def run_plan(
 
     Args:
         spark: its executors see the store under the same path.
-        maintained: the store.
-        plan: to carry out.
-        budget: of each Spark task.
         clock: sent to Spark tasks. Between two logs they check whether the run is to stop (`StopFile`).
         owner: sent to Spark tasks.
 

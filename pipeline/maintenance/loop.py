@@ -36,9 +36,6 @@ def run_every(
     Args:
         run_once: does a run, returns its exit code.
         every_ms: the interval; None for one run.
-        is_asked: whether to stop.
-        clock: tells the time.
-        sleep: waits that many seconds.
 
     Raises:
         LogStorageError: of a single run; of a loop only errors that a later run can't overcome.

@@ -32,7 +32,6 @@ def recording_failure(path: Path | None, clock: Clock) -> Iterator[None]:
 
     Args:
         path: of the file; None for no file.
-        clock: tells the time.
     """
     began_ms = clock.monotonic_ms()
     try:

@@ -93,8 +93,6 @@ def clean_in_parts(spark: SparkSession, log: LogToClean, checks: PartChecks) -> 
     """Clean a log's whole dirty range.
 
     Args:
-        spark: the session.
-        log: to clean.
         checks: sent to Spark tasks.
 
     Raises:

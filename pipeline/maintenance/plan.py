@@ -155,9 +155,6 @@ def plan_maintenance(
     """Return the plan of a run.
 
     Args:
-        logs: of the store.
-        now_ms: the time.
-        bounds: of the run.
         former: speed and yield of former runs.
         erased_logs: logs with records of keys to erase, whatever the dirty ratio.
     """

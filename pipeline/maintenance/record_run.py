@@ -42,8 +42,6 @@ def record_run(
     """Record a run, durably.
 
     Args:
-        tables: of the store.
-        maintained: the store.
         before: checkpoints of its logs before the run.
         gone: logs with a row that are deleted.
         done: the run, its plan, and its results.

@@ -111,7 +111,6 @@ def print_plan(plan: MaintenancePlan, *, with_kept: bool) -> None:
     """Print a row per task.
 
     Args:
-        plan: to print.
         with_kept: also tasks that are not due.
     """
     tasks = [each for each in plan.tasks if with_kept or each.decision != "keep"]

@@ -103,7 +103,6 @@ def find_place(store: Path | None, config: str | None, given: Mapping[str, str |
 
     Args:
         store: folder of the store; None if a settings file names it.
-        config: settings file.
         given: options of the command, which override the file's settings.
 
     Raises:
@@ -142,8 +141,6 @@ def execute_maintenance(
     Args:
         place: the store, and the run's settings.
         spark: returns the session; called when it is needed.
-        clock: tells the time.
-        callbacks: see there.
 
     Raises:
         StoreLockedError: another run maintains the store, or has leased its logs; the message names the run.

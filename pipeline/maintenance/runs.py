@@ -108,13 +108,7 @@ class RunFacts:
 
 
 def result_of_cleaning(task: PlannedTask, row: LogCleaningRow, log_start_offset: int) -> TaskResult:
-    """Return the result of a cleaning.
-
-    Args:
-        task: as planned.
-        row: the cleaner's row.
-        log_start_offset: of the log now.
-    """
+    """Return the result of a cleaning."""
     if task.cleaning is None:
         raise ValueError(f"no plan of a cleaning: log={task.log}")
     cleaned = row.cleaned
@@ -139,7 +133,6 @@ def result_of_retention(task: PlannedTask, done: LogRetention, duration_ms: int)
     """Return the result of a deletion.
 
     Args:
-        task: as planned.
         done: the log's retention after its execution.
         duration_ms: of all deletions together, which are one commit.
     """

@@ -11,7 +11,6 @@ def slots_of(sizes: Sequence[int], count: int) -> list[int]:
 
     Args:
         sizes: of the logs, falling; an empty log counts a little, too.
-        count: of the slots.
     """
     heap = [(0, slot) for slot in range(count)]
     found = []

@@ -63,8 +63,6 @@ def survey_store(store: Store, bounds: Bounds, clock: Clock, erasure: Erasure = 
     """Return the survey of a store; changes nothing.
 
     Args:
-        store: to survey.
-        bounds: of the run.
         clock: for the age of records.
         erasure: segments with records of keys to erase.
 
@@ -120,7 +118,6 @@ def _starts_after(retentions: Sequence[LogRetention], *, may_roll: bool) -> dict
     """Return start offsets of logs after the deletions, which the same run does first.
 
     Args:
-        retentions: of the logs.
         may_roll: whether the run may delete active segments, as no sink holds the store.
     """
     starts = {}

@@ -23,7 +23,6 @@ def cut_folder(view: StoreView, keep_in: Path | None = None) -> Path:
     """Return the folder for the bytes that a repair drops; it need not exist.
 
     Args:
-        view: the store or folder.
         keep_in: the user's folder for a plain folder.
     """
     if view.ledger_version is not None:

@@ -41,7 +41,6 @@ def place_logs(store: Store, states: Mapping[TopicPartition, LogState], newest: 
     """Return the directories of logs; changes nothing.
 
     Args:
-        store: of the logs.
         states: rows of the ledger, maybe of an earlier version.
         newest: the ledger as it is now, with the logs' places and the directories to delete.
 

@@ -154,7 +154,6 @@ def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
     """Open a store, a folder of log directories, or a single log directory.
 
     Args:
-        root: the store or folder.
         as_of: an earlier version of a store's ledger; None for the newest.
 
     Raises:

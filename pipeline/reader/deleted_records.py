@@ -25,7 +25,6 @@ def has_deleted_records(directory: Path, log_start_offset: int) -> bool:
     Checks the segments first, because a deletion removes them last.
 
     Args:
-        directory: of the log.
         log_start_offset: from the ledger.
 
     Raises:

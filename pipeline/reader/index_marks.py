@@ -29,7 +29,6 @@ def read_marks(
 
     Args:
         segments: of one log, in order.
-        start_offset: the first offset.
         end_offset: above the last.
         range_bytes: a segment of at most this size that lies wholly in the range gets no index entries.
 

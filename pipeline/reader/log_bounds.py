@@ -88,7 +88,6 @@ def extend_bounds(
     A temporary error must not look like a lost end of a log: a stream would read its records twice.
 
     Args:
-        bounds: of the logs.
         seen: end offset of each log at the last look; new logs are absent.
         options: of the query; with `failOnDataLoss=true` every end is certain.
     """

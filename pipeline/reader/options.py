@@ -108,7 +108,6 @@ def parse_options(options: Mapping[str, str], kind: ReadKind = "any") -> ReaderO
     """Return the parsed options.
 
     Args:
-        options: from Spark.
         kind: of the query, a frame or a stream; `any` if Spark only asks for the columns.
 
     Raises:

@@ -74,8 +74,6 @@ def plan_tasks(
 
     Args:
         wanted: start and end of each log; empty ranges and offline logs are skipped.
-        bounds: of these logs.
-        options: of the query.
 
     Returns:
         tasks in order of topic, partition and offset; none if there is nothing to read.

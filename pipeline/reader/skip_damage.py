@@ -50,7 +50,6 @@ def skip_batch(directory: Path, offset: int, end_offset: int) -> Resumption:
     Otherwise as `skip_to_index`.
 
     Args:
-        directory: of the log.
         offset: the first unreadable one.
         end_offset: above the last wanted one.
 
@@ -78,9 +77,7 @@ def check_place(directory: Path, offset: int, last_offset: int) -> None:
     unless the index also has the first one's last offset.
 
     Args:
-        directory: of the log.
         offset: start of the read.
-        last_offset: of the records.
 
     Raises:
         CorruptBatchError: the batches overlap.

@@ -46,7 +46,6 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches on the driver, and reads them on executors.
 
     Args:
-        options: of the query.
         clock: for the delay of small micro-batches.
     """
 

@@ -19,7 +19,6 @@ def split_key(key: str, topics: Collection[str] = ()) -> list[str]:
 
     Args:
         key: the text left of `=`.
-        topics: topics in the file.
     """
     head, dot, rest = key.partition(".")
     if not dot:
@@ -39,7 +38,6 @@ def apply_override(tree: MutableMapping[object, object], key: str, value: object
     Args:
         tree: the file's content, changed in place; its inner mappings are dicts.
         key: full key, e.g. `topics.flights.segment.bytes`.
-        value: new value.
 
     Returns:
         The problem, or None.

@@ -14,7 +14,6 @@ class SettingsPlaces:
     """The places of a settings file's keys.
 
     Args:
-        path: of the file.
         root: its content as YAML nodes, anchors and merges resolved; None for an empty file.
     """
 

@@ -124,7 +124,6 @@ def load_settings(path: str | Path, overrides: Sequence[str] = ()) -> Settings:
     """Read a settings file.
 
     Args:
-        path: YAML file.
         overrides: `key=value` each, later ones win; a value is YAML, and kept as typed if that is a text.
 
     Raises:

@@ -22,9 +22,7 @@ def task_progress(spark: SparkSession, what: str, count: int) -> Iterator[None]:
     """Show the number of finished tasks of the running jobs, if standard error is a terminal.
 
     Args:
-        spark: session of the jobs.
         what: text before the bar.
-        count: number of tasks.
     """
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -50,10 +50,8 @@ def run_stream(
     """Stream the source into the store until the trigger is done, a signal comes, or the query fails.
 
     Args:
-        settings: the checked settings file.
         report: gets one line per micro-batch and one at the end.
         take_lock_by_force: takes the store from a writer that does not stop.
-        figures: metrics of the stream.
 
     Raises:
         LogStorageError: the query failed; no record of the failed micro-batch is visible.

@@ -25,7 +25,6 @@ class StreamMetrics:
     """Counts of a stream since its start, and their file.
 
     Args:
-        path: of the file.
         clock: tells the time of a commit.
     """
 

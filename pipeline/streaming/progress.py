@@ -19,7 +19,6 @@ class ProgressLines:
     """Reports a line for each committed micro-batch, after Spark has reported it, too.
 
     Args:
-        report: gets the lines.
         figures: gets the same numbers as metrics.
 
     Attributes:
@@ -77,7 +76,6 @@ def format_line(metrics: MicroBatchMetrics, duration_ms: int | None = None, lag:
     """Return the line of one micro-batch.
 
     Args:
-        metrics: the sink's counts.
         duration_ms: of the whole trigger; None for the duration in the sink.
         lag: unread records in the source; None if unknown.
     """

@@ -79,7 +79,6 @@ def parse_ends(file: str, plan: str, fixed_topic: str | None) -> dict[tuple[str,
 
     Args:
         file: path of the plan, for the message.
-        plan: text of the file.
         fixed_topic: the topic of every row; None: each row keeps its topic. If several source topics go to one topic,
             the result is empty.
 

@@ -56,7 +56,6 @@ def _convert(
     Args:
         root: only read; of a store, the committed records.
         out: new folder of log directories; must not exist, or be empty. It gets its name when it is complete.
-        options: of the conversion.
         report: gets each log after it is written.
 
     Raises:

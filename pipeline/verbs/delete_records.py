@@ -57,7 +57,6 @@ def _find_offset(root: Path, name: str, before: int | None, before_time: int | N
     """Return the named log, and its new start offset.
 
     Args:
-        root: of the store.
         name: `TOPIC:PARTITION`.
         before: that offset, or `_HIGH_WATERMARK`; None if a time is given.
         before_time: ms; the log starts at the first record that is not earlier, or at its end if all are.

@@ -90,11 +90,8 @@ def execute_deletion(
     """Delete a topic and remove its directories; return the plan.
 
     Args:
-        root: of the store.
-        topic: to delete.
         clock: of the delay before directories are removed.
         waits: called with the waiting directories, and until when they wait.
-        sleep: waits that many seconds.
 
     Raises:
         StoreLockedError: a sink or a maintenance run holds the store.

@@ -64,8 +64,6 @@ def _describe(view: StoreView, logs: Sequence[LogView], *, with_offsets: bool) -
     """Return segments, sizes and largest timestamps of logs.
 
     Args:
-        view: the store or folder.
-        logs: some of its logs.
         with_offsets: also each log's offsets with segment and position, which reads its segments.
     """
     described = [

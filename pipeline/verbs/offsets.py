@@ -24,7 +24,6 @@ def _lookup(logs: Sequence[LogView], time: int | str, isolation: Isolation) -> I
     """Yield per log the offset at a time, and the timestamp found there.
 
     Args:
-        logs: to search.
         time: ms, or `earliest`, `latest`, `max-timestamp`. For ms the answer is the first record, in offset order, that
             is not earlier; offset and timestamp are None if every record is.
         isolation: with `read_committed` the latest offset is the last stable one, and no record above it is found.

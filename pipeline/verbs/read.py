@@ -61,8 +61,6 @@ def read_records(
     holds for deleted records that may have been as late.
 
     Args:
-        view: the store or folder.
-        logs: its logs to read.
         start_offset: of the one log.
         start_time: ms; a log whose records are all earlier is skipped.
         limit: most records in all.

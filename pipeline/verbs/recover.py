@@ -148,7 +148,6 @@ def plan_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Clock
 
     Args:
         folders: the roots of one broker, or one log directory.
-        options: of the recovery.
         clock: for the expiry of producers.
 
     Raises:

@@ -165,7 +165,6 @@ def execute_repair(
 
     Args:
         root: a store, a folder of log directories, or one log.
-        options: of the repair.
         clock: for the time of lost ranges.
         report: gets each step after it is done.
 

@@ -105,11 +105,9 @@ def execute_retention(
     """Make a plan and carry it out; return the retention of each log, with its failure if it failed.
 
     Args:
-        root: of the store.
         plan: makes the plan, under the maintenance lock.
         clock: for the age of records and the delay of removals.
         waits: called with the number of waiting files, and until when they wait.
-        pause: sleeps that many seconds.
 
     Raises:
         KeyboardInterrupt: during the delay; the next run removes the files.

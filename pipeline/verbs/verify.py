@@ -122,8 +122,6 @@ def verify(
     An empty log is no finding, unless all logs of a plain folder are empty: it may be the wrong folder.
 
     Args:
-        view: the store or folder.
-        report: gets each finding.
         deep: also decode every record, not only check the CRC of its batch.
         jobs: threads; one a core if None.
         keep_in: folder where a repair of a plain folder kept dropped bytes; None for the default.
