@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from sparklog.sink.config import SinkConfig
-from sparklog.sink.ledger.damage import one_line
+from sparklog.sink.delta.damage import one_line
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.locks.signed_off_version import sign_off_version
 from sparklog.sink.locks.writer_lock import WriterLock

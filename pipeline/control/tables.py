@@ -19,10 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from sparklog.pipeline.control.old_files import drop_old_files, file_count, live_file_count
 from sparklog.pipeline.control.read_tables import check_table, has_table, read_columns, read_rows, table_path
 from sparklog.pipeline.control.schemas import CONTROL_TABLES, RUNS, SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
-from sparklog.pipeline.control.update_rows import update_rows
+from sparklog.pipeline.control.without_spark import drop_old_files, file_count, live_file_count, update_rows
 from sparklog.sink.spark.errors import SPARK_ERRORS, explain
 from sparklog.storage_core.errors import LogStorageError
 from sparklog.storage_core.storage.local import make_directory, storage_errors

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs
-from sparklog.sink.ledger.table_entries import newest_version
+from sparklog.sink.ledger.ledger import ledger_log
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.topic_partition import parse_set_aside_name
 
@@ -35,8 +35,8 @@ class NewestLogs:
             return self._view
 
     def _has_changed(self) -> bool:
-        log = Store.find(self._view.root).ledger_path / "_delta_log"
-        return newest_version(log) != self._view.ledger_version
+        log = ledger_log(Store.find(self._view.root).ledger_path)
+        return log.newest_version() != self._view.ledger_version
 
 
 def _is_renamed(each: LogView) -> bool:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparklog.pipeline.places.store_view import StoreView
-from sparklog.sink.ledger.damage import one_line
+from sparklog.sink.delta.damage import one_line
 from sparklog.sink.quarantine.claims import store_part
 from sparklog.sink.quarantine.diverted_rows import list_diverted
 from sparklog.sink.quarantine.folders import quarantine_folders

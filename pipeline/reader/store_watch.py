@@ -8,6 +8,7 @@ import os
 from sparklog.pipeline.places.store_view import LogView, open_logs
 from sparklog.pipeline.reader.options import ReaderOptions
 from sparklog.pipeline.reader.selection import choose_logs
+from sparklog.sink.ledger.ledger import ledger_log
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.storage.local import storage_errors
 
@@ -23,7 +24,7 @@ class StoreWatch:
     def __init__(self, options: ReaderOptions, clock: Clock) -> None:
         self._options = options
         self._clock = clock
-        self._changes = options.path / "ledger" / "_delta_log"
+        self._changes = ledger_log(options.path / "ledger").folder
         self._seen_ns = -1
         self._first_seen = -1, 0
         self._logs: tuple[LogView, ...] = ()

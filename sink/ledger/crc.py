@@ -9,14 +9,13 @@ version that makes the table has none: it has no rows.
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import crc32c
 import numpy as np
 import numpy.typing as npt
 
-from sparklog.sink.ledger.table_entries import list_entries, read_actions
+from sparklog.sink.delta.delta_log import DeltaLog
 
 __all__ = [
     "ROWS_CRC",
@@ -64,11 +63,11 @@ def transactions_crc(transactions: Iterable[tuple[object, object]]) -> str:
     return f"{crc32c.crc32c(json.dumps(list(transactions)).encode()):08x}"
 
 
-def read_committed(log: Path, version: int) -> CommittedEntries:
+def read_committed(log: DeltaLog, version: int) -> CommittedEntries:
     """Return what the entries since the last checkpoint say.
 
     Args:
-        log: folder of the entries.
+        log: of the ledger.
         version: the last one that counts.
 
     Raises:
@@ -76,29 +75,25 @@ def read_committed(log: Path, version: int) -> CommittedEntries:
     """
     newest: dict[str, int] = {}
     crc = _NO_ROWS_CRC
-    for entry in list_entries(log, version):
-        actions = read_actions(entry)
-        if _makes_table(entry, actions):
+    for number, actions in log.read_entries(version):
+        if number == 0 and any("metaData" in action for action in actions):  # makes the table
             continue
+        entry = log.entry(number).name
         crc = _named_crc(entry, actions, ROWS_CRC)
         found = [_pair(action["txn"]) for action in actions if "txn" in action]
         committed, computed = _named_crc(entry, actions, TRANSACTIONS_CRC), transactions_crc(found)
         if committed != computed:
             raise ValueError(
-                f"its micro-batches are not what was committed: version={int(entry.stem)} crc={computed} {committed=}"
+                f"its micro-batches are not what was committed: version={number} crc={computed} {committed=}"
             )
         newest |= {str(query_id): int(batch_id) for query_id, batch_id in found}
     return CommittedEntries(crc, newest)
 
 
-def _makes_table(entry: Path, actions: list[dict[str, Any]]) -> bool:
-    return int(entry.stem) == 0 and any("metaData" in action for action in actions)
-
-
-def _named_crc(entry: Path, actions: list[dict[str, Any]], key: str) -> str:
+def _named_crc(entry: str, actions: list[dict[str, Any]], key: str) -> str:
     found = [action["commitInfo"].get(key) for action in actions if "commitInfo" in action]
     if not found or found[0] is None:
-        raise ValueError(f"an entry has no CRC, so it is damaged or not a commit of Sparklog: file={entry.name}")
+        raise ValueError(f"an entry has no CRC, so it is damaged or not a commit of Sparklog: file={entry}")
     return str(found[0])
 
 

@@ -16,17 +16,15 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from sparklog.sink.delta.damage import Damage, one_line
+from sparklog.sink.delta.delta_log import DeltaLog
+from sparklog.sink.delta.tidy import CHECKPOINT_INTERVAL, TableTidy
+from sparklog.sink.delta.torn import drop_torn_checkpoint, drop_torn_entry
 from sparklog.sink.ledger.crc import ROWS_CRC, TRANSACTIONS_CRC, read_committed, rows_crc, transactions_crc
-from sparklog.sink.ledger.damage import damage_refused, one_line, read_while_tidied
 from sparklog.sink.ledger.rows import LEDGER_PARTITION, LEDGER_SCHEMA, ROWS_SCHEMA, LedgerRows, LogState
-from sparklog.sink.ledger.table_commit import commit_rows, create_table, data_file_names, table_uri
-from sparklog.sink.ledger.tidy import CHECKPOINT_INTERVAL, LedgerTidy
-from sparklog.sink.ledger.torn import drop_torn_checkpoint, drop_torn_entry
 from sparklog.sink.locks.signed_off_version import require_signed_off, signed_off_version
 from sparklog.storage_core.errors import (
     CommitStateUnknownError,
@@ -36,12 +34,12 @@ from sparklog.storage_core.errors import (
     WriterFencedError,
 )
 from sparklog.storage_core.fault_points import reach
-from sparklog.storage_core.storage.local import storage_errors, sync_directory, sync_files
+from sparklog.storage_core.storage.local import storage_errors, sync_directory
 from sparklog.storage_core.storage.open_regular import check_regular_files
 from sparklog.storage_core.storage.owned_names import Owner, change_names
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "ledger_log"]
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +49,18 @@ _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 0 seconds",
     "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
 }
+_FAILURES = (DeltaError, OSError, ValueError, StorageError)
+"""Errors of a table's files: what the disk answers, or holds."""
+_DAMAGE = Damage(
+    "the ledger",
+    "a writer that starts after a crash drops an entry that a power cut tore, any other damage means: restore it from a"
+    " copy",
+)
+
+
+def ledger_log(path: Path) -> DeltaLog:
+    """Return the files of the ledger in a folder."""
+    return DeltaLog(path, _DAMAGE)
 
 
 class Ledger:
@@ -59,27 +69,28 @@ class Ledger:
     Rows keep their place for the life of this object: a log's row number is its id inside the sink.
     """
 
-    def __init__(self, path: Path, table: DeltaTable) -> None:
-        self._path = path
+    def __init__(self, log: DeltaLog, table: DeltaTable) -> None:
+        self._log = log
         self._table = table
         self._version = int(table.version())
-        self._tidy: LedgerTidy | None = None
-        self._rows = _read_rows(self._data_files(LEDGER_PARTITION))
+        self._tidy: TableTidy | None = None
+        self._rows = LedgerRows.from_table(log.read(table, ROWS_SCHEMA, LEDGER_PARTITION))
 
     @classmethod
     def create(cls, path: Path, owner: Owner) -> "Ledger":
         """Create an empty ledger."""
+        log = ledger_log(path)
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            change_names(owner, partial(create_table, path, LEDGER_SCHEMA, _CONFIGURATION, LEDGER_PARTITION[0]))
+            change_names(owner, partial(log.create, LEDGER_SCHEMA, _CONFIGURATION, LEDGER_PARTITION[0]))
             try:
-                ledger = cls(path, _open_table(path))
-                ledger._make_durable()
-            except (DeltaError, OSError):
+                ledger = cls(log, log.open())
+                log.make_durable(ledger._table)
+            except _FAILURES:
                 owner.check()  # one that took the store since has removed this ledger
                 raise
             sync_directory(path.parent)
-            ledger._tidy = LedgerTidy(path, ledger._data_files(), owner)
+            ledger._tidy = TableTidy(log, log.data_files(ledger._table), owner)
         return ledger
 
     @classmethod
@@ -91,14 +102,15 @@ class Ledger:
         Raises:
             LedgerDamagedError: it can't be read.
         """
-        if not (path / "_delta_log").is_dir():
+        log = ledger_log(path)
+        if not log.folder.is_dir():
             raise LedgerDamagedError(f"no ledger: path={path}")
         try:
             least = signed_off_version(path)  # before the entries: a writer may commit, and end, while they are read
         except CorruptFileError as error:  # whoever writes refuses it
             logger.warning("Whether the ledger has lost its newest entries can't be told: %s", error)
             least = -1
-        ledger = read_while_tidied(path, lambda: cls._checked(path, _open_table(path)))
+        ledger = log.read_beside_writer(lambda: cls._checked(log, None))
         require_signed_off(path, ledger.version, least)
         return ledger
 
@@ -109,8 +121,9 @@ class Ledger:
         Raises:
             LedgerDamagedError: it can't be read; `__cause__` is a `FileNotFoundError` if its data file is gone.
         """
-        with damage_refused(path):
-            return cls._checked(path, _open_table(path, version))
+        log = ledger_log(path)
+        with log.refusing_damage():
+            return cls._checked(log, version)
 
     @classmethod
     def open_for_writing(cls, path: Path, owner: Owner, *, follows_crash: bool = True) -> "Ledger":
@@ -126,15 +139,17 @@ class Ledger:
             LedgerDamagedError: it is damaged otherwise, or after a writer that ended well; nothing was changed.
             CorruptFileError: the file that says how far it was committed is damaged; nothing was changed.
         """
-        _check_files(path)
+        log = ledger_log(path)
+        with storage_errors(path):
+            check_regular_files(path, log.folder)
         signed_off = signed_off_version(path)
-        drop_torn_checkpoint(path, owner)
+        drop_torn_checkpoint(log, owner)
         if follows_crash:
-            drop_torn_entry(path, owner, signed_off)
+            drop_torn_entry(log, owner, signed_off)
         ledger = cls.open(path)
         with storage_errors(path):
-            ledger._make_durable()  # its writer may have died before it did this, and from here on it counts
-            ledger._tidy = LedgerTidy(path, ledger._data_files(), owner)
+            log.make_durable(ledger._table)  # its writer may have died before it did this, and from here on it counts
+            ledger._tidy = TableTidy(log, log.data_files(ledger._table), owner)
         ledger._tidy_up(None)
         return ledger
 
@@ -152,7 +167,7 @@ class Ledger:
         signed_off_version(path)
         ledger = cls.open(path)
         with storage_errors(path):
-            ledger._make_durable()
+            ledger._log.make_durable(ledger._table)
         return ledger
 
     @property
@@ -192,7 +207,7 @@ class Ledger:
         Raises:
             LedgerDamagedError: the ledger can't tell.
         """
-        with damage_refused(self._path):
+        with self._log.refusing_damage():
             version = self._table.transaction_version(query_id)
         return None if version is None else int(version)
 
@@ -268,8 +283,8 @@ class Ledger:
                 self._reload()
 
     @classmethod
-    def _checked(cls, path: Path, table: DeltaTable) -> "Ledger":
-        ledger = cls(path, table)
+    def _checked(cls, log: DeltaLog, version: int | None) -> "Ledger":
+        ledger = cls(log, log.open(version))
         ledger._check()
         return ledger
 
@@ -279,10 +294,10 @@ class Ledger:
         Table and rows change together, at the end. New rows must never be missing from a commit on the new version, so
         after an error this state is still the old one, from which no commit succeeds.
         """
-        with damage_refused(self._path):
-            newest = self._checked(self._path, _open_table(self._path))
-        with storage_errors(self._path):
-            newest._make_durable()
+        with self._log.refusing_damage():
+            newest = self._checked(self._log, None)
+        with storage_errors(self._log.path):
+            self._log.make_durable(newest._table)
         self._table, self._version, self._rows = newest._table, newest._version, newest._rows
 
     def _take_over_maintenance(self) -> bool:
@@ -299,7 +314,7 @@ class Ledger:
         Raises:
             ValueError: they are not what was committed.
         """
-        committed = read_committed(self._path / "_delta_log", self.version)
+        committed = read_committed(self._log, self.version)
         found = rows_crc(self._rows.text, self._rows.integers)
         if found != committed.rows_crc:
             raise ValueError(f"its rows are not what was committed: crc={found} committed={committed.rows_crc}")
@@ -310,28 +325,28 @@ class Ledger:
 
     def _commit(self, rows: LedgerRows, transaction: tuple[str, int] | None) -> None:
         transactions = [Transaction(*transaction)] if transaction else []
-        old_files, known = self._data_files(), self._version
+        old_files, known = self._log.data_files(self._table), self._version
         if self._table.version() != known:  # a commit failed half way: its rows are not these
-            raise WriterFencedError(f"the ledger has moved on: path={self._path} version={known}")
+            raise WriterFencedError(f"the ledger has moved on: path={self._log.path} version={known}")
         try:
             metadata = {
                 ROWS_CRC: rows_crc(rows.text, rows.integers),
                 TRANSACTIONS_CRC: transactions_crc([transaction] if transaction else []),
             }
-            commit_rows(self._path, self._table, rows.to_table(), "overwrite", metadata, transactions, LEDGER_PARTITION)
+            self._log.commit(self._table, rows.to_table(), "overwrite", metadata, transactions, LEDGER_PARTITION)
             self._table.update_incremental()
             if self._table.version() != known + 1:  # another one has committed behind it since
                 self._table.load_as_version(known + 1)
         except CommitFailedError as error:
             raise WriterFencedError(
-                f"another writer committed to the ledger: path={self._path} version={self.version}"
+                f"another writer committed to the ledger: path={self._log.path} version={self.version}"
             ) from error
         except (DeltaError, OSError) as error:
             self._raise_unless_absent(known, transaction, error)
         reach("commit.written")
         try:
-            self._make_durable()
-        except (DeltaError, OSError) as error:
+            self._log.make_durable(self._table)
+        except _FAILURES as error:
             raise CommitStateUnknownError(
                 f"the ledger's folder can't be synced: {error}", *(transaction or ("", -1))
             ) from error
@@ -343,13 +358,13 @@ class Ledger:
         """Keep the folder small, where this is the writer's; a commit has replaced these files, if there was one."""
         if self._tidy is None:
             return
-        current = self._data_files()
+        current = self._log.data_files(self._table)
         try:
             if replaced is not None:
                 self._tidy.drop_replaced(replaced, current)
             self._tidy.checkpoint_if_due(self._table, current)
-        except (DeltaError, OSError, StorageError) as error:
-            logger.warning("The ledger was not tidied, a later commit will: path=%s (%s)", self._path, error)
+        except _FAILURES as error:
+            logger.warning("The ledger was not tidied, a later commit will: path=%s (%s)", self._log.path, error)
 
     def _raise_unless_absent(self, known: int, transaction: tuple[str, int] | None, error: Exception) -> None:
         """The write failed: say for certain that it left no version, or that nobody knows.
@@ -357,48 +372,10 @@ class Ledger:
         What this object's handle says does not count: it may have moved on before the write failed.
         """
         try:
-            newest = _open_table(self._path).version()
-        except (DeltaError, OSError):
+            newest = self._log.open().version()
+        except _FAILURES:
             newest = None
         if newest == known:
-            raise StorageError(f"the ledger can't be written: path={self._path} ({one_line(error)})") from error
+            raise StorageError(f"the ledger can't be written: path={self._log.path} ({one_line(error)})") from error
         query_id, batch_id = transaction or ("", -1)
         raise CommitStateUnknownError(f"the ledger did not answer: {one_line(error)}", query_id, batch_id) from error
-
-    def _data_files(self, partition: tuple[str, str] | None = None) -> list[Path]:
-        """Return the files of this version, those of all partitions or of one."""
-        return [self._path / name for name in data_file_names(self._table, partition)]
-
-    def _make_durable(self) -> None:
-        log, version = self._path / "_delta_log", int(self._table.version())
-        try:
-            sync_files(self._data_files())
-            sync_files([log / f"{version:020}.json"])
-        except FileNotFoundError:
-            if _open_table(self._path).version() <= version:
-                raise
-            # Somebody has committed since, who made this version durable first, and the writer has tidied it up.
-        sync_directory(self._path)
-        sync_directory(log)
-
-
-def _read_rows(files: list[Path]) -> LedgerRows:
-    # Not `to_pyarrow_table`: its I/O threads may outlive a short command and abort the interpreter as it ends.
-    parts = [pq.ParquetFile(file).read(ROWS_SCHEMA.names, use_threads=False) for file in files]
-    table = pa.concat_tables([pa.Table.from_batches([], ROWS_SCHEMA), *map(_as_ledger, parts)])
-    return LedgerRows.from_table(table)
-
-
-def _as_ledger(part: pa.Table) -> pa.Table:
-    # A cast, even to the same types, costs the import of pyarrow.compute.
-    return part if part.schema.equals(ROWS_SCHEMA) else part.cast(ROWS_SCHEMA)
-
-
-def _open_table(path: Path, version: int | None = None) -> DeltaTable:
-    _check_files(path)
-    return DeltaTable(table_uri(path), version=version)
-
-
-def _check_files(path: Path) -> None:
-    with storage_errors(path):
-        check_regular_files(path, path / "_delta_log")

@@ -14,16 +14,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
-from sparklog.sink.ledger.damage import damage_refused
-from sparklog.sink.ledger.table_commit import commit_rows, create_table, data_file_names, table_uri
-from sparklog.sink.ledger.table_entries import list_entries, read_actions
-from sparklog.sink.ledger.torn import drop_torn_checkpoint, drop_torn_entry
+from sparklog.sink.delta.damage import Damage
+from sparklog.sink.delta.delta_log import DeltaLog
+from sparklog.sink.delta.torn import drop_torn_checkpoint, drop_torn_entry
 from sparklog.storage_core.errors import LedgerDamagedError
-from sparklog.storage_core.storage.local import make_directory, storage_errors, sync_directory, sync_files, write_all
-from sparklog.storage_core.storage.open_regular import check_regular_files, open_to_change, read_file
+from sparklog.storage_core.storage.local import make_directory, storage_errors, sync_directory, write_all
+from sparklog.storage_core.storage.open_regular import open_to_change, read_file
 from sparklog.storage_core.storage.owned_names import Owner, remove_tree
 
 __all__ = ["LOST_RANGES_SCHEMA", "LostRange", "LostRangeFile", "LostRangeTable"]
@@ -39,6 +36,7 @@ LOST_RANGES_SCHEMA = pa.schema(
         pa.field("found_ms", pa.int64(), nullable=False),
     ]
 )
+_DAMAGE = Damage("the table of lost offsets", "repair --execute drops what a power cut tore")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +72,7 @@ class LostRangeTable:
     """The table of a store; only the owner of the writer lock adds to it."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._log = DeltaLog(path, _DAMAGE)
 
     def read(self) -> list[LostRange]:
         """Return what is written down, oldest first.
@@ -83,15 +81,12 @@ class LostRangeTable:
             LedgerDamagedError: the table can't be read.
             StorageError: the disk refused.
         """
-        if not self._entries():
+        if not self._log.files():
             return []
-        with damage_refused(self._path, "the table of lost offsets", "repair --execute drops what a power cut tore"):
-            table = self._open()
-            for entry in list_entries(self._path / "_delta_log", table.version()):
-                read_actions(entry)  # Delta takes an empty one for one that says nothing
-            files = [self._path / name for name in data_file_names(table)]
-            parts = [pq.ParquetFile(file).read(LOST_RANGES_SCHEMA.names, use_threads=False) for file in files]
-        rows = [LostRange(**row) for part in parts for row in part.to_pylist()]
+        with self._log.refusing_damage():
+            table = self._log.open()
+            list(self._log.read_entries(table.version()))  # Delta takes an empty one for one without actions
+            rows = [LostRange(**row) for row in self._log.read(table, LOST_RANGES_SCHEMA).to_pylist()]
         return sorted(rows, key=lambda each: (each.found_ms, *each.place[:3]))
 
     def add(self, ranges: Sequence[LostRange]) -> None:
@@ -132,48 +127,31 @@ class LostRangeTable:
 
     def _write(self, rows: list[dict[str, Any]], mode: Literal["append", "overwrite"]) -> None:
         """Commit rows, durably."""
-        with storage_errors(self._path):
-            make_directory(self._path)
-            if not self._entries():
-                create_table(self._path, LOST_RANGES_SCHEMA)
-                self._make_durable()
-            commit_rows(self._path, self._open(), pa.Table.from_pylist(rows, schema=LOST_RANGES_SCHEMA), mode, {})
-            self._make_durable()
-
-    def _open(self) -> DeltaTable:
-        with storage_errors(self._path):
-            check_regular_files(self._path, self._path / "_delta_log")
-        return DeltaTable(table_uri(self._path))
+        log, new = self._log, pa.Table.from_pylist(rows, schema=LOST_RANGES_SCHEMA)
+        with storage_errors(log.path):
+            make_directory(log.path)
+            if not log.files():
+                log.create(LOST_RANGES_SCHEMA)
+                log.make_durable(log.open())
+            log.commit(log.open(), new, mode, {})
+            log.make_durable(log.open())
 
     def drop_torn(self, owner: Owner) -> None:
         """Drop what a power cut tore: nobody was told that it is written down, and what is lost is still to be found.
 
         Comes before anything is read: a torn entry would refuse every check of the store, the repair's own too.
         """
-        with storage_errors(self._path):
-            if self._path.exists() and not self._entries():
-                remove_tree(owner, self._path)  # what came before the entry that makes the table
-        drop_torn_checkpoint(self._path, owner)
+        log = self._log
+        with storage_errors(log.path):
+            if log.path.exists() and not log.files():
+                remove_tree(owner, log.path)  # left of a first commit, before the entry that makes the table
+        drop_torn_checkpoint(log, owner)
         try:
-            drop_torn_entry(self._path, owner)
+            drop_torn_entry(log, owner)
         except LedgerDamagedError:
-            if len(self._entries()) > 1:
+            if len(log.files()) > 1:
                 raise
-            remove_tree(owner, self._path)  # the entry that made the table
-
-    def _entries(self) -> list[str]:
-        """List what makes up the table's log; a folder without any is no table, or not yet."""
-        log = self._path / "_delta_log"
-        names = os.listdir(log) if log.is_dir() else []
-        return [name for name in names if name.endswith((".json", ".checkpoint.parquet"))]
-
-    def _make_durable(self) -> None:
-        table = self._open()
-        log = self._path / "_delta_log"
-        sync_files([self._path / name for name in data_file_names(table)])
-        sync_files([log / f"{table.version():020}.json"])
-        sync_directory(log)
-        sync_directory(self._path)
+            remove_tree(owner, log.path)  # the entry that made the table
 
 
 class LostRangeFile:

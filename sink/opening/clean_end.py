@@ -9,9 +9,8 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.ledger import Ledger, ledger_log
 from sparklog.sink.ledger.rows import LogState
-from sparklog.sink.ledger.table_entries import newest_version
 from sparklog.sink.locks.signed_off_version import is_signed_off
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.store.log_dirs import find_unreadable
@@ -59,7 +58,7 @@ def find_surplus(store: Store, states: Mapping[TopicPartition, LogState], versio
         return None
     offline = find_unreadable(store, states.values())
     found = _find(store, states, offline)
-    if found is None or newest_version(store.ledger_path / "_delta_log") != version or not _is_at_rest(store):
+    if found is None or ledger_log(store.ledger_path).newest_version() != version or not _is_at_rest(store):
         return None
     return _find(store, states, offline)  # again: a writer may have come and gone during the first look
 

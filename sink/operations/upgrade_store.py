@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 
+from sparklog.sink.delta.delta_log import DeltaLog
+from sparklog.sink.delta.entries import ACTION_COUNT
 from sparklog.sink.ledger.crc import ROWS_CRC, TRANSACTIONS_CRC, read_committed, rows_crc, transactions_crc
-from sparklog.sink.ledger.damage import damage_refused
+from sparklog.sink.ledger.ledger import ledger_log
 from sparklog.sink.ledger.rows import LEDGER_PARTITION, LEDGER_SCHEMA, ROWS_SCHEMA, LedgerRows
-from sparklog.sink.ledger.table_commit import data_file_names, table_uri, write_data_file
-from sparklog.sink.ledger.table_entries import ACTION_COUNT
 from sparklog.sink.locks.signed_off_version import require_signed_off, signed_off_version
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.access import MAINTENANCE_LOCK, WRITER_LOCK, both_locks
@@ -56,11 +55,13 @@ class _OldLedger:
     """A ledger that is to be upgraded, whole.
 
     Attributes:
+        log: its files.
         table: at its newest version.
         rows: of it, with the new columns.
         is_upgraded: whether it has them already.
     """
 
+    log: DeltaLog
     table: DeltaTable
     rows: LedgerRows
     is_upgraded: bool
@@ -96,7 +97,7 @@ def upgrade_store(root: Path) -> int:
         _require_nothing_left(store)
         old = _read_old(store.ledger_path)
         if not old.is_upgraded:
-            _commit(store.ledger_path, old, locks[0])
+            _commit(old, locks[0])
         reach("upgrade.committed")
         store.write_properties(locks[0])
         reach("upgrade.finished")
@@ -127,23 +128,21 @@ def _names_anything(data: bytes) -> bool:
 
 
 def _read_old(path: Path) -> _OldLedger:
-    least = signed_off_version(path)
-    with damage_refused(path):
-        table = DeltaTable(table_uri(path))
+    log, least = ledger_log(path), signed_off_version(path)
+    with log.refusing_damage():
+        table = log.open()
         is_upgraded = table.metadata().partition_columns == [LEDGER_PARTITION[0]]
         old_schema = ROWS_SCHEMA if is_upgraded else _old_schema()
-        files = [pq.ParquetFile(path / name) for name in data_file_names(table)]
-        parts = [file.read(old_schema.names, use_threads=False).cast(old_schema) for file in files]
-        content = pa.concat_tables([old_schema.empty_table(), *parts])
+        content = log.read(table, old_schema)
         for name in ROWS_SCHEMA.names[len(old_schema) :]:
             field = ROWS_SCHEMA.field(name)
             content = content.append_column(field, pa.array([_NEW_COLUMNS[name]] * len(content), field.type))
         rows = LedgerRows.from_table(content)
-        found, committed = _crc(rows, set(old_schema.names)), read_committed(path / "_delta_log", table.version())
+        found, committed = _crc(rows, set(old_schema.names)), read_committed(log, table.version())
         if found != committed.rows_crc:
             raise ValueError(f"its rows are not what was committed: crc={found} committed={committed.rows_crc}")
     require_signed_off(path, table.version(), least)
-    return _OldLedger(table, rows, is_upgraded)
+    return _OldLedger(log, table, rows, is_upgraded)
 
 
 def _old_schema() -> pa.Schema:
@@ -155,7 +154,7 @@ def _crc(rows: LedgerRows, names: set[str]) -> str:
     return rows_crc(text, {name: column for name, column in rows.integers.items() if name in names})
 
 
-def _commit(path: Path, old: _OldLedger, owner: Owner) -> None:
+def _commit(old: _OldLedger, owner: Owner) -> None:
     """Write the entry that changes schema and partitioning and replaces the rows, durably and at once."""
     now_ms, metadata = time.time_ns() // 1_000_000, old.table.metadata()
     actions: list[dict[str, Any]] = [
@@ -170,11 +169,11 @@ def _commit(path: Path, old: _OldLedger, owner: Owner) -> None:
             }
         }
     ]
-    for name in data_file_names(old.table):
-        actions.append({"remove": {"path": name, "deletionTimestamp": now_ms, "dataChange": True}})
-    with storage_errors(path):
+    for replaced in old.log.data_files(old.table):
+        actions.append({"remove": {"path": replaced.name, "deletionTimestamp": now_ms, "dataChange": True}})
+    with storage_errors(old.log.path):
         if len(old.rows):
-            added = write_data_file(path, old.rows.to_table(), LEDGER_PARTITION)
+            added = old.log.write_data_file(old.rows.to_table(), LEDGER_PARTITION)
             file = {"path": added.path, "partitionValues": added.partition_values, "size": added.size}
             times = {"modificationTime": added.modification_time, "dataChange": True, "stats": added.stats}
             actions.append({"add": {**file, **times}})
@@ -187,5 +186,4 @@ def _commit(path: Path, old: _OldLedger, owner: Owner) -> None:
             ACTION_COUNT: str(len(actions)),
         }
         lines = [json.dumps(each) for each in ({"commitInfo": info}, *actions)]
-        entry = path / "_delta_log" / f"{old.table.version() + 1:020}.json"
-        replace_file(owner, entry, "\n".join(lines).encode())
+        replace_file(owner, old.log.entry(old.table.version() + 1), "\n".join(lines).encode())

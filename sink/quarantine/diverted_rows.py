@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparklog.sink.ledger.damage import one_line
+from sparklog.sink.delta.damage import one_line
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.quarantine.claims import claim_part, store_part
 from sparklog.sink.quarantine.folders import keep_quarantine_folder

@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.ledger import Ledger, ledger_log
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.locks.signed_off_version import forget_signed_off
 from sparklog.sink.locks.takeover_lock import TAKEOVER_LOCK
@@ -248,7 +248,7 @@ def _check_is_free(root: Path, log_dirs: tuple[str, ...]) -> None:
     foreign = [name for name in os.listdir(root) if not name.startswith(own)]
     if foreign:
         raise InvalidConfigError(f"not a store, and not empty: {root} holds {sorted(foreign)[0]!r}; name a new folder")
-    if _has_history(root / "ledger" / "_delta_log"):
+    if ledger_log(root / "ledger").last_version() > 0:  # a crash in the middle of `find_or_create` leaves version 0
         raise LedgerDamagedError(f"store.properties is gone, but {root} holds a ledger: restore the root files")
     for name in log_dirs:
         log_dir = root / name
@@ -257,15 +257,6 @@ def _check_is_free(root: Path, log_dirs: tuple[str, ...]) -> None:
             raise LedgerDamagedError(
                 f"store.properties is gone, but {log_dir} holds logs ({sorted(logs)[0]}, ...): restore the root files"
             )
-
-
-def _has_history(delta_log: Path) -> bool:
-    """Whether a ledger has more than the empty version of a crashed `find_or_create`.
-
-    Any later version counts: the second one is removed after the first checkpoint.
-    """
-    names = os.listdir(delta_log) if delta_log.is_dir() else []
-    return any(name[:20].isdigit() and int(name[:20]) > 0 for name in names)
 
 
 def random_id() -> str:

@@ -12,7 +12,7 @@ from deltalake.exceptions import DeltaError
 
 from sparklog.pipeline.control.read_tables import has_table, read_rows, table_path
 from sparklog.pipeline.control.schemas import SCHEMA_VERSION, VERSION_PROPERTY, ControlTable
-from sparklog.pipeline.control.update_rows import update_rows
+from sparklog.pipeline.control.without_spark import update_rows
 
 __all__ = ["DeltaLeaseTable", "flip_bit", "put_rows", "set_version", "write_side_sums"]
 

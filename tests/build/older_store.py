@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable, Transaction
+from deltalake import Transaction
 
+from sparklog.sink.delta.delta_log import DeltaLog
 from sparklog.sink.ledger.crc import ROWS_CRC, TRANSACTIONS_CRC, rows_crc, transactions_crc
-from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.ledger import Ledger, ledger_log
 from sparklog.sink.ledger.rows import ROWS_SCHEMA
-from sparklog.sink.ledger.table_commit import commit_rows, create_table, table_uri
 
 __all__ = ["make_older"]
 
@@ -31,21 +31,21 @@ def make_older(store: Path, transactions: Mapping[str, int]) -> None:
         [{name: getattr(state, name) for name in _SCHEMA.names} for state in states], schema=_SCHEMA
     )
     shutil.rmtree(path)
-    create_table(path, _SCHEMA, {"delta.logRetentionDuration": "interval 0 seconds"})
+    log = ledger_log(path)
+    log.create(_SCHEMA, {"delta.logRetentionDuration": "interval 0 seconds"})
     for query_id, batch_id in transactions.items():
-        _commit(path, rows, [(query_id, batch_id)])
-    table = DeltaTable(table_uri(path))
+        _commit(log, rows, [(query_id, batch_id)])
+    table = log.open()
     table.create_checkpoint()
     table.cleanup_metadata()
-    while DeltaTable(table_uri(path)).version() < ledger.version:
-        _commit(path, rows, [])
+    while log.open().version() < ledger.version:
+        _commit(log, rows, [])
     properties = store / "store.properties"
     properties.write_text(properties.read_text().replace("layout.version=3", "layout.version=2"))
 
 
-def _commit(path: Path, rows: pa.Table, transactions: list[tuple[str, int]]) -> None:
+def _commit(log: DeltaLog, rows: pa.Table, transactions: list[tuple[str, int]]) -> None:
     text = {field.name: rows[field.name].to_pylist() for field in _SCHEMA if pa.types.is_string(field.type)}
     integers = {name: rows[name].to_numpy().astype("int64") for name in _SCHEMA.names if name not in text}
     metadata = {ROWS_CRC: rows_crc(text, integers), TRANSACTIONS_CRC: transactions_crc(transactions)}
-    table = DeltaTable(table_uri(path))
-    commit_rows(path, table, rows, "overwrite", metadata, [Transaction(*each) for each in transactions])
+    log.commit(log.open(), rows, "overwrite", metadata, [Transaction(*each) for each in transactions])

@@ -15,9 +15,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 from unittest import mock
 
-import sparklog.sink.ledger.ledger
-import sparklog.sink.ledger.lost_ranges
-import sparklog.sink.ledger.table_commit
+from sparklog.sink.delta.delta_log import DeltaLog
 from sparklog.storage_core.storage import write_back
 
 __all__ = ["KINDS", "Call", "Watcher", "watched"]
@@ -87,15 +85,8 @@ def watched(root: Path, watcher: Watcher) -> Iterator[None]:
         patches.enter_context(mock.patch.object(os, "sendfile", calls.sending(os.sendfile)))
         syncfs = SimpleNamespace(syncfs=calls.described("syncfs", write_back._LIBC.syncfs))
         patches.enter_context(mock.patch.object(write_back, "_LIBC", syncfs))
-        for name in ("create_table", "write_entry"):
-            write = calls.writing_ledger(getattr(sparklog.sink.ledger.table_commit, name))
-            for module in (
-                sparklog.sink.ledger.table_commit,
-                sparklog.sink.ledger.ledger,
-                sparklog.sink.ledger.lost_ranges,
-            ):
-                if hasattr(module, name):
-                    patches.enter_context(mock.patch.object(module, name, write))
+        for name in ("create", "write_entry"):
+            patches.enter_context(mock.patch.object(DeltaLog, name, calls.writing_ledger(getattr(DeltaLog, name))))
         yield
 
 
@@ -161,9 +152,8 @@ class _Calls:
         return call
 
     def writing_ledger(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(table: Any, *args: Any, **options: Any) -> Any:
-            path = str(table.absolute()) if isinstance(table, Path) else table.table_uri.removeprefix("file://")
-            return self._make(Call("ledger", path), lambda _: real(table, *args, **options))
+        def call(log: DeltaLog, *args: Any, **options: Any) -> Any:
+            return self._make(Call("ledger", str(log.path.absolute())), lambda _: real(log, *args, **options))
 
         return call
 

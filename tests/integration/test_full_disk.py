@@ -13,7 +13,7 @@ import pytest
 
 from sparklog.pipeline.control.read_tables import read_rows
 from sparklog.pipeline.control.schemas import LEASES
-from sparklog.pipeline.control.update_rows import update_rows
+from sparklog.pipeline.control.without_spark import update_rows
 from sparklog.sink.stage.report import StageReport
 from sparklog.sink.stage.stage_rows import StagePlan
 from sparklog.storage_core.errors import CommitStateUnknownError, LogStorageError, StorageError

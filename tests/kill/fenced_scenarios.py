@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-import sparklog.sink.ledger.tidy
+import sparklog.sink.delta.tidy
 import sparklog.sink.quarantine.diverted_rows
 from sparklog.pipeline.verbs.delete_topic import execute_deletion
 from sparklog.pipeline.verbs.move_log import execute_move
@@ -34,7 +34,7 @@ _TWO_TOPICS = {**TOPICS, "extra": {"segment.bytes": 600, "batch.size": 200, "fil
 
 
 def _write(store: Path) -> None:
-    sparklog.sink.ledger.tidy._DATA_FILE_AGE_S = 0.0
+    sparklog.sink.delta.tidy._DATA_FILE_AGE_S = 0.0
     sparklog.sink.quarantine.diverted_rows.MERGED_COUNT = 2  # type: ignore[misc]
     with closing(open_job(store)) as writer:
         write_batches(writer)

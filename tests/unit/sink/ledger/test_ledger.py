@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable
 
+from sparklog.sink.delta.delta_log import DeltaLog
+from sparklog.sink.delta.entries import ACTION_COUNT
 from sparklog.sink.ledger.crc import ROWS_CRC, TRANSACTIONS_CRC, rows_crc, transactions_crc
 from sparklog.sink.ledger.intents import Deletion, render_intents
-from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.ledger import Ledger, ledger_log
 from sparklog.sink.ledger.rows import LEDGER_PARTITION, LedgerRows, LogState
-from sparklog.sink.ledger.table_commit import data_file_names, write_data_file, write_entry
-from sparklog.sink.ledger.table_entries import ACTION_COUNT
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.storage_core.errors import CommitStateUnknownError, LedgerDamagedError, StorageError, WriterFencedError
 from sparklog.storage_core.storage.owned_names import UNSHARED, Owner
@@ -121,7 +121,7 @@ def test_update_when_the_version_that_won_the_race_cannot_be_read_then_the_next_
     _advance(writer, 0, 50, 0)
     Ledger.open_beside_writer(path).correct(np.array([0]), {"log_start_offset": np.array([30])})
     with monkeypatch.context() as patched:
-        patched.setattr("sparklog.sink.ledger.ledger.pq.ParquetFile", _raise(OSError(number, os.strerror(number))))
+        patched.setattr("sparklog.sink.delta.delta_log.pq.ParquetFile", _raise(OSError(number, os.strerror(number))))
         with pytest.raises(StorageError):
             _advance(writer, 0, 60, 1)
 
@@ -137,7 +137,7 @@ def test_update_when_a_commit_before_could_not_be_synced_then_is_fenced(
     """That commit may count, and these rows are not its rows."""
     writer = Ledger.open_for_writing(path, UNSHARED)
     with monkeypatch.context() as patched:
-        patched.setattr("sparklog.sink.ledger.ledger.sync_files", _raise(OSError(errno.EIO, os.strerror(errno.EIO))))
+        patched.setattr("sparklog.sink.delta.delta_log.sync_files", _raise(OSError(errno.EIO, os.strerror(errno.EIO))))
         with pytest.raises(CommitStateUnknownError):
             _advance(writer, 0, 50, 0)
 
@@ -173,28 +173,29 @@ def test_update_when_another_writer_committed_records_then_is_fenced(path: Path)
 
 def test_commit_when_rows_of_another_kind_come_with_it_then_they_stay_and_are_no_logs(path: Path) -> None:
     """One version replaces the rows of logs and adds the others; later versions replace logs alone."""
-    table = DeltaTable(path.as_uri())
-    (name,) = data_file_names(table, LEDGER_PARTITION)
-    rows = LedgerRows.from_table(pq.ParquetFile(path / name).read())
+    log = ledger_log(path)
+    table = log.open()
+    (file,) = log.data_files(table, LEDGER_PARTITION)
+    rows = LedgerRows.from_table(pq.ParquetFile(file).read())
     rows = rows.with_values(np.array([1]), {"log_end_offset": np.array([42])})
     object_rows = pa.table({"topic": ["orders"], "log_start_offset": [5]})
-    added = [write_data_file(path, rows.to_table(), LEDGER_PARTITION)]
-    added.append(write_data_file(path, object_rows, (LEDGER_PARTITION[0], "object")))
+    added = [log.write_data_file(rows.to_table(), LEDGER_PARTITION)]
+    added.append(log.write_data_file(object_rows, (LEDGER_PARTITION[0], "object")))
     metadata = {
         ROWS_CRC: rows_crc(rows.text, rows.integers),
         TRANSACTIONS_CRC: transactions_crc([]),
         ACTION_COUNT: "3",
     }
     properties = CommitProperties(max_commit_retries=0, custom_metadata=metadata)
-    write_entry(table, added, "overwrite", properties, LEDGER_PARTITION)
+    log.write_entry(table, added, "overwrite", properties, LEDGER_PARTITION)
 
     ledger = Ledger.open_for_writing(path, UNSHARED)
     assert [state.log_end_offset for state in ledger.all_states()] == [0, 42]
     _advance(ledger, 0, 7, 0)
 
     assert [state.log_end_offset for state in Ledger.open(path).all_states()] == [7, 42]
-    (kept,) = data_file_names(DeltaTable(path.as_uri()), (LEDGER_PARTITION[0], "object"))
-    assert pq.ParquetFile(path / kept).read().to_pylist() == [{"topic": "orders", "log_start_offset": 5}]
+    (kept,) = log.data_files(log.open(), (LEDGER_PARTITION[0], "object"))
+    assert pq.ParquetFile(kept).read().to_pylist() == [{"topic": "orders", "log_start_offset": 5}]
 
 
 def test_update_when_maintenance_lifts_a_limit_beside_it_then_both_count(path: Path) -> None:
@@ -327,7 +328,7 @@ def test_update_when_the_folder_has_an_odd_name_then_works_and_stays_small(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A path is a path, whatever its characters mean in a URI."""
-    monkeypatch.setattr("sparklog.sink.ledger.tidy._DATA_FILE_AGE_S", -1.0)
+    monkeypatch.setattr("sparklog.sink.delta.tidy._DATA_FILE_AGE_S", -1.0)
     ledger = Ledger.create(tmp_path / name / "ledger", UNSHARED)
     ledger.add([_state(0), _state(1)], UNSHARED)
     _advance(ledger, 0, 5, 0)
@@ -399,7 +400,7 @@ def _entries(path: Path) -> set[str]:
 @pytest.fixture
 def tidied_often(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The ledger, with a checkpoint every ten versions."""
-    monkeypatch.setattr("sparklog.sink.ledger.tidy.CHECKPOINT_INTERVAL", 10)
+    monkeypatch.setattr("sparklog.sink.delta.tidy.CHECKPOINT_INTERVAL", 10)
     return path
 
 
@@ -426,7 +427,7 @@ def test_update_when_the_lock_cannot_be_looked_at_while_it_tidies_then_the_commi
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was durable by then; a later commit tidies."""
-    monkeypatch.setattr("sparklog.sink.ledger.tidy._DATA_FILE_AGE_S", -1.0)
+    monkeypatch.setattr("sparklog.sink.delta.tidy._DATA_FILE_AGE_S", -1.0)
     lock = WriterLock.acquire(tmp_path / "writer.lock")
     writer = Ledger.open_for_writing(path, lock)
     _advance(writer, 0, 1, 1)
@@ -471,7 +472,7 @@ def test_correct_when_the_writer_tidies_its_entry_up_before_it_is_synced_then_it
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writer made it durable before it committed behind it, and its checkpoint holds it."""
-    monkeypatch.setattr("sparklog.sink.ledger.tidy.CHECKPOINT_INTERVAL", 10)
+    monkeypatch.setattr("sparklog.sink.delta.tidy.CHECKPOINT_INTERVAL", 10)
     writer = Ledger.open_for_writing(path, UNSHARED)
     while writer.version < 8:
         _advance(writer, 0, writer.version, writer.version)
@@ -508,7 +509,7 @@ def test_update_when_repeated_beside_deletes_then_the_data_files_stay_few(
 ) -> None:
     """Of each pair of commits one is another's, and the writer's first attempt lost its race."""
     path = tidied_often
-    monkeypatch.setattr("sparklog.sink.ledger.tidy._DATA_FILE_AGE_S", 0.0)
+    monkeypatch.setattr("sparklog.sink.delta.tidy._DATA_FILE_AGE_S", 0.0)
     writer = Ledger.open_for_writing(path, UNSHARED)
     for number in range(1, 21):
         _advance(writer, 0, number, number)
@@ -523,13 +524,13 @@ def test_update_when_a_commit_beside_it_takes_long_then_its_data_file_stays(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A data file without an entry is no leftover before a commit has come that it can't survive."""
-    monkeypatch.setattr("sparklog.sink.ledger.tidy._DATA_FILE_AGE_S", -1.0)
+    monkeypatch.setattr("sparklog.sink.delta.tidy._DATA_FILE_AGE_S", -1.0)
     beside = Ledger.open_beside_writer(path)
-    write = write_entry
+    write = DeltaLog.write_entry
 
     def write_late(*args: Any) -> None:
         before = set(path.glob("*.parquet"))
-        monkeypatch.setattr("sparklog.sink.ledger.table_commit.write_entry", write)
+        monkeypatch.setattr(DeltaLog, "write_entry", write)
         write(*args)
         entry = path / "_delta_log" / f"{beside.version + 1:020}.json"
         content = entry.read_bytes()
@@ -538,7 +539,7 @@ def test_update_when_a_commit_beside_it_takes_long_then_its_data_file_stays(
         assert set(path.glob("*.parquet")) == before
         entry.write_bytes(content)
 
-    monkeypatch.setattr("sparklog.sink.ledger.table_commit.write_entry", write_late)
+    monkeypatch.setattr(DeltaLog, "write_entry", write_late)
     beside.correct(np.array([0]), {"log_start_offset": np.array([5])})
 
     assert Ledger.open(path).state(0).log_start_offset == 5

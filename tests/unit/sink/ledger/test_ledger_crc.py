@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparklog.sink.ledger.crc import read_committed, rows_crc
-from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.ledger import Ledger, ledger_log
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import LedgerDamagedError
 from sparklog.storage_core.storage.owned_names import UNSHARED
@@ -125,9 +125,12 @@ def test_rows_crc_when_a_value_moves_to_another_row_then_another_one() -> None:
 
 def test_read_committed_when_an_entry_has_no_crc_then_refused(tmp_path: Path) -> None:
     """Only the version that makes the table has none."""
-    (tmp_path / f"{0:020}.json").write_bytes(b'{"commitInfo":{}}\n{"protocol":{}}\n{"metaData":{}}\n')
-    (tmp_path / f"{1:020}.json").write_bytes(b'{"commitInfo":{"operation":"WRITE"}}\n')
+    log = ledger_log(tmp_path)
+    log.folder.mkdir()
+    log.entry(0).write_bytes(b'{"commitInfo":{}}\n{"protocol":{}}\n{"metaData":{}}\n')
+    log.entry(1).write_bytes(b'{"commitInfo":{"operation":"WRITE"}}\n')
 
-    assert read_committed(tmp_path, 0).transactions == {}
     with pytest.raises(ValueError, match=f"an entry has no CRC.* file={1:020}.json"):
-        read_committed(tmp_path, 1)
+        read_committed(log, 1)
+    log.entry(1).unlink()
+    assert read_committed(log, 0).transactions == {}

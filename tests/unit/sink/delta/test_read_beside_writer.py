@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.sink.ledger.damage import read_while_tidied
+from sparklog.sink.ledger.ledger import ledger_log
 from sparklog.storage_core.errors import LedgerDamagedError
 
 
@@ -26,7 +26,7 @@ def test_read_when_an_entry_went_meanwhile_then_read_again(tmp_path: Path) -> No
             raise FileNotFoundError("0.json")
         return "rows"
 
-    assert read_while_tidied(path, read) == "rows"
+    assert ledger_log(path).read_beside_writer(read) == "rows"
 
 
 def test_read_when_nothing_changed_then_the_damage_is_told_at_once(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_read_when_nothing_changed_then_the_damage_is_told_at_once(tmp_path: Pat
         raise ValueError("torn")
 
     with pytest.raises(LedgerDamagedError, match="torn"):
-        read_while_tidied(_ledger(tmp_path / "ledger"), read)
+        ledger_log(_ledger(tmp_path / "ledger")).read_beside_writer(read)
     assert len(reads) == 1
 
 
@@ -53,5 +53,5 @@ def test_read_when_entries_come_all_the_time_then_not_for_ever(tmp_path: Path) -
         raise ValueError("torn")
 
     with pytest.raises(LedgerDamagedError):
-        read_while_tidied(path, read)
+        ledger_log(path).read_beside_writer(read)
     assert 1 < len(reads) < 100

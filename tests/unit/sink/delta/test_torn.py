@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.ledger.torn import drop_torn_entry
+from sparklog.sink.delta.torn import drop_torn_entry
+from sparklog.sink.ledger.ledger import Ledger, ledger_log
 from sparklog.storage_core.errors import LedgerDamagedError
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.sink_store import in_process, numbers, open_store
@@ -69,7 +69,7 @@ def _drop(ledger: Path, content: bytes) -> bool:
     entry = _newest(ledger)
     whole = entry.read_bytes()
     entry.write_bytes(content)
-    drop_torn_entry(ledger, UNSHARED)
+    drop_torn_entry(ledger_log(ledger), UNSHARED)
     is_dropped = not entry.exists()
     entry.write_bytes(whole)
     return is_dropped

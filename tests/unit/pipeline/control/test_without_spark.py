@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from sparklog.pipeline.control.old_files import drop_old_files, file_count, live_file_count
 from sparklog.pipeline.control.read_tables import check_table, read_rows, table_path
 from sparklog.pipeline.control.schemas import CLEANER_CHECKPOINTS
+from sparklog.pipeline.control.without_spark import drop_old_files, file_count, live_file_count
 from sparklog.storage_core.errors import LogStorageError
 from tests.build.control_tables import put_rows, write_side_sums
 from tests.build.maintained_logs import checkpoint

@@ -1,47 +1,45 @@
-"""Keeps the ledger's folder small: checkpoints, the entries that they sum up, data files that no version needs.
+"""Keeps a table's folder small: checkpoints, the entries that they sum up, data files that no version needs.
 
 Only the holder of the writer lock does this. Beside it others commit, too, whose commits may be under way: so a file
-goes only behind a commit that came after it was found, which no commit built on anything older can survive.
+goes only after a commit that came after it was found: no commit that builds on an older version succeeds then.
 """
 
-import os
 import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from deltalake import DeltaTable
 
+from sparklog.sink.delta.delta_log import DeltaLog
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.storage.local import sync_directory, sync_files
 from sparklog.storage_core.storage.owned_names import Owner, change_names, remove_file
 
-__all__ = ["CHECKPOINT_INTERVAL", "LedgerTidy"]
+__all__ = ["CHECKPOINT_INTERVAL", "TableTidy"]
 
 CHECKPOINT_INTERVAL = 100
-_CHECKPOINT = ".checkpoint.parquet"
 _DATA_FILE_AGE_S = 60.0
 """A replaced data file stays this long, for readers that opened the version it belongs to."""
 
 
-class LedgerTidy:
-    """What there is to drop, and when.
+class TableTidy:
+    """The files to drop, and when.
 
     Args:
-        path: of the table.
+        log: of the table.
         current: data files of its newest version.
         owner: of the store.
     """
 
-    def __init__(self, path: Path, current: Collection[Path], owner: Owner) -> None:
-        self._path = path
+    def __init__(self, log: DeltaLog, current: Collection[Path], owner: Owner) -> None:
+        self._log = log
         self._owner = owner
         self._old: dict[Path, float] = {}
-        names = (name for name in os.listdir(path / "_delta_log") if name.endswith(_CHECKPOINT))
-        self._checkpointed = max((int(name[:20]) for name in names if name[:20].isdigit()), default=0)
+        self._checkpointed = max(log.checkpoints(), default=0)
         self._adopt(current)
 
     def drop_replaced(self, replaced: Iterable[Path], current: Collection[Path]) -> None:
-        """Behind a commit: drop what was found long enough before it.
+        """After a commit: drop files that were found long enough before it.
 
         Args:
             replaced: data files of the version that it built on; they stay a while.
@@ -58,17 +56,16 @@ class LedgerTidy:
     def checkpoint_if_due(self, table: DeltaTable, current: Collection[Path]) -> None:
         """Write a checkpoint every so many versions, whoever committed them.
 
-        It is durable before the entries it replaces go: the other order could lose the table. What others replaced
-        beside this writer, or wrote for a commit that lost its race, is found here.
+        It is durable before the entries it replaces go: the other order could lose the table. Files that others
+        replaced beside this writer, or wrote for a commit that lost its race, are found here.
         """
         version = int(table.version())
         if version // CHECKPOINT_INTERVAL <= self._checkpointed // CHECKPOINT_INTERVAL:
             return
         change_names(self._owner, table.create_checkpoint)
         reach("tidy.checkpointed")
-        log = self._path / "_delta_log"
-        sync_files([log / f"{version:020}{_CHECKPOINT}", log / "_last_checkpoint"])
-        sync_directory(log)
+        sync_files([self._log.checkpoint(version), self._log.folder / "_last_checkpoint"])
+        sync_directory(self._log.folder)
         reach("tidy.synced")
         self._checkpointed = version
         change_names(self._owner, table.cleanup_metadata)
@@ -76,5 +73,5 @@ class LedgerTidy:
         self._adopt(current)
 
     def _adopt(self, current: Collection[Path]) -> None:
-        found = set(self._path.glob("*.parquet")).difference(current, self._old)
+        found = set(self._log.path.glob("*.parquet")).difference(current, self._old)
         self._old.update(dict.fromkeys(found, time.monotonic()))

@@ -1,23 +1,20 @@
-"""Removes a half-written newest ledger entry or checkpoint after a power cut.
+"""Removes a newest log entry or checkpoint of a Delta table that a power cut tore: a half-written, partial write.
 
 An entry counts only once it is durable, and its data file is durable before it: so a power cut leaves an entry whose
 own bytes are torn, and nothing else: whole lines, then a line that ends too early, or zeros, or nothing. A torn
 checkpoint sums up entries that are still there. The opening refuses damage of any other kind.
 """
 
-import errno
 import json
 import logging
-import os
 import re
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparklog.sink.ledger.table_entries import ACTION_COUNT, newest_version
-from sparklog.storage_core.errors import LedgerDamagedError
+from sparklog.sink.delta.delta_log import DeltaLog
+from sparklog.sink.delta.entries import ACTION_COUNT
 from sparklog.storage_core.storage.local import storage_errors, sync_directory
 from sparklog.storage_core.storage.open_regular import read_file
 from sparklog.storage_core.storage.owned_names import Owner, remove_file
@@ -32,40 +29,37 @@ _CUT: Final = re.compile(r'.?|[{\[:,]"(?:[^"\\]|\\.)*\\?|[\[:,](?:-|tr?u?|fa?l?s
 """The end of a line that a power cut left: nothing after a token, a string or a literal without its end, an escape."""
 
 
-def drop_torn_entry(path: Path, owner: Owner, signed_off: int = -1) -> None:
+def drop_torn_entry(log: DeltaLog, owner: Owner, signed_off: int = -1) -> None:
     """Drop the newest entry where a power cut tore it: its lines are not all there, and it is no other program's.
 
     An entry whose first line is whole and lacks our keys is not ours, nor is a file whose name is not a version. These,
     an entry with changed bytes, and a whole one of which the data file is gone, are left for the opening to refuse.
 
     Args:
-        path: of the table.
+        log: of the table.
         owner: of the store.
         signed_off: newest version that is known to have been durable.
 
     Raises:
-        LedgerDamagedError: it is the only one, or was durable once; nothing was changed.
-        StorageError: the disk does not say what is in it.
+        LogStorageError: of the table's damage: it is the only one, or was durable once; nothing was changed.
+        StorageError: the disk refused to read it.
     """
-    log = path / "_delta_log"
-    newest = newest_version(log) if log.is_dir() else -1
-    entry = log / f"{newest:020}.json"
+    newest = log.newest_version()
+    entry = log.entry(newest)
     if newest < 0 or not _is_torn(entry, newest):
         return
-    if newest <= signed_off:
-        raise LedgerDamagedError(
-            f"the newest entry of the ledger is damaged, and was committed: restore it from a copy: path={entry}"
-        )
-    before = f"{newest - 1:020}"
-    if not any((log / f"{before}{suffix}").exists() for suffix in (".json", ".checkpoint.parquet")):
-        raise LedgerDamagedError(
-            f"the newest entry of the ledger is damaged, and the one before it is not there: restore it from a copy:"
-            f" path={entry}"
+    has_before = log.entry(newest - 1).exists() or newest - 1 in log.checkpoints()
+    if newest <= signed_off or not has_before:
+        reason = "was committed" if newest <= signed_off else "the one before it is not there"
+        raise log.damage.error(
+            f"the newest entry of {log.damage.table} is damaged, and {reason}: restore it from a copy: path={entry}"
         )
     with storage_errors(entry):
         remove_file(owner, entry)
-        sync_directory(log)
-    logger.warning("Dropped the newest ledger entry, torn by a power cut before it counted path=%s", entry)
+        sync_directory(log.folder)
+    logger.warning(
+        "Dropped the newest entry of %s, torn by a power cut before it counted path=%s", log.damage.table, entry
+    )
 
 
 def _is_torn(entry: Path, version: int) -> bool:
@@ -109,27 +103,24 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     return action if isinstance(action, dict) and all(isinstance(each, dict) for each in action.values()) else None
 
 
-def drop_torn_checkpoint(path: Path, owner: Owner) -> None:
+def drop_torn_checkpoint(log: DeltaLog, owner: Owner) -> None:
     """Drop a checkpoint that a power cut left torn, and the hint that names it.
 
     The entries that it sums up are still there, as they go only once it is durable; otherwise it is not touched.
     """
-    log = path / "_delta_log"
-    names = set(os.listdir(log)) if log.is_dir() else set()
-    hinted = _hinted_version(log / "_last_checkpoint")
-    versions = {int(name[:20]) for name in names if name.endswith(".checkpoint.parquet") and name[:20].isdigit()}
-    newest = max(versions | hinted, default=-1)
-    checkpoint = log / f"{newest:020}.checkpoint.parquet"
-    if newest < 0 or _is_readable(checkpoint):
+    hint, versions = log.folder / "_last_checkpoint", log.checkpoints()
+    newest = max(versions | _hinted_version(hint), default=-1)
+    checkpoint = log.checkpoint(newest)
+    if newest < 0 or _is_readable(log, checkpoint):
         return
     start = max(versions - {newest}, default=-1) + 1
-    if not names.issuperset(f"{version:020}.json" for version in range(start, newest + 1)):
+    if not all(log.entry(version).exists() for version in range(start, newest + 1)):
         return
     with storage_errors(checkpoint):
-        remove_file(owner, log / "_last_checkpoint")
+        remove_file(owner, hint)
         remove_file(owner, checkpoint)
-        sync_directory(log)
-    logger.warning("Dropped the newest ledger checkpoint, torn by a power cut path=%s", checkpoint)
+        sync_directory(log.folder)
+    logger.warning("Dropped the newest checkpoint of %s, which a power cut tore path=%s", log.damage.table, checkpoint)
 
 
 def _hinted_version(hint: Path) -> set[int]:
@@ -140,21 +131,11 @@ def _hinted_version(hint: Path) -> set[int]:
         return set()
 
 
-def _is_readable(file: Path) -> bool:
+def _is_readable(log: DeltaLog, file: Path) -> bool:
+    """Whether a file is whole; one that the kernel refuses to read is no torn one."""
     try:
-        pq.ParquetFile(file).read(use_threads=False)
-    except (OSError, pa.ArrowException) as error:
-        _raise_if_refused(error, file)
+        with log.refusing_damage():
+            pq.ParquetFile(file).read(use_threads=False)
+    except log.damage.error:
         return False
     return True
-
-
-def _raise_if_refused(error: Exception, path: Path) -> None:
-    """Tell what is torn or absent from what a disk does not give just now: that must not be dropped.
-
-    Raises:
-        StorageError: the kernel refused.
-    """
-    if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
-        with storage_errors(path):
-            raise error
