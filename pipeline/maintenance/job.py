@@ -40,7 +40,7 @@ from sparklog.sink.operations.clean_logs import (
     CleanerBudget,
     LogCleaning,
     LogCleaningRow,
-    clean_log_by,
+    clean_log_with,
     clean_one_log,
     failed_cleaning,
     pending_removals,
@@ -215,7 +215,7 @@ def _clean_large(spark: SparkSession, task: _LogTask, shared: _Shared) -> LogCle
         return clean_in_parts(spark, log, PartChecks(shared.owner, shared.stop.is_asked))
 
     try:
-        return clean_log_by(task.cleaning, task.state, shared.budget, shared.clock, clean)
+        return clean_log_with(task.cleaning, task.state, shared.budget, shared.clock, clean)
     except SPARK_ERRORS as error:
         shared.owner.check()
         if shared.stop.is_asked():

@@ -29,7 +29,7 @@ from sparklog.pipeline.settings.stream_settings import load_settings
 from sparklog.sink.opening.access import MaintainedStore, maintaining
 from sparklog.sink.operations.clean_logs import CleanerBudget
 from sparklog.sink.operations.forget_keys import RequestState, finish_requests, known_erasure, prepare_erasure
-from sparklog.sink.operations.retain_logs import PendingRemoval, RetentionRun, remove_deleted, waits_until_ms
+from sparklog.sink.operations.retain_logs import PendingRemoval, RetentionRun, last_removal_ms, remove_deleted
 from sparklog.sink.store.forgotten_keys import ForgetRequest, erased_keys, read_requests
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import Clock
@@ -159,7 +159,7 @@ def execute_maintenance(
         callbacks.plan(survey.plan)
         run, pending = _carry_out(maintained, (survey, erasure.requests), place.settings, spark(), clock)
         erasures = finish_requests(maintained.store, erasure.requests, clock)
-    if (until_ms := waits_until_ms(pending, clock)) is not None:
+    if (until_ms := last_removal_ms(pending, clock)) is not None:
         callbacks.waits(sum(len(each.files) for each in pending), until_ms)
     unremoved = remove_deleted(RetentionRun([], pending), clock, callbacks.sleep)
     return replace(run, unremoved=unremoved, erasures=erasures)

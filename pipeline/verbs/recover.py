@@ -18,7 +18,7 @@ import click
 from sparklog.pipeline.places.refuse_store import refuse_store
 from sparklog.pipeline.report import DONE, FAILED, show, to_json
 from sparklog.pipeline.terminal import say
-from sparklog.sink.locks.broker_lock import broker_locked_out, no_broker_runs
+from sparklog.sink.locks.broker_lock import lock_roots, lock_roots_to_read
 from sparklog.storage_core.clock import Clock, SystemClock
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.log.files.names import parse_base_offset
@@ -155,7 +155,7 @@ def plan_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Clock
         CorruptFileError: a file that the recovery needs is damaged.
         StoreLockedError: a broker runs.
     """
-    with _opened(folders, options, clock, no_broker_runs) as (how, one_log):
+    with _opened(folders, options, clock, lock_roots_to_read) as (how, one_log):
         return RecoverResult(
             (plan_one_log(one_log, how),) if one_log else tuple(plan_roots(folders, how)), is_executed=False
         )
@@ -169,7 +169,7 @@ def execute_recovery(folders: Sequence[Path], options: RecoverOptions, clock: Cl
     Raises:
         StorageError: the disk refused; the next call continues. Or the lock file of a root can't be written.
     """
-    with _opened(folders, options, clock, broker_locked_out) as (how, one_log):
+    with _opened(folders, options, clock, lock_roots) as (how, one_log):
         return RecoverResult((load_one_log(one_log, how),) if one_log else tuple(load_roots(folders, how)))
 
 
@@ -179,7 +179,7 @@ def execute_and_close(folders: Sequence[Path], options: RecoverOptions, clock: C
     Raises:
         InvalidConfigError: the folder is a single log: only a root has the clean-shutdown marker.
     """
-    with _opened(folders, options, clock, broker_locked_out) as (how, one_log):
+    with _opened(folders, options, clock, lock_roots) as (how, one_log):
         if one_log:
             raise InvalidConfigError(f"--clean-shutdown needs a root, and this is a log: path={one_log}")
         return RecoverResult(tuple(close_root(each) for each in load_roots(folders, how)))

@@ -23,7 +23,7 @@ from sparklog.pipeline.report import DONE, FAILED, show, to_json
 from sparklog.pipeline.terminal import say
 from sparklog.pipeline.verbs.verify import VerifyResult, verify
 from sparklog.sink.ledger.lost_ranges import LostRange
-from sparklog.sink.locks.broker_lock import broker_locked_out
+from sparklog.sink.locks.broker_lock import lock_roots
 from sparklog.sink.operations.repair_store import MendedStore, repair_store
 from sparklog.storage_core.clock import Clock, SystemClock
 from sparklog.storage_core.fault_points import reach
@@ -177,7 +177,7 @@ def execute_repair(
     if (root / "store.properties").exists():
         return _execute_in_store(root, options, clock, report)
     refuse_store(_folders(open_logs(root)))
-    with broker_locked_out(_folders(open_logs(root))):
+    with lock_roots(_folders(open_logs(root))):
         result = RepairResult(cut_folder(open_logs(root), options.keep_in), is_executed=True)
         for now in _rounds(root, options, result, report):
             _repair_logs(now, options, clock, UNSHARED)

@@ -16,7 +16,7 @@ from sparklog.pipeline.report import DONE, FAILED, say_waiting, show
 from sparklog.pipeline.terminal import PeopleTable
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.access import maintaining
-from sparklog.sink.operations.retain_logs import LogRetention, execute_plans, plan_logs, remove_deleted, waits_until_ms
+from sparklog.sink.operations.retain_logs import LogRetention, execute_plans, last_removal_ms, plan_logs, remove_deleted
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import Clock, SystemClock, sleep
 from sparklog.storage_core.errors import UnknownTopicError
@@ -116,7 +116,7 @@ def execute_retention(
     refuse_leased(root, clock)
     with maintaining(root) as maintained:
         retention = execute_plans(maintained, plan(maintained.store), clock)
-    if (until_ms := waits_until_ms(retention.pending, clock)) is not None:
+    if (until_ms := last_removal_ms(retention.pending, clock)) is not None:
         waits(sum(len(each.files) for each in retention.pending), until_ms)
     failures = remove_deleted(retention, clock, pause)
     return [_removed(each, failures.get(each.log)) for each in retention.logs]

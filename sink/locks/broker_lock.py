@@ -30,7 +30,7 @@ from sparklog.storage_core.storage.own_descriptor import OwnDescriptor
 from sparklog.storage_core.storage.owned_names import Owner, remove_unique, rename
 from sparklog.storage_core.topic_partition import parse_directory_name
 
-__all__ = ["RootLocks", "broker_locked_out", "no_broker_runs", "refuse_brokers"]
+__all__ = ["RootLocks", "lock_roots", "lock_roots_to_read", "refuse_brokers"]
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,6 @@ class RootLocks:
 
         Raises:
             StoreLockedError: a broker holds it, another store, or a command.
-            StorageError: the disk refused.
         """
         path = root.resolve() / _LOCK_FILE
         if path in self._held:
@@ -82,7 +81,7 @@ class RootLocks:
 
 
 @contextlib.contextmanager
-def broker_locked_out(roots: Iterable[Path]) -> Iterator[None]:
+def lock_roots(roots: Iterable[Path]) -> Iterator[None]:
     """Hold the locks of roots during a change; a root without a lock file gets one, and keeps it.
 
     A broker that starts meanwhile stops, and so does a second command, also where no broker has ever run.
@@ -99,7 +98,7 @@ def broker_locked_out(roots: Iterable[Path]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def no_broker_runs(roots: Iterable[Path]) -> Iterator[None]:
+def lock_roots_to_read(roots: Iterable[Path]) -> Iterator[None]:
     """Hold the locks of roots during a read; a root without a lock file stays unlocked.
 
     Raises:

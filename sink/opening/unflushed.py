@@ -40,7 +40,6 @@ def check_unflushed(ledger: Ledger, directory_of: Callable[[LogState], Path], of
 
     Raises:
         UnflushedRecordsLostError: some can't.
-        StorageError: the disk refused.
     """
     states = [state for state in _unflushed(ledger, offline).values() if directory_of(state).is_dir()]
     if not states:

@@ -20,7 +20,7 @@ from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.opening.access import MaintainedStore
 from sparklog.sink.opening.undo import committed_end
-from sparklog.sink.operations.retain_logs import PendingRemoval, due_in_ms
+from sparklog.sink.operations.retain_logs import PendingRemoval, remaining_delay_ms
 from sparklog.sink.store.map_logs import map_logs
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import read_topic_configs
@@ -38,7 +38,7 @@ __all__ = [
     "CleanerBudget",
     "LogCleaning",
     "LogCleaningRow",
-    "clean_log_by",
+    "clean_log_with",
     "clean_logs",
     "clean_one_log",
     "failed_cleaning",
@@ -197,7 +197,7 @@ def clean_one_log(
     return _clean(each, state, budget, clock, _with_one_map(owner))
 
 
-def clean_log_by(
+def clean_log_with(
     each: LogCleaning, state: LogState, budget: CleanerBudget, clock: Clock, clean: Callable[[LogToClean], CleanedLog]
 ) -> LogCleaningRow:
     """As `clean_one_log`, with the caller's function for the cleaning itself."""
@@ -223,7 +223,9 @@ def pending_removals(plans: Sequence[LogCleaning], clock: Clock) -> list[Pending
     now_ms, found = clock.now_ms(), []
     for each in plans:
         if deleted := list_deleted(each.directory):
-            left_ms = max(due_in_ms(file.renamed_ms, each.config.file_delete_delay_ms, now_ms) for file in deleted)
+            left_ms = max(
+                remaining_delay_ms(file.renamed_ms, each.config.file_delete_delay_ms, now_ms) for file in deleted
+            )
             due_ms = clock.monotonic_ms() + left_ms
             found.append(PendingRemoval(log=each.log, directory=each.directory, files=tuple(deleted), due_ms=due_ms))
     return sorted(found, key=lambda removal: removal.due_ms)

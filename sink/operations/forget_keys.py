@@ -95,7 +95,6 @@ def ask_to_forget(store: Store, topic: str, keys: pa.Array, clock: Clock) -> Req
 
     Raises:
         LedgerDamagedError: the ledger can't be read.
-        StorageError: the disk refused.
     """
     states = Ledger.open(store.ledger_path).states()
     (searched,) = _search_requests(store, [make_request(topic, keys, states, clock.now_ms())])

@@ -50,11 +50,11 @@ __all__ = [
     "LogRetention",
     "PendingRemoval",
     "RetentionRun",
-    "due_in_ms",
     "execute_plans",
+    "last_removal_ms",
     "plan_logs",
+    "remaining_delay_ms",
     "remove_deleted",
-    "waits_until_ms",
 ]
 
 logger = logging.getLogger(__name__)
@@ -178,13 +178,13 @@ def execute_plans(maintained: MaintainedStore, plans: Sequence[LogRetention], cl
     return RetentionRun(found, sorted(pending, key=lambda each: each.due_ms))
 
 
-def waits_until_ms(pending: Sequence[PendingRemoval], clock: Clock) -> int | None:
+def last_removal_ms(pending: Sequence[PendingRemoval], clock: Clock) -> int | None:
     """Return the time at which the last file may be removed, by the wall clock; None if all may be now."""
     left_ms = max((each.due_ms for each in pending), default=0) - clock.monotonic_ms()
     return clock.now_ms() + left_ms if left_ms > 0 else None
 
 
-def due_in_ms(renamed_ms: int, delay_ms: int, now_ms: int) -> int:
+def remaining_delay_ms(renamed_ms: int, delay_ms: int, now_ms: int) -> int:
     """Return the remaining delay of a renamed file, by the wall clock; a clock that was set back delays it once."""
     return max(0, min(renamed_ms, now_ms) + delay_ms - now_ms)
 
@@ -329,7 +329,7 @@ def _delete(each: LogRetention, states: Mapping[TopicPartition, LogState], owner
 def _pending(each: LogRetention, clock: Clock) -> Iterator[PendingRemoval]:
     """Yield the files that may be removed now, and those with a delay."""
     now_ms, monotonic_ms = clock.now_ms(), clock.monotonic_ms()
-    left_ms = {file: due_in_ms(file.renamed_ms, each.delay_ms, now_ms) for file in each.waiting}
+    left_ms = {file: remaining_delay_ms(file.renamed_ms, each.delay_ms, now_ms) for file in each.waiting}
     for files in ([file for file, ms in left_ms.items() if not ms], [file for file, ms in left_ms.items() if ms]):
         if files:
             due_ms = monotonic_ms + max(left_ms[file] for file in files)

@@ -30,7 +30,6 @@ def claim_part(store: Store, folder: Path, owner: Owner) -> None:
 
     Raises:
         InvalidConfigError: another copy of the store has it; nothing was changed.
-        StorageError: the disk refused.
     """
     part = store_part(folder, store)
     with storage_errors(part):

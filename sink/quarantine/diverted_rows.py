@@ -132,7 +132,6 @@ class Quarantine:
         Raises:
             InvalidConfigError: another copy of the store has the folder.
             WriterFencedError: another writer owns the store.
-            StorageError: the disk refused.
         """
         query, name = self._query(query_id), str(batch_id)
         self._claim()
@@ -200,7 +199,6 @@ class Quarantine:
         Raises:
             InvalidConfigError: another copy of the store has the folder.
             WriterFencedError: another writer owns the store.
-            StorageError: the disk refused.
         """
         with storage_errors(self._root):
             if not self._root.is_dir():

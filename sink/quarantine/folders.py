@@ -25,7 +25,6 @@ def quarantine_folders(store: Store) -> list[Path]:
 
     Raises:
         CorruptFileError: the file is damaged.
-        StorageError: it can't be read.
     """
     return [store.root / each for each in _FILE.read(store, _paths) or ()]
 

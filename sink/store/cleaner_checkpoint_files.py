@@ -58,9 +58,6 @@ def write_cleaner_checkpoints(
 def lower_cleaner_checkpoint(root: Path, log: TopicPartition, offset: int, owner: Owner) -> None:
     """Lower the log's cleaner checkpoint to its truncation offset.
 
-    Raises:
-        StorageError: the file can't be read or written.
-
     Source: Kafka LogCleanerManager.maybeTruncateCheckpoint.
     """
     path = root / CLEANER_CHECKPOINT
@@ -69,7 +66,7 @@ def lower_cleaner_checkpoint(root: Path, log: TopicPartition, offset: int, owner
     try:
         found = parse_offset_checkpoint(data)
     except CorruptFileError:
-        return  # a broker ignores it, too
+        return  # no entry to lower
     if found.get(log, 0) > offset:
         with storage_errors(path):
             replace_file(owner, path, render_offset_checkpoint({**found, log: offset}))
@@ -80,9 +77,6 @@ def drop_cleaner_checkpoints(root: Path, logs: Collection[TopicPartition], owner
 
     Args:
         logs: existing ones.
-
-    Raises:
-        StorageError: the file can't be read or written.
     """
     path = root / CLEANER_CHECKPOINT
     with storage_errors(path):

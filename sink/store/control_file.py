@@ -45,7 +45,6 @@ class ControlFile:
 
         Raises:
             CorruptFileError: it is damaged; the message names file and remedy.
-            StorageError: it can't be read.
         """
         path = self.path(store)
         with storage_errors(path):

@@ -112,11 +112,7 @@ def make_request(topic: str, keys: pa.Array, states: Mapping[TopicPartition, Log
 
 
 def put_request(store: Store, request: ForgetRequest, owner: Owner) -> None:
-    """Write or replace a request's file, durably; a new one needs no lock.
-
-    Raises:
-        StorageError: the disk refused.
-    """
+    """Write or replace a request's file, durably; a new one needs no lock."""
     content = {
         "version": _VERSION,
         "request_id": request.request_id,

@@ -33,7 +33,6 @@ def set_aside(log: TopicPartition, directory: Path, owner: Owner) -> Path:
     Raises:
         StoreLockedError: a task of a dead maintenance run still holds the log, and would continue in the next log of
             that name.
-        StorageError: the disk refused.
     """
     target = directory.with_name(set_aside_name(log, uuid.uuid4().hex, "delete"))
     with held_alone(directory), storage_errors(directory):

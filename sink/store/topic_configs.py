@@ -44,7 +44,6 @@ def read_topic_configs(store: Store) -> dict[str, LogConfig]:
 
     Raises:
         CorruptFileError: the file is damaged, or names a property that this release does not know.
-        StorageError: it can't be read.
     """
     return _FILE.read(store, _configs) or {}
 

@@ -53,7 +53,6 @@ def clean_log(log: LogToClean, owner: Owner) -> CleanedLog:
         InvalidRecordError: a record of format v2 has no key.
         InvalidConfigError: a segment would grow too large by `compression.type`.
         OffsetOutOfRangeError: a segment has offsets outside of an index's range; it must be split first.
-        StorageError: the disk refused.
         StoreLockedError: another task still holds the log.
 
     After any error the log is complete; finished groups stay.

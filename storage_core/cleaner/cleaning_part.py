@@ -107,7 +107,6 @@ def part_keys(shared: CleaningRound, part: CleaningPart, check_owner: Callable[[
     Raises:
         CorruptBatchError: a batch is damaged; names file and position.
         InvalidRecordError: a dirty record of format v2 has no key; names offset and file.
-        StorageError: the disk refused.
     """
     for segment in part.group:
         one = DirtyRange(
@@ -136,7 +135,6 @@ def write_part(
         CorruptBatchError: a batch is damaged.
         InvalidConfigError: the new segment would be too large.
         StoreLockedError: another task holds the group, or has replaced it.
-        StorageError: the disk refused.
     """
     log = shared.log
     owner.check()

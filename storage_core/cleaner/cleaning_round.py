@@ -222,7 +222,6 @@ class CleaningRound:
         Raises:
             CorruptBatchError: a batch is damaged.
             InvalidConfigError: the new segment would be too large.
-            StorageError: the disk refused.
         """
         files = [each.files(self.log.directory) for each in group]
         cleaned = clean_segments(files, later, *shared, owner)
@@ -249,7 +248,6 @@ def survey_round(log: LogToClean) -> CleaningRound:
 
     Raises:
         CorruptBatchError, CorruptFileError: the log is damaged; names file and position.
-        StorageError: the disk refused.
     """
     segments = list_cleanable_segments(log.directory, log.end, log.log_start_offset)
     every = SegmentList(log.directory, log.end.log_end_offset)

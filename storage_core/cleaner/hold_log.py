@@ -48,7 +48,6 @@ def held_alone(directory: Path) -> Iterator[Callable[[], None]]:
 
     Raises:
         StoreLockedError: another task holds the log, after a wait of 15 s.
-        StorageError: the disk refused.
     """
     with _opened(directory, lambda: open_folder(directory)) as descriptor:
         _take(descriptor, fcntl.LOCK_EX, directory)
@@ -61,7 +60,6 @@ def held_group(directory: Path, base_offset: int) -> Iterator[None]:
 
     Raises:
         StoreLockedError: another task holds the group or the whole log, or has replaced the group.
-        StorageError: the disk refused.
     """
     path = directory / segment_file_name(base_offset, LOG)
     with (
@@ -84,7 +82,6 @@ def wait_for_tasks(directories: Iterable[Path]) -> None:
 
     Raises:
         StoreLockedError: a task holds one of the logs, after a wait of 15 s.
-        StorageError: the disk refused.
     """
     for directory in directories:
         if directory.is_dir():

@@ -73,11 +73,7 @@ def swap_in(cleaned: CleanedSegment, base_offsets: Sequence[int], owner: Owner) 
 
 
 def drop_others(directory: Path, cleaned: Sequence[CleanedSegment], active_base_offset: int) -> None:
-    """Remove, durably, `.cleaned` files below the active segment that belong to none of these segments.
-
-    Raises:
-        StorageError: the disk refused.
-    """
+    """Remove, durably, `.cleaned` files below the active segment that belong to none of these segments."""
     kept = {path.name for each in cleaned for path in each.paths}
     border = segment_file_name(active_base_offset, "")
     drop_deleted(
@@ -87,22 +83,14 @@ def drop_others(directory: Path, cleaned: Sequence[CleanedSegment], active_base_
 
 
 def drop_cleaned(cleaned: CleanedSegment) -> None:
-    """Remove a cleaned segment that is not needed.
-
-    Raises:
-        StorageError: the disk refused.
-    """
+    """Remove a cleaned segment that is not needed."""
     with storage_errors(cleaned.paths[0].parent):
         for path in cleaned.paths:
             remove_unique(path)
 
 
 def has_swaps(directory: Path, active_base_offset: int) -> bool:
-    """Whether a crashed cleaning left temporary files below the active segment.
-
-    Raises:
-        StorageError: the directory can't be read.
-    """
+    """Whether a crashed cleaning left temporary files below the active segment."""
     with storage_errors(directory):
         on_their_way = [name for name in os.listdir(directory) if name.endswith((CLEANED, SWAP))]
     return any(name.partition(".")[0] < f"{active_base_offset:020d}" for name in on_their_way)

@@ -45,7 +45,6 @@ def list_log(directory: Path, end: CommittedEnd) -> ListedLog:
     Raises:
         CorruptFileError: the active segment is missing, or a segment has not got its name yet: the one before it would
             seem to reach to the next one.
-        StorageError: the directory can't be read.
     """
     sizes: dict[int, int] = {}
     deleted: list[DeletedFile] = []

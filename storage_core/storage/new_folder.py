@@ -37,7 +37,6 @@ def new_folder(path: Path) -> Iterator[Path]:
     Raises:
         InvalidConfigError: it exists, and is not an empty folder.
         StoreLockedError: another process is filling it.
-        StorageError: the disk refused.
     """
     path = path.absolute()
     with storage_errors(path):

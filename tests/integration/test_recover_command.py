@@ -167,8 +167,8 @@ def test_recover_when_another_command_is_at_it_then_refuses(
     """Also where no broker ever made a lock file."""
     folder = root if place == "root" else root / "t-1"
     program = (
-        "import sys; from pathlib import Path; from sparklog.sink.locks.broker_lock import broker_locked_out\n"
-        "with broker_locked_out([Path(sys.argv[1])]): print(flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from sparklog.sink.locks.broker_lock import lock_roots\n"
+        "with lock_roots([Path(sys.argv[1])]): print(flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -72,7 +72,6 @@ def build_map(dirty: DirtyRange, offset_map: OffsetMap, check_owner: Callable[[]
     Raises:
         CorruptBatchError: a batch is damaged; names file and position.
         InvalidRecordError: a record of format v2 has no key; names offset and file. Those of v0 and v1 are skipped.
-        StorageError: the disk refused.
     """
     filling = _Filling(dirty, offset_map)
     ends = [*(each.base_offset for each in dirty.segments[1:]), dirty.first_uncleanable_offset]

@@ -32,7 +32,6 @@ def iter_dirty_keys(one: DirtyRange, hash_key: bytes, check_owner: Callable[[], 
     Raises:
         CorruptBatchError: a batch is damaged; names file and position.
         InvalidRecordError: a dirty record of format v2 has no key; names offset and file.
-        StorageError: the disk refused.
     """
     (files,) = one.segments
     with SegmentReader(files) as reader:

@@ -136,7 +136,6 @@ def clean_segments(
     Raises:
         CorruptBatchError: a batch is damaged, or partial at the group's end; names file and position.
         OffsetOutOfRangeError: an offset is too far above the base for an index; the segment must be split first.
-        StorageError: the disk refused.
 
     After an error no file of it is left.
     """

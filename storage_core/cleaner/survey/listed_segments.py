@@ -74,7 +74,6 @@ def list_cleanable_segments(directory: Path, end: CommittedEnd, log_start_offset
 
     Raises:
         CorruptFileError: the active segment is missing, or another one that has an index.
-        StorageError: the directory can't be read.
     """
     names = list_settled_names(directory)
     found = [each for each in readable_segments(directory, names) if each.base_offset <= end.segment_base]
@@ -93,11 +92,7 @@ def list_cleanable_segments(directory: Path, end: CommittedEnd, log_start_offset
 
 
 def with_index_sizes(directory: Path, segments: Sequence[ListedSegment]) -> list[ListedSegment]:
-    """Return segments with the sizes of their indexes.
-
-    Raises:
-        StorageError: the disk refused.
-    """
+    """Return segments with the sizes of their indexes."""
     return [
         replace(
             each,

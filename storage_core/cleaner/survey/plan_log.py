@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sparklog.storage_core.cleaner.survey.cleanable import CleanableLog, CleaningPlan, plan_cleaning
 from sparklog.storage_core.cleaner.survey.listed_segments import ListedSegment, list_cleanable_segments
-from sparklog.storage_core.cleaner.survey.plan_roll import why_roll
+from sparklog.storage_core.cleaner.survey.plan_roll import roll_reason
 from sparklog.storage_core.errors import CorruptBatchError
 from sparklog.storage_core.log.append.state import CommittedEnd
 from sparklog.storage_core.log.files.names import SNAPSHOT, TXNINDEX
@@ -53,7 +53,6 @@ def plan_log(log: LogFacts, config: LogConfig, now_ms: int) -> CleaningPlan:
     Raises:
         CorruptFileError: the active segment is missing, or the files end below the log's end.
         CorruptBatchError: a marker is damaged, a batch has a wrong offset, or a segment's age is unknown.
-        StorageError: the disk refused.
     """
     if not config.is_compacted:
         return _not_compacted(log, config)
@@ -72,7 +71,7 @@ def plan_log(log: LogFacts, config: LogConfig, now_ms: int) -> CleaningPlan:
     if log.has_erased:
         why: str | None = "it has keys to erase"
     else:
-        why = why_roll(_first_timestamp(log.directory, active), active.modified_ms, config, now_ms)
+        why = roll_reason(_first_timestamp(log.directory, active), active.modified_ms, config, now_ms)
     if why is None:
         return plan
     return replace(rolled, reason=f"rolls the active segment first: {why}; {rolled.reason}", rolls=True)

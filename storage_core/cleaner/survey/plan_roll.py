@@ -11,10 +11,10 @@ from __future__ import annotations
 from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.quantity_text import duration_text, iso_time
 
-__all__ = ["why_roll"]
+__all__ = ["roll_reason"]
 
 
-def why_roll(first_timestamp: int, modified_ms: int, config: LogConfig, now_ms: int) -> str | None:
+def roll_reason(first_timestamp: int, modified_ms: int, config: LogConfig, now_ms: int) -> str | None:
     """Return why an append at this time would roll a non-empty segment; None if it would not.
 
     Args:

@@ -27,7 +27,6 @@ def checked_chunks(
 
     Raises:
         CorruptBatchError: a batch is damaged, out of order, or partial at the segment's end; names file and position.
-        StorageError: the disk refused.
     """
     order = SegmentOrder(reader)
     is_part = start_offset > reader.files.base_offset

@@ -73,7 +73,6 @@ def survey_transactions(segments: SegmentList, log_start_offset: int, now_ms: in
     Raises:
         CorruptBatchError: a marker is damaged, or a batch has a wrong offset.
         CorruptFileError: the files end below the log's end.
-        StorageError: the disk refused.
     """
     producers, found = ProducerStates(log_start_offset), _Aborted()
     borders: list[tuple[int, Sequence[int]]] = []

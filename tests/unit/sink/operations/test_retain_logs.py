@@ -10,7 +10,7 @@ import pytest
 
 from sparklog.pipeline.places.store_view import open_logs
 from sparklog.sink.opening.access import maintaining
-from sparklog.sink.operations.retain_logs import execute_plans, plan_logs, remove_deleted, waits_until_ms
+from sparklog.sink.operations.retain_logs import execute_plans, last_removal_ms, plan_logs, remove_deleted
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.checkpoint.leader_epochs import parse_leader_epochs
@@ -108,7 +108,7 @@ def test_retain_when_the_delay_has_not_passed_then_files_wait(memory_path: Path)
         run = execute_plans(maintained, plans, clock)
 
     assert [each.due_ms - clock.monotonic_ms() for each in run.pending] == [5000]
-    assert waits_until_ms(run.pending, clock) == START_MS + 5000
+    assert last_removal_ms(run.pending, clock) == START_MS + 5000
     assert len(names(store, ".log.deleted")) == len(plans[0].plan.deletions if plans[0].plan else ())
 
     def sleep(seconds: float) -> None:

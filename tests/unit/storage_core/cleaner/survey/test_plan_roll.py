@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sparklog.storage_core.cleaner.survey.plan_log import LogFacts, plan_log
-from sparklog.storage_core.cleaner.survey.plan_roll import why_roll
+from sparklog.storage_core.cleaner.survey.plan_roll import roll_reason
 from sparklog.storage_core.log.append.state import CommittedEnd
 from sparklog.storage_core.log_config import LogConfig
 from tests.build.written_log import Batch, write_log
@@ -48,7 +48,7 @@ def test_roll_when_the_first_record_is_older_than_segment_ms_then_due(
     policy: str, first: int, modified: int, now: int, expected: str | None
 ) -> None:
     """As a broker's append: strictly longer, by the first batch's time; by the file's where there is none."""
-    found = why_roll(first, modified, LogConfig(cleanup_policy=policy, segment_ms=3600), now)
+    found = roll_reason(first, modified, LogConfig(cleanup_policy=policy, segment_ms=3600), now)
 
     assert found is None if expected is None else expected in (found or "")
 
@@ -57,8 +57,8 @@ def test_roll_when_max_compaction_lag_is_shorter_then_it_counts() -> None:
     """Dirty records may not wait longer than that, wherever they lie."""
     config = LogConfig(cleanup_policy="compact", segment_ms=3600, max_compaction_lag_ms=60)
 
-    assert why_roll(100, 0, config, 160) is None
-    assert (why_roll(100, 0, config, 161) or "").endswith("max.compaction.lag.ms is 60 ms")
+    assert roll_reason(100, 0, config, 160) is None
+    assert (roll_reason(100, 0, config, 161) or "").endswith("max.compaction.lag.ms is 60 ms")
 
 
 def test_plan_when_the_active_segments_time_is_over_then_it_is_rolled_and_cleaned(tmp_path: Path) -> None:
