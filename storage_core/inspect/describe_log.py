@@ -1,6 +1,6 @@
 """What a log consists of: offsets, segments, sizes, timestamps.
 
-Cheap for any size: names, file sizes and the ends of indexes tell, and only what the last segment holds behind its last
+Cheap for any size: names, file sizes and ends of indexes are enough; only what the last segment holds after its last
 index entry is read. So counts are of offsets, not of records: compaction may have removed some.
 
 Source: Kafka's log-dirs tool; LogSegment.largestTimestamp.
@@ -62,7 +62,7 @@ def describe_log(directory: Path, expected: ExpectedLog | None = None) -> LogDes
 
     Args:
         directory: of the log.
-        expected: what a ledger says of it; only committed bytes count then.
+        expected: what a ledger holds of it; only committed bytes count then.
 
     Raises:
         StorageError: the directory can't be read.

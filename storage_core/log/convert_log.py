@@ -1,7 +1,7 @@
-"""Writes a log again in another format: the same segments, offsets and records, as far as the format can say them.
+"""Writes a log again in another format: the same segments, offsets and records, as far as the format can hold them.
 
 The source is only read, about 1 MiB at a time. A segment keeps its base offset, and where it would grow past what an
-index can address, it goes on in a second one. Indexes are built as an append of each batch would have built them.
+index can address, it continues in a second one. Indexes are built as an append of each batch would have built them.
 
 Source: Kafka RecordsUtil.downConvert, LogSegment.append, LeaderEpochFileCache.
 """
@@ -88,7 +88,7 @@ def convert_log(
         source: a log directory.
         target: made here; the caller makes it durable.
         options: see there.
-        log_end_offset: where the log ends, as a ledger says; otherwise at its last whole batch.
+        log_end_offset: where the log ends, by its ledger; otherwise at its last whole batch.
         max_segment_bytes: size that no segment may pass.
 
     Raises:
@@ -121,7 +121,7 @@ class _Conversion:
     """One log on its way.
 
     Attributes:
-        end_offset: no batch at or behind it is taken.
+        end_offset: no batch at or above it is taken.
         epochs: (leader epoch, start offset) of the batches written so far.
         output: the segment being written.
     """
@@ -183,7 +183,7 @@ class _Conversion:
                 return
 
     def _committed(self, scan: BatchScan) -> BatchScan:
-        """Return the batches below the end; behind the one that reaches it, bytes may be anything."""
+        """Return the batches below the end; past the one that reaches it, bytes may be anything."""
         at_end = scan.last_offset >= self.end_offset - 1
         if not at_end.any():
             return scan
@@ -255,11 +255,11 @@ class _Conversion:
 
 
 class _SegmentOutput:
-    """One segment being written, into a directory that nobody reads yet.
+    """One segment being written, into a directory that has no readers yet.
 
     Attributes:
         size_bytes: of its `.log` so far.
-        next_offset: behind its last batch.
+        next_offset: after its last batch.
         modified_ns: modification time its `.log` gets: without timestamps, retention goes by it.
     """
 

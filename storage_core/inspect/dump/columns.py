@@ -95,8 +95,8 @@ class RecordColumns:
     """Records side by side.
 
     Attributes:
-        numbers: as `RecordNumber` says; a timestamp type of 2 is none.
-        contents: as `RecordContent` says.
+        numbers: see `RecordNumber`; a timestamp type of 2 is none.
+        contents: see `RecordContent`.
         is_legacy: (n,) whether a record is of format v0 or v1.
     """
 
@@ -173,14 +173,14 @@ def _wrapped_sequences(base: _Int64s, delta: _Int64s) -> _Int64s:
 
 
 def _control_texts(records: pa.RecordBatch, is_control: _Bools) -> pa.Array:
-    """Return what each control record says; null for other records."""
+    """Return the content of each control record; null for other records."""
     texts = pa.nulls(len(is_control), pa.string())
     if not is_control.any():
         return texts
     mask = pa.array(is_control)
     keys, values = (records.column(name).filter(mask).to_pylist() for name in ("key", "value"))
-    said = [control_text(key or b"", value or b"") for key, value in zip(keys, values, strict=True)]
-    return pc.replace_with_mask(texts, mask, pa.array(said, pa.string()))
+    shown = [control_text(key or b"", value or b"") for key, value in zip(keys, values, strict=True)]
+    return pc.replace_with_mask(texts, mask, pa.array(shown, pa.string()))
 
 
 def _shown_contents(records: pa.RecordBatch, options: DumpOptions, is_control: _Bools) -> tuple[pa.Array, pa.Array]:

@@ -1,4 +1,4 @@
-"""What a control record says, in the words of Kafka's dump tool.
+"""The content of a control record, in the words of Kafka's dump tool.
 
 | type | name            | value                                                                                      |
 |------|-----------------|--------------------------------------------------------------------------------------------|
@@ -45,11 +45,11 @@ _MARKER: Final = struct.Struct(">hi")
 
 
 def control_text(key: bytes, value: bytes) -> str:
-    """Return what a control record says; its type alone where its value is damaged or its type is unknown.
+    """Return the content of a control record; its type alone where its value is damaged or its type is unknown.
 
     Args:
         key: i16 version, i16 type, and perhaps more.
-        value: as the table above says.
+        value: see the table above.
     """
     number = int.from_bytes(key[2:4], signed=True) if len(key) >= 4 else -1
     name = _TYPES[number] if 0 <= number < len(_TYPES) else "UNKNOWN"

@@ -1,6 +1,6 @@
 """Shows log, checkpoint, index and snapshot files as Kafka's own dump tool does, line for line, or as JSON.
 
-Two departures. Kafka's tool ends with a stack trace at damage; this one says what is wrong and goes on. And 4.3 reports
+Two departures. Kafka's tool ends with a stack trace at damage; this one reports it and continues. And 4.3 reports
 the first record of each segment that does not start at offset 0 as `-1 is followed by N`; that is no finding here.
 
 Source: Kafka DumpLogSegments; 4.3.

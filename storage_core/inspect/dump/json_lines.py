@@ -5,7 +5,7 @@
 | `log`, `checkpoint`   | where it starts; or which snapshot it is                                                    |
 | `batch`               | the header; v0 and v1 have `offset` instead of what only v2 has                             |
 | `record`              | `batch_position`, the record, and with contents `key`, `value`, `headers` as `read --json`  |
-| `invalid_bytes`       | `count`, behind the last batch                                                              |
+| `invalid_bytes`       | `count`, past the last batch                                                                |
 | `offset_entry`, `time_entry`, `aborted_transaction`, `producer` | the entry's own                                   |
 | `empty_index`, `sane_index` | none                                                                                  |
 """

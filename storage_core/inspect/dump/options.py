@@ -48,7 +48,7 @@ class DumpOptions:
 
     Attributes:
         max_message_size: bytes read at each index entry.
-        max_bytes: of each `.log` file; what lies behind is neither shown nor judged.
+        max_bytes: of each `.log` file; what lies past them is neither shown nor judged.
         key_decoder_class: None, or the name of one of Kafka's decoders; given, it implies `print_data_log`.
         value_decoder_class: the same for values.
         offsets_decoder: this and the other four decoders of Kafka's own topics are not offered.

@@ -1,6 +1,6 @@
 """What a dump is printed with: one way for people, one for programs.
 
-`dump_text` prints the lines of Kafka's tool, `dump_json` one object a line. Both are told what was found, never how it
+`dump_text` prints the lines of Kafka's tool, `dump_json` one object a line. Both are given what was found, never how it
 was read.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["DumpPrinter"]
 
 
 class DumpPrinter(Protocol):
-    """Prints what a dump finds, in the order it is told."""
+    """Prints what a dump finds, in the order it is given."""
 
     def file(self, path: Path) -> None:
         """A file begins."""

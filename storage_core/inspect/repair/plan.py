@@ -53,7 +53,7 @@ class SegmentRewrite:
     """One segment as it has to be.
 
     Attributes:
-        used_bytes: of its `.log`, from its start; what lies behind was never committed. 0 where the file is gone.
+        used_bytes: of its `.log`, from its start; what lies past them was never committed. 0 where the file is gone.
         left_out: (start, end) of bytes that go, in order.
         fill: offsets that an empty batch at the end stands for.
     """
@@ -152,7 +152,7 @@ def plan_repair(report: LogReport, expected: ExpectedLog | None, sizes: Mapping[
 
     Args:
         report: of the log.
-        expected: what the ledger says of it, None in a plain folder.
+        expected: what the ledger holds of it, None in a plain folder.
         sizes: of the files in its directory, by name.
     """
     repair = LogRepair(report.log)
@@ -180,7 +180,7 @@ def plan_repair(report: LogReport, expected: ExpectedLog | None, sizes: Mapping[
 
 
 def _leave_doubtful(repair: LogRepair, findings: Sequence[Finding]) -> None:
-    """Leave segments whose base offsets are in doubt as they are: what is wrong beside may be all that tells."""
+    """Leave segments with doubtful base offsets as they are: other damage may be the only evidence."""
     doubtful = {
         parse_base_offset(each.file)
         for each in repair.left
@@ -215,7 +215,7 @@ def _with_epoch_file_blamed(report: LogReport) -> list[Finding]:
 
 
 def _with_marker(finding: Finding, report: LogReport) -> Finding:
-    """Return a finding; one about lost bytes in which a transaction was aborted, as the index says, is about that."""
+    """Return a finding; one about lost bytes in which a transaction was aborted by its index is about that."""
     aborted = report.aborted.get(parse_base_offset(finding.file) or 0, ())
     if finding.rule not in _LEFT_OUT or finding.first_offset is None or finding.last_offset is None:
         return finding
@@ -233,7 +233,7 @@ def _plan_beside(
     elif rule == "snapshot" or (rule == "orphan-index" and finding.kind == "index"):
         repair.dropped.append(finding.file)
     elif rule == "gap" and finding.kind == "gap" and finding.due is not None:
-        repair.left.append(finding)  # a wrong base offset, or offsets that are missing: nothing tells
+        repair.left.append(finding)  # a wrong base offset, or offsets that are missing: there is no evidence
     elif rule == "gap" and finding.kind == "gap":
         repair.lost.append(_lost(finding))
     elif rule == "directory" and expected is not None:
@@ -278,7 +278,7 @@ def _plan_epochs(repair: LogRepair, expected: ExpectedLog | None, sizes: Mapping
 
 
 def _plan_epoch_start(repair: LogRepair, expected: ExpectedLog | None) -> None:
-    """Let the epoch start where the log will: nothing else tells a stream that the records below are gone."""
+    """Let the epoch start where the log will: nothing else shows a stream that the records below are gone."""
     if expected is not None and repair.log_start_offset is not None:
         repair.written[EPOCH_FILE] = render_leader_epochs([(expected.leader_epoch, repair.log_start_offset)])
 

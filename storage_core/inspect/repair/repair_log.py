@@ -1,6 +1,6 @@
 """Carries out what `repair_plan` decided for one log.
 
-Order, and what a crash behind each step leaves for the next repair to find:
+Order, and what a crash after each step leaves for the next repair to find:
 1. leftovers go, an interrupted replacement is finished: fewer leftovers;
 2. (the caller writes the lost offsets down: written down, and still there;)
 3. what is to go is kept beside: kept, and still there, and kept under the same name again;
@@ -73,7 +73,7 @@ def drop_leftovers(repair: LogRepair, place: RepairPlace) -> None:
 
 
 def repair_log(repair: LogRepair, report: LogReport, place: RepairPlace) -> None:
-    """Bring a log's files to what the plan says; its lost offsets are written down by then.
+    """Carry out a plan on a log's files; its lost offsets are recorded by then.
 
     Args:
         repair: the plan.
@@ -81,7 +81,7 @@ def repair_log(repair: LogRepair, report: LogReport, place: RepairPlace) -> None
         place: where.
 
     Raises:
-        StorageError: the disk refused; what was done is done, and the next repair goes on.
+        StorageError: the disk refused; what was done is done, and the next repair continues.
     """
     if repair.makes_directory:
         with storage_errors(place.directory):

@@ -1,4 +1,4 @@
-"""Whether bytes at a position have the shape of a v2 batch or of a v0 or v1 entry, told by its first fields alone."""
+"""Whether bytes at a position have the shape of a v2 batch or of a v0 or v1 entry, by its first fields alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEGACY_ATTRIBUTES: Final = 0x0F
 
 @dataclass(frozen=True, slots=True)
 class BatchShape:
-    """Size in bytes and offsets, as the header says; both offsets of a v0 or v1 entry are its own."""
+    """Size in bytes and offsets, by the header; both offsets of a v0 or v1 entry are its own."""
 
     size: int
     first_offset: int
@@ -46,15 +46,15 @@ def shape_of(read: Callable[[int, int], bytes], position: int, end: int) -> Batc
     if magic not in (0, 1) or size < MIN_ENTRY_BYTES[magic] or head[LEGACY_ATTRIBUTES_AT] & ~_LEGACY_ATTRIBUTES:
         return None
     key_at = position + FIXED_BYTES[magic]
-    value_at = _behind(read, key_at, position + size)
-    is_whole = value_at is not None and _behind(read, value_at, position + size) == position + size
+    value_at = _end_of_field(read, key_at, position + size)
+    is_whole = value_at is not None and _end_of_field(read, value_at, position + size) == position + size
     return BatchShape(size, offset, offset) if is_whole else None
 
 
-def _behind(read: Callable[[int, int], bytes], position: int, end: int) -> int | None:
-    """Return where a length and as many bytes end, None if that is behind an entry's end."""
+def _end_of_field(read: Callable[[int, int], bytes], position: int, end: int) -> int | None:
+    """Return where a length and as many bytes end, None if that is past an entry's end."""
     if position + 4 > end:
         return None
     length = int.from_bytes(read(position, 4), "big", signed=True)
-    behind = position + 4 + max(length, 0)
-    return behind if length >= -1 and behind <= end else None
+    found = position + 4 + max(length, 0)
+    return found if length >= -1 and found <= end else None

@@ -8,9 +8,9 @@ Kinds of findings, and what to do about each:
 | missing     | committed bytes or files are gone: restore, or repair                                        |
 | gap         | offsets are missing in a log that has no other gaps: a lost segment, unless it was compacted |
 | known       | offsets that a repair has written down as lost                                               |
-| uncommitted | bytes, entries or segments behind the end: what a running or killed writer leaves            |
+| uncommitted | bytes, entries or segments above the end: what a running or killed writer leaves             |
 | index       | an index file contradicts its log: rebuild                                                   |
-| sparse      | an index that says less than it may: right, but slow                                         |
+| sparse      | an index that holds less than it may: right, but slow                                        |
 | checkpoint  | a small file beside the log, or in its root, is wrong: rebuild                               |
 | foreign     | something that may not lie where it lies: a broker refuses to start on it, or ignores it     |
 | forgotten   | records of keys that were erased are there: a copy from before was put back                  |
@@ -109,8 +109,8 @@ _REMEDIES: Final[dict[Rule, str]] = {
     "gap": _LOST,
     "ledger-end": _LOST,
     "ledger-surplus": "restore ledger, logs and control folder of one moment, or repair --execute cuts the bytes off",
-    "control-file": "restore it from a copy; until then nobody can tell whether bytes lie above a committed end",
-    "ledger-size": "restore from a copy, or repair --execute keeps the offsets behind the last sound batch as lost",
+    "control-file": "restore it from a copy; until then bytes above a committed end are not noticed",
+    "ledger-size": "restore from a copy, or repair --execute records the offsets above the last sound batch as lost",
     "segment": _LOST,
     "directory": _LOST,
     "offset-index": _REBUILD,
@@ -144,15 +144,15 @@ _OTHER_REMEDIES: Final[dict[FindingKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedLog:
-    """What a ledger says of one log.
+    """What a ledger holds of one log.
 
     Attributes:
         active_base_offset: base offset of the active segment.
         active_size_bytes: committed bytes of its `.log`.
         leader_epoch: the newest epoch a batch may have.
-        recovery_point: every offset below it is fsynced; None where nobody wrote that down.
+        recovery_point: every offset below it is fsynced; None where that is not recorded.
         has_gaps: whether offsets may be missing, because the log is compacted; None = judge by the log.
-        preserves_offsets: whether offsets come from elsewhere: a gap is the source's, and says nothing of this log.
+        preserves_offsets: whether offsets come from elsewhere: a gap is the source's, and no damage of this log.
     """
 
     log_start_offset: int

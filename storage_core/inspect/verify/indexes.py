@@ -1,7 +1,7 @@
 """Compares a segment's indexes with the batches of its log.
 
 An entry of the offset index leads to the start of an append and names that append's last offset: normally one batch,
-but cleaned segments and followers append several at once, so the named batch may lie behind the position. An entry of
+but cleaned segments and followers append several at once, so the named batch may lie past the position. An entry of
 the time index names the batch that carries the largest timestamp so far. Entries that lead into damaged bytes say
 nothing.
 
@@ -80,7 +80,7 @@ class IndexCheck:
         self._last_start = position + int(scan.position[-1])
 
     def skip(self, start: int, end: int) -> None:
-        """Note bytes that hold no sound batch, or one whose offsets are wrong."""
+        """Record bytes that hold no sound batch, or one whose offsets are wrong."""
         self._damaged.append((start, end))
 
     def offset_named_at(self, position: int) -> int | None:
@@ -204,7 +204,7 @@ class IndexCheck:
     def _finish_spacing(self) -> None:
         """Note stretches without an entry: entries that were lost leave an index right, but slow.
 
-        Nobody tells what `index.interval.bytes` was, and the count starts anew with each start of a writer.
+        What `index.interval.bytes` was is not known, and the count starts anew with each start of a writer.
         """
         marks = np.concatenate([[0], self._offsets.positions])
         unmarked = np.concatenate([self._start_before, [self._last_start]])

@@ -1,11 +1,11 @@
-"""Follows a log's base offsets from batch to batch and says which one is wrong.
+"""Follows a log's base offsets from batch to batch and reports the wrong ones.
 
 Base offsets lie outside the CRC. In a dense log each batch starts where the one before ends, so any change shows. Where
 offsets may be missing, only a batch that reaches into its neighbour, its segment's border or the log's end shows; index
-entries are the other witness. Of a wrapper of v0 or v1 it takes the base offset that its inner entries tell.
+entries are the other witness. Of a wrapper of v0 or v1 it takes the base offset of its inner entries.
 
-Which batch is wrong, and what that means, says the table in `offset_decisions`. What a wrong base offset should be is
-said only where it is proved: see `_proved`. Touches nothing.
+Which batch is wrong, and what that means, is in the table of `offset_decisions`. A wrong base offset has a right one
+only where that is proved: see `_proved`. Touches nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["LostBytes", "OffsetFault", "OffsetWalk"]
 
 _KEPT_GAPS = 100
 _MOST_SURPLUS = 100
-"""So many batches may go back in a row; then the log is taken to go on from there."""
+"""So many batches may go back in a row; then the log is taken to continue from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class OffsetFault:
 
     Attributes:
         file: name of the `.log`.
-        position: of the batch, or of the one behind the gap.
+        position: of the batch, or of the one after the gap.
         first_offset, last_offset: what the batch must hold, or what is missing.
         due: the base offset that the batch must have, where that is proved; of a gap before the last batch of a log
-            the one it may have, because nothing tells which of the two it is.
+            the one it may have, because there is no evidence which of the two it is.
         surplus_end: where bytes that hold a copy of what is there end; None where they hold none.
     """
 
@@ -56,7 +56,7 @@ class LostBytes:
 
     Attributes:
         position, end: in the file.
-        claimed_last_offset: what the damaged header says, or None.
+        claimed_last_offset: by the damaged header, or None.
     """
 
     file: str
@@ -105,11 +105,11 @@ class OffsetWalk:
     """The state of a walk over one log.
 
     Args:
-        known: offsets that are written down as lost; that they are missing says nothing.
+        known: offsets that are recorded as lost; they may be missing.
         has_gaps: whether offsets may be missing; None = judge by what was followed so far.
 
     Attributes:
-        next_offset: the offset behind what was followed so far.
+        next_offset: the offset after what was followed so far.
         faults: batches with a wrong base offset.
         inside_gaps: gaps inside segments, before a batch; only the first hundred are kept.
         border_gaps: gaps between the last batch of a segment and the next segment.
@@ -145,7 +145,7 @@ class OffsetWalk:
         named: Callable[[int], int | None] = _names_nothing,
         is_timed: Callable[[int], bool] = _times_nothing,
     ) -> None:
-        """Go on with a segment whose name says where it starts.
+        """Continue with a segment of the base offset in its name.
 
         Args:
             file: its name.
@@ -164,7 +164,7 @@ class OffsetWalk:
         last_offset: npt.NDArray[np.int64],
         records_count: npt.NDArray[np.int32],
     ) -> None:
-        """Go on with sound batches, (b,) each."""
+        """Continue with sound batches, (b,) each."""
         if not len(position):
             return
         self._count_sparse(base_offset, last_offset, records_count)
@@ -180,7 +180,7 @@ class OffsetWalk:
         self._last_position = int(position[-1])
 
     def lose(self, damage: DamagedBytes) -> None:
-        """Go on behind bytes that hold no sound batch."""
+        """Continue after bytes that hold no sound batch."""
         if self._open_loss is None or self._backward:
             claims_to_follow = damage.claimed is not None and damage.claimed[0] == self.next_offset
             self._judge(self.next_offset if claims_to_follow and not self._backward else None, damage.position)
@@ -260,7 +260,7 @@ class OffsetWalk:
             self.next_offset = last + 1
 
     def _suspect_that(self, position: int, base: int, last: int) -> None:
-        """Go on behind a batch with a gap before it, which the next one judges."""
+        """Accept a batch after a gap for now; the next batch decides whether its base offset is wrong."""
         self._suspect = _Suspect(position, self.next_offset, base, last, self._open_loss)
         self._close_loss(base - 1)
         self.next_offset = last + 1
@@ -286,7 +286,7 @@ class OffsetWalk:
         self._decide(batches, signs.BACK | seen, following, position)
 
     def _decide(self, batches: list[_Suspect], seen: int | None, following: int | None, position: int) -> None:
-        """Do what the table says of the first of some batches; of one that starts too high, `seen` is still open."""
+        """Do what the table has for the first of some batches; of one that starts too high, `seen` is still open."""
         first = batches[0]
         named = self._named(first.position)
         due = self._proved(first, following, named)
@@ -317,7 +317,7 @@ class OffsetWalk:
         return seen
 
     def _settle(self, wrong: _Suspect, what: str, due: int | None, following: int | None) -> None:
-        """Note a wrong base offset and go on behind its batch."""
+        """Record a wrong base offset and continue after its batch."""
         first = wrong.before if due is None else due
         self._fault(wrong.position, first, first + wrong.count - 1, what, due=due)
         self.next_offset = first + wrong.count
@@ -327,7 +327,7 @@ class OffsetWalk:
             if self._open_loss is wrong.loss:
                 self._open_loss = None
         if due is None and following is not None and following >= wrong.before:
-            self.next_offset = following  # that it does not fit is said already
+            self.next_offset = following  # that it does not fit is reported already
         elif due is not None and due > wrong.before and wrong.loss is None:
             self._note_gap(_Suspect(wrong.position, wrong.before, due, due + wrong.count - 1))
 

@@ -1,7 +1,7 @@
-"""Finds the next sound batch behind damage.
+"""Finds the next sound batch after damage.
 
 A damaged length leads into the middle of nowhere, so every position is tried: a header that could be one, then its CRC.
-A record's value may hold batches too: one that the log goes on from is preferred. Bytes made to look like headers
+A record's value may hold batches too: one from which the log continues is preferred. Bytes made to look like headers
 everywhere can't hold up a check: how much is read for CRCs is bounded by the segment's size.
 """
 
@@ -34,14 +34,14 @@ _READ_PER_BYTE: Final = 4
 that lead to another one."""
 
 _LOOK_AHEAD_BYTES: Final = 4 << 20
-"""How far behind a sound batch that leads nowhere a better one is looked for."""
+"""How far past a sound batch that leads nowhere a better one is looked for."""
 
 _NONE: Final[npt.NDArray[np.intp]] = np.empty(0, np.intp)
 
 
 @dataclass(slots=True)
 class BatchSearch:
-    """Where to look for a batch, and what its header may say.
+    """Where to look for a batch, and what its header may hold.
 
     Attributes:
         end: position where the segment's bytes end.
@@ -56,11 +56,11 @@ class BatchSearch:
     checked_bytes: int = field(default=0, init=False)
 
     def next_batch(self, damaged: int, announced_bytes: int) -> int | None:
-        """Return the position of the first sound batch behind the damaged one, or None.
+        """Return the position of the first sound batch past the damaged one, or None.
 
         Args:
             damaged: position of the damaged batch.
-            announced_bytes: its size as it says; tried first.
+            announced_bytes: its size by its header; tried first.
         """
         candidate = damaged + announced_bytes
         if announced_bytes >= _LEAST_BYTES and (candidate == self.end or self.is_sound(candidate)):
@@ -109,7 +109,7 @@ class BatchSearch:
         return shape if self.lowest_offset <= shape.first_offset <= self.highest_offset else None
 
     def _next_offset_of(self, damaged: int) -> int | None:
-        """Return the offset behind a damaged v2 batch, as far as its header says."""
+        """Return the offset after a damaged v2 batch, as far as its header is there."""
         head = self.reader.read(damaged, min(HEADER_BYTES, self.end - damaged))
         if len(head) < HEADER_BYTES or head[MAGIC_AT] != MAGIC_V2:
             return None

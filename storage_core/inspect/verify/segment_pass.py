@@ -4,7 +4,7 @@ Nothing here looks at another segment, so segments are passed over side by side.
 everything from the attributes on; the walk from batch to batch the length; the check of the magic number itself. Base
 offset and leader epoch are outside the CRC and are judged where the batches of a log meet, in `verify_segment`.
 
-Behind damage the next sound batch is searched, so that one changed byte is one finding.
+After damage the next sound batch is searched, so that one changed byte is one finding.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["BatchFault", "DamagedBytes", "SoundBatches", "UnreadableBytes", "pas
 
 _CHUNK_BYTES: Final = 4 << 20
 _AFTER_DAMAGE_BYTES: Final = 64 << 10
-"""Where there is damage there may be more: what lies behind it is read once more."""
+"""Where there is damage there may be more: what lies past it is read once more."""
 _MARKER_BYTES: Final = 128
 """A marker has 78; versions to come may add some."""
 
@@ -76,7 +76,7 @@ class DamagedBytes:
 
     Attributes:
         position, end: in the file.
-        claimed: (base offset, last offset) as the damaged header says, where it can be one.
+        claimed: (base offset, last offset) by the damaged header, where it can be one.
     """
 
     position: int
@@ -88,7 +88,7 @@ class DamagedBytes:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableBytes:
-    """The disk refused; nothing behind `position` was looked at."""
+    """The disk refused; nothing past `position` was looked at."""
 
     position: int
     what: str
@@ -102,7 +102,7 @@ def pass_over(reader: SegmentReader, *, deep: bool) -> Iterator[Event]:
 
     Args:
         reader: of the segment.
-        deep: whether every record is decoded too. Wrappers of v0 and v1 always are: only their inner entries tell
+        deep: whether every record is decoded too. Wrappers of v0 and v1 always are: only their inner entries show
             which offsets they hold.
     """
     base = reader.files.base_offset
@@ -273,7 +273,7 @@ def _order_faults(scan: BatchScan, number: int, order: _RecordOrder) -> list[Bat
 
 
 def _control_types(data: ByteSource, scan: BatchScan) -> tuple[npt.NDArray[np.int16], list[BatchFault]]:
-    """Read what control batches say: few and small, and transactions can't be followed without."""
+    """Read the control batches: few and small, and transactions can't be followed without."""
     try:
         return control_types(data, scan), []
     except (CorruptBatchError, UnsupportedFormatError):
@@ -288,7 +288,7 @@ def _control_types(data: ByteSource, scan: BatchScan) -> tuple[npt.NDArray[np.in
 
 
 def _damage_at(search: BatchSearch, position: int) -> DamagedBytes:
-    """Say what is wrong at a position, and where the next sound batch starts."""
+    """Return what is wrong at a position, and where the next sound batch starts."""
     reader, end = search.reader, search.end
     if reader.ends_in_zeros(position):
         return DamagedBytes(position, end, "zeros", f"the last {end - position} bytes are zeros", None)
@@ -306,7 +306,7 @@ def _damage_at(search: BatchSearch, position: int) -> DamagedBytes:
 
 
 def _describe(first: FirstFields | None, room: int) -> tuple[Rule, str]:
-    """Say what is wrong with bytes whose header, as far as it is there, announces a batch; `room` is left in the file.
+    """Return what is wrong with bytes whose header, if it is there, announces a batch; `room` is left in the file.
 
     Kafka does not look at a length or a magic that only a few bytes are left for: FileLogInputStream.
     """
@@ -324,7 +324,7 @@ def _describe(first: FirstFields | None, room: int) -> tuple[Rule, str]:
 
 
 def _is_marker(head: bytes) -> bool:
-    """Whether a damaged header may be that of a marker; one of the fields that tell it may be the damaged one."""
+    """Whether a damaged header may be that of a marker; one of the fields that show it may be the damaged one."""
     if len(head) < HEADER_BYTES:
         return False
     header = unpack_header(head)

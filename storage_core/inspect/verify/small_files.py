@@ -43,7 +43,7 @@ class SmallFilesCheck:
     """The check of one log's directory but for its segments.
 
     Attributes:
-        expected: what a ledger says of the log; None in a plain folder.
+        expected: what a ledger holds of the log; None in a plain folder.
     """
 
     report: LogReport
@@ -105,7 +105,7 @@ class SmallFilesCheck:
     def check_epoch_range(self, epochs: list[tuple[int, int]], end: int) -> None:
         """Epochs start inside the log; where a ledger names it, every batch has one, so the first covers its start."""
         if epochs and epochs[-1][1] > end:
-            self._add_epochs(f"epoch {epochs[-1][0]} starts at {epochs[-1][1]}, behind the log's end {end}")
+            self._add_epochs(f"epoch {epochs[-1][0]} starts at {epochs[-1][1]}, above the log's end {end}")
         if self.expected is None or not self.report.batches:
             return
         start = max(self.expected.log_start_offset, self.report.log_start_offset or 0)
@@ -118,7 +118,7 @@ class SmallFilesCheck:
         """Check every producer snapshot: its CRC, and that it speaks of offsets before its own.
 
         Args:
-            end: the log's end, behind which no snapshot can have been taken.
+            end: the log's end, above which no snapshot can have been taken.
         """
         directory = self.report.directory
         with storage_errors(directory):
@@ -151,4 +151,4 @@ def _snapshot_problem(data: bytes, offset: int, end: int) -> str | None:
     latest = max((max(each.last_offset, each.current_txn_first_offset) for each in producers), default=-1)
     if latest >= offset:
         return f"speaks of offset {latest}, but was taken at {offset}"
-    return f"was taken at {offset}, behind the log's end {end}" if offset > end else None
+    return f"was taken at {offset}, above the log's end {end}" if offset > end else None

@@ -40,7 +40,7 @@ class TransactionWalk:
 
     Args:
         report: where findings go.
-        walk: tells whether the log has gaps or damage so far.
+        walk: knows whether the log has gaps or damage so far.
         start_offset: of the log; transactions that began before it are not known.
     """
 
@@ -135,7 +135,7 @@ class TransactionWalk:
         return sorted([*self._aborted.values(), *older.values()], key=lambda each: each.last_offset)
 
     def _is_lost(self, offset: int) -> bool:
-        """Whether an offset was in damaged bytes that the log goes on behind."""
+        """Whether an offset was in damaged bytes after which the log continues."""
         ranges = [(each.first_offset, each.last_offset) for each in self._walk.lost if each.last_offset is not None]
         return any(first <= offset <= last < self._walk.next_offset for first, last in ranges)
 

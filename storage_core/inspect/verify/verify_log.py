@@ -46,7 +46,7 @@ class VerifyOptions:
         deep: whether every record is decoded, not only its batch's CRC computed.
         known_lost: offsets that a repair has written down as lost.
         run: passes over the segments.
-        progress: is told how many bytes of a segment are done.
+        progress: called with the bytes of a segment that are done.
     """
 
     deep: bool = False
@@ -117,16 +117,16 @@ class _LogCheck:
             small_files.check_epoch_range(epochs, walk.next_offset)
 
     def _committed(self, segments: list[SegmentFiles]) -> list[SegmentFiles]:
-        """Return the segments that the ledger covers; report those behind it, and what is not there.
+        """Return the segments that the ledger covers; report those above it, and what is missing.
 
-        Those that end at the log's start or before are on their way out, and nobody reads them any more.
+        Those that end at the log's start or before are being deleted, and have no readers any more.
         """
         expected = self.expected
         if expected is None:
             return segments
         beyond = [each for each in segments if each.base_offset > expected.active_base_offset]
         for each in beyond:
-            what = f"segment behind the committed end {expected.log_end_offset}"
+            what = f"segment above the committed end {expected.log_end_offset}"
             self.report.add("uncommitted", "ledger-end", each.log_path.name, what)
         covered = segments[: len(segments) - len(beyond)]
         kept = segments_from(covered, expected.log_start_offset)
@@ -144,16 +144,16 @@ class _LogCheck:
         return kept
 
     def _check_below(self, left_out: Sequence[SegmentFiles], kept: Sequence[SegmentFiles]) -> None:
-        """Report segments below the log's start that reach above it: whoever loads the log finds two of one offset."""
+        """Report segments below the log's start that reach above it: a loading would find two of one offset."""
         for each in left_out[-1:] if kept else ():
             first = kept[0].base_offset
             try:
                 with SegmentReader(each) as reader:
                     ends = [int(chunk.scan.last_offset.max(initial=-1)) for chunk in reader.chunks_from(first)]
-            except (StorageError, CorruptBatchError):  # it is being removed; what is in it is nobody's any more
+            except (StorageError, CorruptBatchError):  # it is being removed; its content does not count any more
                 continue
             if (last := max(ends, default=-1)) >= first:
-                what = f"reaches offset {last}, but the log goes on with another segment at {first}"
+                what = f"reaches offset {last}, but another segment of the log starts at {first}"
                 self.report.add("foreign", "name", each.log_path.name, what)
 
     def _check_segments(self, segments: list[SegmentFiles], checks: LogChecks) -> None:
@@ -203,7 +203,7 @@ class _LogCheck:
                     self._check_size(segment, size, expected)
             indexes = IndexCheck(reader, self.report, is_active, expected is not None)
             if is_active and expected is not None and size < expected.active_size_bytes:
-                indexes.skip(size, expected.active_size_bytes)  # said once, as missing bytes
+                indexes.skip(size, expected.active_size_bytes)  # reported once, as missing bytes
             SegmentCheck(segment, reader.size_bytes, checks, indexes, limit).run(events)
             indexes.finish()
         checks.transactions.finish_segment(segment)
@@ -213,14 +213,14 @@ class _LogCheck:
         if size < committed:
             self.report.add("missing", "ledger-size", name, f"has {size} bytes, the ledger names {committed}", size)
         elif size > committed:
-            what = f"{size - committed} uncommitted bytes behind the committed {committed}"
+            what = f"{size - committed} uncommitted bytes past the committed {committed}"
             self.report.add("uncommitted", "ledger-size", name, what, committed)
 
     def _report_offsets(self, walk: OffsetWalk) -> None:
         for lost in walk.lost:
             offsets: tuple[int | None, int | None] = (lost.first_offset, lost.last_offset)
             if lost.last_offset is not None and lost.last_offset < lost.first_offset:
-                offsets = (None, None)  # bytes too many: the offsets go on behind them
+                offsets = (None, None)  # bytes too many: the offsets continue after them
             place = {"position": lost.position, "end_position": lost.end}
             self.report.add_offsets("damage", lost.rule, lost.file, lost.what, offsets, **place)
         self._report_end(walk)

@@ -29,7 +29,7 @@ OFFSET_CHECKPOINTS: Final = (
 )
 
 _BOUNDED_BY_END: Final = frozenset(OFFSET_CHECKPOINTS) - {"log-start-offset-checkpoint"}
-"""Of an entry behind a log's end a broker takes the end, as behind a tail that was cut; a log that should start there
+"""Of an entry above a log's end a broker takes the end, as after a tail was truncated; a log that should start there
 it would empty."""
 _OTHER_FILES: Final = ("bootstrap.checkpoint", ".kafka_cleanshutdown", ".lock")
 _FOLDERS: Final = ("remote-log-index-cache",)

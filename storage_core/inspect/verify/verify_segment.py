@@ -1,6 +1,6 @@
 """Judges a segment's batches as parts of their log: offsets, leader epochs, transactions, index entries.
 
-The bytes were passed over by `verify_pass`; here its results meet, in order. What the CRC leaves out is covered by
+The bytes were read by `segment_pass`; here its results meet, in order. What the CRC leaves out is covered by
 `OffsetWalk` (base offset) and `EpochCheck` (leader epoch).
 """
 
@@ -95,7 +95,7 @@ class SegmentCheck:
             self._report.add_offsets("damage", fault.rule, self._file, fault.what, offsets, **place)
 
     def _note_wrappers(self, sound: SoundBatches) -> None:
-        """Remember how far each wrapper's own offset lies behind its first inner one."""
+        """Remember how far each wrapper's own offset lies above its first inner one."""
         scan = sound.scan
         is_wrapper = (scan.magic < MAGIC_V2) & (scan.base_offset < scan.last_offset)
         for start, span in zip(scan.position[is_wrapper], scan.last_offset_delta[is_wrapper], strict=True):

@@ -29,7 +29,7 @@ _THREADS = 4
 
 
 def needs_cut_back(directory: Path, end: CommittedEnd) -> bool:
-    """Whether a crash left something behind, told by two `stat` calls.
+    """Whether a crash left a partial write, as two `stat` calls show it.
 
     Looked at are the active segment's size and whether a segment starts at the log's end: without preserved offsets any
     segment of an unfinished micro-batch follows one that starts there.
@@ -54,9 +54,9 @@ def needs_cut_back(directory: Path, end: CommittedEnd) -> bool:
 
 
 def has_leftovers(directory: Path, end: CommittedEnd) -> bool:
-    """Whether a crash left something that two `stat` calls don't show, told by a look into the directory.
+    """Whether a crash left something that two `stat` calls don't show, as the directory's listing shows it.
 
-    That is a segment which was not published yet, one behind a gap of preserved offsets, or index entries that a power
+    That is a segment which was not published yet, one above a gap of preserved offsets, or index entries that a power
     cut kept though it took the batches they point to.
     """
     active = [directory / segment_file_name(end.segment_base, suffix) for suffix in (LOG, INDEX, TIMEINDEX)]
@@ -69,13 +69,13 @@ def has_leftovers(directory: Path, end: CommittedEnd) -> bool:
 
 
 def cut_back(directory: Path, end: CommittedEnd, owner: Owner) -> npt.NDArray[np.void]:
-    """Make one log end exactly where the ledger says, durably; returns its () `APPEND_STATE`."""
+    """Make one log end exactly at its committed end, durably; returns its () `APPEND_STATE`."""
     cut_back_logs([(directory, end)], owner)
     return load_append_state(directory, end, 0, 0, owner)
 
 
 def cut_back_logs(logs: Sequence[tuple[Path, CommittedEnd]], owner: Owner) -> None:
-    """Make logs end exactly where the ledger says, durably.
+    """Make logs end exactly at their committed ends, durably.
 
     Later segments go first: if the process dies after an active segment was cut, the next start must still see that
     there is something to undo. What is cut is synced before it may be appended to: an unsynced cut can come undone.
@@ -143,7 +143,7 @@ def _names_to_delete(directory: Path, end: CommittedEnd) -> list[str]:
 
 
 def _is_beyond(name: str, end: CommittedEnd) -> bool:
-    """Whether a file is of an unfinished append; unpublished files of closed segments are somebody else's work."""
+    """Whether a file is of an unfinished append; unpublished files of closed segments are a cleaner's."""
     base = _base_offset(name)
     if name.endswith(CLEANED):
         return base >= end.segment_base
@@ -151,7 +151,7 @@ def _is_beyond(name: str, end: CommittedEnd) -> bool:
         return False
     if base == end.segment_base:
         # Of a log that never held anything the first append starts the segment, at its own offset. Of one that was
-        # emptied the segment stays: its name is all that tells a broker where the log ends.
+        # emptied the segment stays: its name is all that shows a broker the log's end.
         return end.log_end_offset == 0 and end.size_bytes == 0
     return base > end.segment_base and base >= end.log_end_offset
 
@@ -163,7 +163,7 @@ def _base_offset(name: str) -> int:
 
 
 def _has_torn_index(directory: Path, end: CommittedEnd) -> bool:
-    """Whether the active segment's indexes end in zeros, in part of an entry, or behind the log's end."""
+    """Whether the active segment's indexes end in zeros, in part of an entry, or above the log's end."""
     relative_end = end.log_end_offset - end.segment_base
     offset, position = _last_entry(directory / segment_file_name(end.segment_base, INDEX), "ii", (0, 1))
     timestamp, time_offset = _last_entry(directory / segment_file_name(end.segment_base, TIMEINDEX), "qi", (0, 0))

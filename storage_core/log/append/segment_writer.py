@@ -1,10 +1,10 @@
 """Carries out an append plan for one log: staged bytes into segments, entries into indexes.
 
-What a crash leaves at each step, and who undoes it (`cut_back.py`, at the next start):
-- bytes behind the committed end of the active segment: cut;
-- entries behind it in the active segment's indexes: cut;
+What a crash leaves at each step, and what `cut_back.py` does about it at the next start:
+- bytes past the committed end of the active segment: truncated;
+- entries above it in the active segment's indexes: truncated;
 - `<name>.<token>.cleaned`, a segment not yet published: deleted, also by a broker;
-- a published segment at or behind the committed end: deleted.
+- a published segment at or above the committed end: deleted.
 
 Fencing. Existing files are written only through descriptors opened *before* the writer checked that it still owns the
 store, and new files appear only by a rename of a `.cleaned` file. A writer that takes the store by force first deletes
@@ -136,7 +136,7 @@ class SegmentWriter:
                 os.close(descriptor)
 
     def _discard(self, base_offset: int) -> None:
-        """Remove what was not published: the names are this writer's own, whoever owns the store by now."""
+        """Remove what was not published: the names are this writer's own, even if another one owns the store by now."""
         for suffix in (LOG, INDEX, TIMEINDEX):
             with contextlib.suppress(OSError):
                 remove_unique(self._unpublished(base_offset, suffix))

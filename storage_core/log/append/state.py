@@ -28,7 +28,7 @@ __all__ = ["CommittedEnd", "load_append_state", "trim_indexes"]
 
 @dataclass(frozen=True, slots=True)
 class CommittedEnd:
-    """Where the ledger says a log ends.
+    """Where a log ends by its ledger.
 
     Attributes:
         segment_base: base offset of the active segment.
@@ -66,7 +66,7 @@ def load_append_state(
 
     Raises:
         CorruptFileError: the segment's `.log` is missing or shorter than committed.
-        WriterFencedError: `owner` says that another writer owns the store.
+        WriterFencedError: another writer owns the store.
     """
     log_path = directory / segment_file_name(end.segment_base, LOG)
     state = np.zeros((), APPEND_STATE)
@@ -147,7 +147,7 @@ def _trim_time_index(
     bad = (offsets >= end.log_end_offset - end.segment_base) | (timestamps < 0)
     bad[1:] |= (np.diff(offsets) < 0) | (timestamps[1:] <= timestamps[:-1])
     if bad[1:2].all() and not offsets[:1].any() and not timestamps[:1].any():
-        bad[:1] = True  # zeros of a power cut from the first entry on; a real one like that says nothing of use
+        bad[:1] = True  # zeros of a power cut from the first entry on; a real one like that is of no use
     return _keep_prefix(path, entries, bad, owner, note_cut)
 
 
@@ -163,9 +163,9 @@ def _keep_prefix(
     owner: Owner,
     note_cut: Callable[[Path], None],
 ) -> npt.NDArray[np.void]:
-    """Cut the file behind its last good entry.
+    """Truncate the file after its last good entry.
 
-    The owner is checked behind the opening: a writer that lost the store since it read the entries must not cut those
+    The owner is checked after the opening: a writer that lost the store since it read the entries must not cut those
     that the new owner has added.
     """
     kept = entries[: int(np.argmax(bad))] if bad.any() else entries
@@ -183,7 +183,10 @@ def _keep_prefix(
 
 
 def _add_timestamps(state: npt.NDArray[np.void], path: Path, offsets: npt.NDArray[np.void], end: CommittedEnd) -> None:
-    """Read the first batch's timestamp, and the largest one behind the last time entry."""
+    """Read the first batch's timestamp, and the largest one after the last time entry.
+
+    Apart from `SegmentReader.walk`: that entry may lie far back, and of a mapping only the headers' pages are read.
+    """
     with open_reader(path) as file, mmap.mmap(file.fileno(), end.size_bytes, access=mmap.ACCESS_READ) as data:
         state["first_timestamp"] = unpack_header(data).max_timestamp
         start = 0

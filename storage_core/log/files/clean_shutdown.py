@@ -1,7 +1,7 @@
 """The marker of a clean shutdown: with it a start takes the logs of a root on trust, without it they are recovered.
 
 It is deleted before anything is loaded: a start that dies half way must not be taken for a clean shutdown by the next
-one. It is written in place, behind everything that it vouches for. Only whether it is there counts; what it says, the
+one. It is written in place, after everything that it vouches for. Only its presence counts; its content, the
 broker's epoch, is -1 here: not known.
 
 Source: Kafka CleanShutdownFileHandler, LogManager.loadLogs; KIP-966.
@@ -36,7 +36,7 @@ def forget_clean_shutdown(root: Path) -> None:
 
 
 def mark_clean_shutdown(root: Path) -> None:
-    """Write the marker, durably; every log of the root is synced, and its checkpoints say so."""
+    """Write the marker, durably; every log of the root is synced, and its checkpoints are written."""
     path = root / CLEAN_SHUTDOWN_FILE
     with storage_errors(path):
         descriptor = open_to_change(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

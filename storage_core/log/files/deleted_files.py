@@ -49,7 +49,7 @@ class DeletedFile:
     Attributes:
         name: in its directory, with `.deleted`.
         renamed_ms: when it got that name.
-        inode: tells it from another one of that name.
+        inode: distinguishes it from another one of that name.
     """
 
     name: str
@@ -69,7 +69,7 @@ def mark_deleted(directory: Path, is_gone: Callable[[int], bool], owner: Owner) 
         owner: its check raises once another one owns the log; asked before each file.
 
     Raises:
-        StorageError: the disk refused; what is renamed is renamed, and the next call goes on.
+        StorageError: the disk refused; what is renamed is renamed, and the next call continues.
     """
     with storage_errors(directory):
         found = sorted((name for name in os.listdir(directory) if is_segment_file(name)), key=_age)
@@ -94,7 +94,7 @@ def mark_replaced(directory: Path, base_offsets: Sequence[int], owner: Owner) ->
             late must not rename what has taken that name meanwhile.
 
     Raises:
-        StorageError: the disk refused; loading the log, or the next cleaning, goes on.
+        StorageError: the disk refused; loading the log, or the next cleaning, continues.
     """
     names = [segment_file_name(base, suffix) for base in base_offsets for suffix in _SUFFIXES]
     names.remove(segment_file_name(base_offsets[0], SNAPSHOT))
@@ -125,7 +125,7 @@ def deleted_file(entry: os.DirEntry[str]) -> DeletedFile | None:
         return None
     try:
         found = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:  # somebody else removes it
+    except FileNotFoundError:  # another process removes it
         return None
     return _deleted_file(entry.name, found)
 

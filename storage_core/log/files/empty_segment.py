@@ -1,4 +1,4 @@
-"""A roll without an append: an empty segment at the end of a log, behind the active one.
+"""A roll without an append: an empty segment at the end of a log, after the active one.
 
 Its files appear complete, by a rename, `.log` first: that is the name by which the start of a writer finds and undoes a
 segment that no ledger names.
@@ -39,7 +39,7 @@ def add_empty_segment(directory: Path, base_offset: int, token: str, owner: Owne
                 rename(owner, path, directory / name)
             sync_directory(directory)
         except BaseException:
-            for path in unpublished:  # the names are this writer's own, whoever owns the store by now
+            for path in unpublished:  # the names are this writer's own, even if another one owns the store by now
                 with contextlib.suppress(OSError):
                     remove_unique(path)
             raise

@@ -1,7 +1,7 @@
 """Names of the files of a log.
 
-A segment's files are named after its base offset, 20 digits: `00000000000000000042.log`. A further suffix behind the
-whole name says that the file is on its way: `.cleaned` is not complete and goes, `.swap` is complete and takes its
+A segment's files are named after its base offset, 20 digits: `00000000000000000042.log`. A further suffix after the
+whole name marks an unfinished step: `.cleaned` is not complete and goes, `.swap` is complete and takes its
 name's place, `.deleted` waits to be removed.
 
 Source: Kafka LogFileUtils, UnifiedLog.

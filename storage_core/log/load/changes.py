@@ -1,7 +1,7 @@
 """How a loading changes a log directory: on the disk, or in a plan alone.
 
 A loading decides as it goes, from what it has read so far; each decision is carried out before the next is taken. So
-one and the same code tells what would be done and does it.
+one and the same code shows what would be done and does it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class LoadChanges(Protocol):
 
 
 class PlannedChanges:
-    """Nothing is changed: what follows is told as if it had been."""
+    """Changes nothing: the steps that follow are planned as if it had been."""
 
     def finish_leftovers(self, plan: LeftoverPlan, files: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG002
         """Do nothing: files are read where they are."""
@@ -78,7 +78,7 @@ class PlannedChanges:
         """Do nothing."""
 
     def recover(self, recovery: SegmentRecovery) -> SegmentFiles | None:
-        """Return where the segment is; behind a cut that was not made lies what nobody must read."""
+        """Return where the segment is; after a truncation that was only planned, the rest must not be read."""
         return None if recovery.cut_bytes else recovery.files
 
     def split(self, files: SegmentFiles, parts: Sequence[SplitPart]) -> list[SegmentFiles]:  # noqa: ARG002
@@ -123,7 +123,7 @@ class DiskChanges:
             sync_directory(self._directory)
 
     def delete_segments(self, bases: Collection[int]) -> None:
-        """Rename segments and their snapshots to `.deleted`; whoever loads the log next removes them."""
+        """Rename segments and their snapshots to `.deleted`; the next loading of the log removes them."""
         gone = frozenset(bases)
         mark_deleted(self._directory, gone.__contains__, self._owner)
         reach("recover.deleted")

@@ -1,7 +1,7 @@
 """Finishes or undoes what a crash interrupted in a log directory: replacements of segments, and removals.
 
 Every step may be the last one before the process is killed; the same passes, run again, come to the same end:
-- swaps that are void go before the `.cleaned` files that say so, and those names are durable first;
+- swaps that are void go before the `.cleaned` files that show it, and those names are durable first;
 - originals go before a replacement takes its name, durably: names that outlived a power cut while removals did not
   would leave records twice;
 - a segment's `.log` takes its name first: as long as it is a swap, originals in its range go, and an index that had
@@ -41,15 +41,15 @@ def finish_leftovers(
         directory: of a log.
         owner: its check raises once another one owns the log.
         below: leave `.cleaned` and `.swap` files at this base offset or above alone. A sink's own unpublished segments
-            start at its active one or behind it, and are undone by it.
-        reached: told the fault point behind each step.
+            start at its active one or above it, and are undone by it.
+        reached: called with the fault point after each step.
 
     Returns:
         what was done.
 
     Raises:
         CorruptFileError: a replacement is damaged, or a file on its way has no offset; nothing was changed.
-        StorageError: the disk refused; what was done is done, and the next call goes on.
+        StorageError: the disk refused; what was done is done, and the next call continues.
     """
     plan = read_leftovers(directory, list_files(directory), below)
     carry_out_leftovers(directory, plan, owner, reached)
@@ -82,7 +82,7 @@ def carry_out_leftovers(
     owner: Owner,
     reached: Callable[[str], None] = reach,
 ) -> None:
-    """Do what a plan says, durably.
+    """Carry out a plan, durably.
 
     Raises:
         StorageError: the disk refused; what was done is done.
@@ -107,7 +107,7 @@ def _remove(owner: Owner, directory: Path, names: Sequence[str], reached: Callab
 
 
 def _next_offset(path: Path) -> int:
-    """Return the offset behind a replacement's last batch.
+    """Return the offset after a replacement's last batch.
 
     A broker takes it from the last headers. Here every CRC and offset is checked before anything goes for it: originals
     that are still there are the only sound copy of what a damaged replacement stands for.

@@ -12,10 +12,10 @@
 | no segment | an empty one at the start |
 
 As in Kafka a segment that is recovered because of its index alone may be cut without a word about later segments: a gap
-is left then, and the step says so.
+is left then, and the step names it.
 
 Killed at any step and run again, a loading comes to the same end. Where damage takes later segments with it, they go
-before the damage does: once it is cut, nothing would tell that they have to go.
+before the damage does: once it is cut, nothing would show that they have to go.
 
 Source: Kafka LogLoader.
 """
@@ -117,11 +117,11 @@ def load_log(survey: LogSurvey, options: LoadOptions, changes: LoadChanges) -> L
         changes: carries each decision out.
 
     Raises:
-        CorruptFileError: a file that decides what happens is damaged, the log's end can't be told in spite of a clean
+        CorruptFileError: a file that decides what happens is damaged, the log's end can't be found in spite of a clean
             shutdown, or an overflowed segment is damaged.
-        CorruptBatchError: offsets go back, so that nobody can tell which batch is wrong; or a batch in front of the
+        CorruptBatchError: offsets go back, and which batch is wrong is not known; or a batch before the
             recovered ones is damaged that producers have to be followed over.
-        StorageError: the disk refused; what was done is done, and the next call goes on.
+        StorageError: the disk refused; what was done is done, and the next call continues.
     """
     loading = _Loading(survey, options, changes)
     loading.load_segments()
@@ -135,9 +135,9 @@ class _Segment:
     """One segment while the log is loaded.
 
     Attributes:
-        next_offset: behind its last batch, once it was recovered.
+        next_offset: after its last batch, once it was recovered.
         valid_bytes: of its `.log`, once it was recovered.
-        is_readable: whether its batches can be followed; not behind a cut that is planned and not made.
+        is_readable: whether its batches can be followed; not after a truncation that is only planned.
     """
 
     files: SegmentFiles
@@ -303,19 +303,19 @@ class _Loading:
         self._without_index |= {each.base_offset for each in files}
 
     def _end_at(self, number: int, recovery: SegmentRecovery) -> None:
-        """Cut a segment, and delete those behind it before: what tells that they have to go is what is cut."""
+        """Truncate a segment after deleting those above it: the damage that goes is the only sign that they must."""
         later = self._segments[number + 1 :]
         following = later[0].base_offset if later else None
         left = f"the log ends at offset {recovery.next_offset} then"
         self._steps.append(cut_step(self._name, recovery, following, left))
         if later:
-            self._delete(later, "damage in front of it")
+            self._delete(later, "damage before it")
             del self._segments[number + 1 :]
         self._write(self._segments[number], recovery, "the segment was cut")
 
     def _recover(self, segment: _Segment, recovery: SegmentRecovery, reason: str, following: int | None) -> None:
         if recovery.cut_bytes:
-            left = "the segments behind it stay" if following is not None else "it is the log's last segment"
+            left = "the segments above it stay" if following is not None else "it is the log's last segment"
             self._steps.append(cut_step(self._name, recovery, following, left))
         self._write(segment, recovery, reason)
 
@@ -356,7 +356,7 @@ class _Loading:
             return None
 
     def _next_offset(self, segment: _Segment) -> int:
-        """Return the offset behind a segment's last batch, by its header, as a broker does: what is clean is believed.
+        """Return the offset after a segment's last batch, by its header, as a broker does: what is clean is believed.
 
         Raises:
             CorruptFileError: what follows the batches is none.

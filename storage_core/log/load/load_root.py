@@ -6,7 +6,7 @@ Order, and why:
 3. logs are loaded;
 4. the checkpoints are written, in the roots of brokers: recovery points and log starts as they are now.
 
-The marker is written by `close_root` alone: everything is synced, the checkpoints say so, and then it says so.
+The marker is written by `close_root` alone: everything is synced, then the checkpoints are written, then the marker.
 
 Source: Kafka LogManager.loadLogs, checkpointRecoveryOffsetsInDir, checkpointLogStartOffsetsInDir, shutdown.
 """
@@ -46,8 +46,8 @@ class RootOptions:
         now_ms: current time, for the expiry of producers.
         jobs: threads.
         index_interval_bytes: Kafka's `index.interval.bytes`.
-        surveyed: told each log that was read.
-        loaded: told each log that was loaded.
+        surveyed: called with each log that was read.
+        loaded: called with each log that was loaded.
     """
 
     now_ms: int
@@ -87,7 +87,7 @@ def load_roots(roots: Sequence[Path], options: RootOptions) -> list[LoadedRoot]:
         CorruptFileError: a file that decides what happens to others is damaged; nothing was changed, unless that is
             the middle of a segment that has to be split.
         CorruptBatchError: a batch is damaged that producers have to be followed over; other logs may be loaded.
-        StorageError: the disk refused; what was done is done, and the next call goes on.
+        StorageError: the disk refused; what was done is done, and the next call continues.
     """
     return [_load(survey, options) for survey in survey_roots(roots, options.jobs, options.surveyed)]
 
@@ -119,7 +119,7 @@ def close_root(loaded: LoadedRoot) -> LoadedRoot:
     with storage_errors(root):
         unflushed = [path for log in loaded.logs for path in _unflushed(log)]
         sync_files(unflushed)
-        if not loaded.survey.is_clean:  # whoever crashed may not have synced the names of its files
+        if not loaded.survey.is_clean:  # the process that crashed may not have synced the names of its files
             sync_directories(log.directory for log in loaded.logs)
     logs = tuple(replace(log, recovery_point=log.log_end_offset) for log in loaded.logs)
     closed = LoadedRoot(survey=loaded.survey, logs=logs)
@@ -185,7 +185,7 @@ def _options(survey: RootSurvey, log: LogSurvey, options: RootOptions) -> LoadOp
 
 
 def _write_checkpoints(loaded: LoadedRoot) -> None:
-    """Write recovery points and log starts, where they changed; a start that its first segment tells is left out."""
+    """Write recovery points and log starts, where they changed; one that is its first segment's base is left out."""
     survey = loaded.survey
     points = {each.log: each.recovery_point for each in loaded.logs}
     starts = {each.log: each.log_start_offset for each in loaded.logs if each.log_start_offset > each.base_offsets[0]}

@@ -1,4 +1,4 @@
-"""What a broker's start does to the files of a log directory, told from their names: the first four passes.
+"""What a broker's start does to the files of a log directory, as their names show it: the first four passes.
 
 | pass | files | what becomes of them |
 |---|---|---|
@@ -50,7 +50,7 @@ class LeftoverPlan:
 
     Attributes:
         deleted: `.deleted` files, which go.
-        void_swaps: `.swap` files of a replacement that was not complete; they go before what says so.
+        void_swaps: `.swap` files of a replacement that was not complete; they go before the `.cleaned` files.
         cleaned: `.cleaned` files, which go.
         replaced: originals that a complete replacement stands for; they go before it takes its names.
         renamed: `.swap` files that lose that suffix, each segment's `.log` first.
@@ -74,7 +74,7 @@ class LeftoverPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentNames:
-    """What the names say of a log's segments, once its leftovers are gone.
+    """What the names show of a log's segments, once its leftovers are gone.
 
     Attributes:
         base_offsets: of its segments, rising.
@@ -104,7 +104,7 @@ def name_offset(name: str) -> int:
 
 
 def complete_swap_logs(names: Collection[str], below: int | None = None) -> list[str]:
-    """Return the `.log.swap` files of complete replacements: how far they reach says what they replace.
+    """Return the `.log.swap` files of complete replacements: the offsets that they reach decide what they replace.
 
     Args:
         names: of every file in the directory.
@@ -120,7 +120,7 @@ def plan_leftovers(
 
     Args:
         names: of every file in the directory.
-        swap_next_offsets: offset behind the last batch of each of `complete_swap_logs`.
+        swap_next_offsets: offset after the last batch of each of `complete_swap_logs`.
         below: as there.
 
     Raises:

@@ -1,13 +1,13 @@
 """The producer state and the snapshots of a log while it is loaded, as a broker's passes leave them.
 
 A broker writes and deletes snapshots as it goes. Here they are kept in mind, as the bytes that they will be: what a
-loading would do can be told without doing it, and a snapshot that is deleted and written again as it was stays
+loading would do can be shown without doing it, and a snapshot that is deleted and written again as it was stays
 untouched.
 
 | when | what becomes of snapshots |
 |---|---|
-| a segment is recovered | those behind its base go; one is taken at its base, and one behind its last batch |
-| the log is loaded | those of no segment go, but for the newest if it lies behind the last segment's base |
+| a segment is recovered | those above its base go; one is taken at its base, and one after its last batch |
+| the log is loaded | those of no segment go, but for the newest if it lies above the last segment's base |
 | then, where there is none and the shutdown was clean | empty ones at the last two segments and the log's end |
 | then, otherwise | those outside the log go; one is taken at the end, and at the last two segments if scanned |
 
@@ -59,7 +59,7 @@ class LoadingProducers:
         end_offset: int,
         snapshot_bases: Collection[int] = (),
     ) -> ProducerStates:
-        """Return the state at an offset; snapshots behind it, and those of no use, are gone then.
+        """Return the state at an offset; snapshots above it, and those of no use, are gone then.
 
         Raises:
             CorruptBatchError: a batch that is to be followed is damaged.
@@ -76,7 +76,7 @@ class LoadingProducers:
         return producers
 
     def take(self, producers: ProducerStates) -> None:
-        """Take a snapshot of a state, unless there is one at its offset or behind it."""
+        """Take a snapshot of a state, unless there is one at its offset or above it."""
         if producers.map_end_offset > self._last_taken:
             self._last_taken = producers.map_end_offset
             self._snapshots[producers.map_end_offset] = render_producer_snapshot(producers.states())
@@ -88,7 +88,7 @@ class LoadingProducers:
     def finish_clean(
         self, segments: Sequence[SegmentFiles], bases: Sequence[int], log_start_offset: int, end_offset: int
     ) -> ProducerStates:
-        """Return the state at a log's end behind a clean shutdown: without any snapshot there are no producers."""
+        """Return the state at a log's end after a clean shutdown: without any snapshot there are no producers."""
         self._drop_strays(bases)
         if self._snapshots:
             return self.at(segments, log_start_offset, end_offset, bases[-2:])
@@ -117,7 +117,7 @@ class LoadingProducers:
 
     @property
     def written(self) -> dict[int, bytes]:
-        """Content of the snapshots that are to be written, by offset; not of those that say the same already."""
+        """Content of the snapshots that are to be written, by offset; not of those that hold the same already."""
         wanted = {offset: content for offset, content in sorted(self._snapshots.items()) if content is not None}
         return {offset: content for offset, content in wanted.items() if not self._says(offset, content)}
 
@@ -131,7 +131,7 @@ class LoadingProducers:
         return ProducerStates(log_start_offset)
 
     def _says(self, offset: int, content: bytes) -> bool:
-        """Whether a snapshot on the disk says the same, in whatever order."""
+        """Whether a snapshot on the disk holds the same, in any order."""
         found = self._read(offset) if offset in self._on_disk else None
         if found is None or len(found) != len(content):
             return False
@@ -149,7 +149,7 @@ class LoadingProducers:
 
 
 def _entries(content: bytes | None) -> list[ProducerState] | None:
-    """Return what a snapshot says, None if it can't be read."""
+    """Return the content of a snapshot, None if it can't be read."""
     try:
         return None if content is None else parse_producer_snapshot(content)
     except CorruptFileError:

@@ -2,7 +2,7 @@
 
 `scan_segment` reads and decides, `recover_segment` carries out; in between nothing is kept on the disk, so a recovery
 that was interrupted is simply run again. Every batch's length, CRC, offsets and markers are looked at; its records are
-not decoded. The scan ends at the first batch that can't be right, and everything behind that goes, as in Kafka.
+not decoded. The scan ends at the first batch that can't be right, and everything past it is truncated, as in Kafka.
 
 | what ends a scan                    | `kind`     | what goes                                |
 |-------------------------------------|------------|------------------------------------------|
@@ -94,7 +94,7 @@ class SegmentRecovery:
         files: of the segment.
         size_bytes: of its `.log` when it was scanned.
         valid_bytes: of its `.log` that stay.
-        next_offset: behind the last batch that stays; the segment's base if none does.
+        next_offset: after the last batch that stays; the segment's base if none does.
         batch_count: batches that stay.
         max_timestamp: largest of them, ms; -1 none.
         offset_index, time_index, txn_index: whole content of these files.
@@ -219,7 +219,7 @@ class _SegmentScan:
         return None if kind is None else self.stop_here(kind)
 
     def stop_here(self, kind: StopKind) -> ScanStop:
-        """Return a stop behind the batches so far."""
+        """Return a stop after the batches so far."""
         return ScanStop(kind, self.valid_bytes, self._order.previous + 1, _TEXTS[kind])
 
     def result(self, stop: ScanStop | None) -> SegmentRecovery:
@@ -273,7 +273,7 @@ def _markers(data: bytes | memoryview, scan: BatchScan) -> tuple[npt.NDArray[np.
 
 
 def _scan(reader: SegmentReader, known: _SegmentScan, piece_bytes: int) -> ScanStop | None:
-    """Follow a segment's batches to the first that can't be right, and say why it ended there."""
+    """Follow a segment's batches to the first that can't be right, and return why the scan ended there."""
     for piece in iter_pieces(reader, piece_bytes):
         if (stop := known.add(piece)) is not None:
             return stop

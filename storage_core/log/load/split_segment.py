@@ -1,4 +1,4 @@
-"""Splits a segment whose offsets reach further above its base than an index entry can say.
+"""Splits a segment whose offsets reach further above its base than an index entry can hold.
 
 Old brokers could write such segments, mostly by merging compacted ones. The parts hold the same batches byte for byte,
 as many each as fit. The first keeps the segment's own base, even where no batch fits it: so its name, and with it the
@@ -11,7 +11,7 @@ The parts replace the segment as cleaned segments do, and are then recovered lik
 |---|---|---|
 | while parts are written | `.cleaned` files | drops them, splits again |
 | while they become `.swap`, the last part first | both kinds | drops both, splits again |
-| behind that | `.swap` files, and the segment | drops the segment, gives the parts their names |
+| after that | `.swap` files, and the segment | drops the segment, gives the parts their names |
 
 Source: Kafka LocalLog.splitOverflowedSegment, replaceSegments; KAFKA-6264.
 """
@@ -50,7 +50,7 @@ class SplitPart:
         base_offset: of the new segment.
         position: of its first batch in the old one.
         size_bytes: of its `.log`.
-        next_offset: behind its last batch; its base if it has none.
+        next_offset: after its last batch; its base if it has none.
     """
 
     base_offset: int
@@ -63,7 +63,7 @@ def plan_split(files: SegmentFiles) -> list[SplitPart]:
     """Return the parts of a segment, in order; every byte of it is in one of them.
 
     Raises:
-        CorruptFileError: the segment is damaged or torn, so that its parts can't be told; or nothing of it overflows.
+        CorruptFileError: the segment is damaged or torn, so that its parts are not known; or nothing of it overflows.
         StorageError: the disk refused.
     """
     starts, ends = [(files.base_offset, 0)], [files.base_offset]
@@ -87,7 +87,7 @@ def plan_split(files: SegmentFiles) -> list[SplitPart]:
 
 
 def split_segment(files: SegmentFiles, parts: Sequence[SplitPart], owner: Owner) -> None:
-    """Replace a segment by its parts, durably. They have no indexes: whoever loads the log recovers them.
+    """Replace a segment by its parts, durably. They have no indexes: the next loading of the log recovers them.
 
     Args:
         files: of the segment.
@@ -127,7 +127,7 @@ def _add(starts: list[tuple[int, int]], ends: list[int], chunk: BatchChunk) -> N
 
 
 def _first_offset(chunk: BatchChunk, number: int) -> int:
-    """Return the offset of a batch's first record; a wrapper of v0 or v1 tells it only once it is opened."""
+    """Return the offset of a batch's first record; a wrapper of v0 or v1 must be opened for it."""
     if chunk.scan.magic[number] >= MAGIC_V2:
         return int(chunk.scan.base_offset[number])
     records = decode_batches(chunk.data, chunk.scan.take(slice(number, number + 1)))
@@ -135,7 +135,7 @@ def _first_offset(chunk: BatchChunk, number: int) -> int:
 
 
 def _write(owner: Owner, source: Path, target: Path, part: SplitPart) -> None:
-    """Write a part, durably; it is as old as the segment, whose age retention goes by where timestamps say nothing."""
+    """Write a part, durably; it is as old as the segment, whose age retention may need."""
     descriptor = make_file(owner, target)
     try:
         with open_reader(source) as reader:

@@ -24,7 +24,7 @@ class LoadStep:
         file: in the directory.
         what: becomes of it.
         lost_bytes: of batches that are no part of the log any more.
-        first_offset, end_offset: of the offsets that go with them; None where nobody can tell.
+        first_offset, end_offset: of the offsets that go with them; None where they are not known.
     """
 
     log: str
@@ -82,7 +82,7 @@ def deleted_steps(log: str, segments: Sequence[tuple[int, int, int | None]], why
 
     Args:
         log: name of its directory.
-        segments: (base offset, bytes, offset behind the last batch or None) of each.
+        segments: (base offset, bytes, offset after the last batch or None) of each.
         why: for people.
     """
     for base, size_bytes, end in segments:

@@ -113,7 +113,7 @@ def survey_roots(
     Args:
         roots: folders of log directories.
         jobs: threads.
-        progress: told each log.
+        progress: called with each log.
 
     Raises:
         InvalidConfigError: these folders can't be the roots of one node.
@@ -137,7 +137,7 @@ def survey_roots(
 
 
 def survey_root_of_log(directory: Path) -> RootSurvey:
-    """Return what the root around a log says of it; other logs and folders of that root are not looked at.
+    """Return what the files of a log's root hold about it; other logs and folders of that root are not looked at.
 
     Raises:
         As `survey_roots`.
@@ -265,7 +265,7 @@ def _check_owner(roots: Sequence[Path]) -> None:
 
 
 def _owner(path: Path) -> dict[str, str]:
-    """Return whose root this is; of a broker from before KRaft its own number stands for the node's."""
+    """Return the owner of a root; of a broker from before KRaft its own number stands for the node's."""
     with storage_errors(path):
         data = read_if_there(path) or b""
     if not data:
@@ -303,7 +303,7 @@ def _leader_epochs(path: Path) -> tuple[tuple[int, int], ...]:
 def _check_first_offset(files: SegmentFiles, following: int | None) -> None:
     """Refuse a segment that begins with a sound batch of another segment's offsets.
 
-    A batch that is not sound is for recovery: nothing can be told from it.
+    A batch that is not sound is for recovery: its offset proves nothing.
     """
     with SegmentReader(files) as reader:
         first = reader.base_offset_at(0)

@@ -1,4 +1,4 @@
-"""The state of a log's producers goes on over its batches, from a snapshot or from where a segment was recovered.
+"""The state of a log's producers, followed over its batches from a snapshot or from where a segment was recovered.
 
 Source: Kafka UnifiedLog.rebuildProducerState, loadProducersFromRecords.
 """

@@ -28,7 +28,7 @@ class FoundSnapshot:
     """The newest snapshot that can be read.
 
     Attributes:
-        offset: behind the batches it covers; None if there is no such snapshot.
+        offset: after the batches it covers; None if there is no such snapshot.
         producers: state of each producer there.
         damaged: offsets of newer ones that can't be read, newest first. A broker deletes them.
     """
@@ -54,7 +54,7 @@ def find_snapshot(directory: Path, after_offset: int, up_to_offset: int) -> Foun
 
     Args:
         directory: of the log.
-        after_offset: the log's start: a snapshot there or below says nothing of use.
+        after_offset: the log's start: a snapshot there or below is of no use.
         up_to_offset: the log's end, or where a state is wanted.
 
     Raises:
@@ -79,7 +79,7 @@ def find_snapshot(directory: Path, after_offset: int, up_to_offset: int) -> Foun
 
 
 def stray_snapshots(offsets: Iterable[int], base_offsets: Collection[int]) -> list[int]:
-    """Return which snapshots go: those of no segment, except the newest if it lies at the last segment or behind it."""
+    """Return which snapshots go: those of no segment, except the newest if it lies at the last segment or above."""
     strays = sorted(set(offsets) - set(base_offsets))
     if strays and (not base_offsets or strays[-1] >= max(base_offsets)):
         strays.pop()

@@ -106,7 +106,7 @@ class ProducerStates:
     """The producers of a log, as of an offset.
 
     Attributes:
-        map_end_offset: the offset behind the batches that were followed; a snapshot of this state has its name.
+        map_end_offset: the offset after the batches that were followed; a snapshot of this state has its name.
 
     Args:
         map_end_offset: where the batches to follow begin.
@@ -161,7 +161,7 @@ class ProducerStates:
         return self._transactions.follow(scan, types)
 
     def move_to(self, offset: int) -> None:
-        """Set the offset behind the batches followed, where those in between are gone or have no producers."""
+        """Set the offset after the batches followed, where those in between are gone or have no producers."""
         self.map_end_offset = self._transactions.next_offset = offset
 
     def check_append(self, header: BatchHeader, coordinator_epoch: int) -> BatchMetadata | None:

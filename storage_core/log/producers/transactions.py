@@ -51,7 +51,7 @@ class TransactionTracker:
     """Follows transactions through a log's batches in their order, as a broker's producer state does.
 
     Attributes:
-        next_offset: behind the batches followed.
+        next_offset: after the batches followed.
 
     Args:
         next_offset: where the batches to follow begin.
@@ -129,7 +129,7 @@ def follow_transactions(
 ) -> Generator[list[AbortedTransaction], None, None]:
     """Let a tracker follow a log's batches from where it is; yields what each chunk aborts.
 
-    Every CRC is checked: a damaged marker would pass for data, and its transaction for one that goes on.
+    Every CRC is checked: a damaged marker would pass for data, and its transaction for one that is still open.
 
     Args:
         tracker: of the log.
@@ -149,7 +149,7 @@ def follow_transactions(
 def find_last_stable_offset(segments: SegmentList, log_start_offset: int) -> int:
     """Return the first offset of the oldest transaction that is open at the log's end, or that end.
 
-    The newest producer snapshot within the log knows what was open at its offset, so that only what lies behind it is
+    The newest producer snapshot within the log knows what was open at its offset, so that only what lies above it is
     scanned; without one it is the whole log.
 
     That scan looks at headers and markers alone. Damage in a header may end it early, or hide a marker: so the batch
@@ -190,7 +190,7 @@ def _beginnings_and_ends(
 
 
 def _tracker_at_snapshot(segments: SegmentList, log_start_offset: int) -> TransactionTracker | None:
-    """Return the state in the newest sound snapshot behind the log's start; as Kafka, pass over damaged ones."""
+    """Return the state in the newest sound snapshot above the log's start; as Kafka, skip damaged ones."""
     found = find_snapshot(segments.directory, log_start_offset, segments.end_offset)
     if found.offset is None:
         return None

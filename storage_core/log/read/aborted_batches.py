@@ -1,10 +1,10 @@
-"""Which batches a read_committed consumer passes over: those of transactions that were aborted.
+"""Which batches a read_committed consumer skips: those of transactions that were aborted.
 
 A batch of a transaction is aborted if its producer's next marker says so. Mostly that marker lies in the same chunk.
-Where it does not, the headers and markers behind the chunk are scanned. A transaction that goes on for long is looked
+Where it does not, the headers and markers after the chunk are scanned. A transaction that stays open for long is looked
 up in the transaction indexes, if every segment from there on has one until the search is complete; if not, the scan
-goes on. An index that is not there says nothing: Kafka makes the file at a segment's first abort, and a copy may have
-lost it.
+continues. A missing index proves nothing: Kafka makes the file at a segment's first abort, and a copy may have lost
+it.
 
 Source: Kafka CompletedFetch.nextFetchedRecord, LocalLog.collectAbortedTransactions; KIP-98.
 """
@@ -53,7 +53,7 @@ class AbortedBatches:
 
     Args:
         segments: of the log.
-        scanned_chunks: how many to scan behind the one asked about before the indexes are asked.
+        scanned_chunks: how many to scan after the one asked about before the indexes are asked.
     """
 
     def __init__(self, segments: SegmentList, scanned_chunks: int = _SCANNED_CHUNKS) -> None:

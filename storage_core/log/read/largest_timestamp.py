@@ -1,7 +1,7 @@
-"""The largest timestamp of a segment: the last time entry's, or one of a batch behind that entry.
+"""The largest timestamp of a segment: the last time entry's, or one of a batch above that entry.
 
-A closed segment's last entry is mostly its last batch, so that next to nothing is read behind it. Where records go by
-what it says, all that is read has to be sound; to show it, what can be read is enough.
+A closed segment's last entry is mostly its last batch, so little is read after it. Where records are deleted by
+it, all that is read has to be sound; to show it, what can be read is enough.
 
 Source: Kafka LogSegment.largestTimestamp, LogSegment.maxTimestampSoFar.
 """
@@ -16,12 +16,12 @@ __all__ = ["largest_timestamp", "proven_largest_timestamp"]
 
 
 def largest_timestamp(reader: SegmentReader, next_offset: int) -> int:
-    """Return the largest timestamp of a segment's batches in front of damage, -1 if none has one.
+    """Return the largest timestamp of a segment's batches before damage, -1 if none has one.
 
     To be shown, not to delete by: see `proven_largest_timestamp`.
 
     Args:
-        reader: of the segment; bytes behind its `size_bytes` do not count.
+        reader: of the segment; bytes past its `size_bytes` do not count.
         next_offset: where the next segment starts, or the log ends.
     """
     latest, offset = find_time(reader.files, INT64_MAX)
@@ -31,7 +31,7 @@ def largest_timestamp(reader: SegmentReader, next_offset: int) -> int:
         for chunk in reader.chunks_from(offset):
             latest = max(latest, _largest_of(chunk, next_offset))
     except CorruptBatchError:
-        pass  # verifying says what is wrong
+        pass  # verify reports what is wrong
     return latest
 
 
@@ -39,7 +39,7 @@ def proven_largest_timestamp(reader: SegmentReader, next_offset: int) -> int:
     """Return the largest timestamp of a segment's batches, -1 if none has one.
 
     Args:
-        reader: of the segment; bytes behind its `size_bytes` do not count.
+        reader: of the segment; bytes past its `size_bytes` do not count.
         next_offset: where the next segment starts, or the log ends.
 
     Raises:

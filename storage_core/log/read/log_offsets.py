@@ -33,7 +33,7 @@ class LogOffsetMetadata:
     Attributes:
         offset: the offset.
         segment_base_offset: of the segment that holds it, or will; -1 in a log without segments.
-        position: bytes of that segment's `.log` in front of its batch; the batch may begin below the offset. -1 where
+        position: bytes of that segment's `.log` before its batch; the batch may begin below the offset. -1 where
             damage hides it.
     """
 
@@ -56,12 +56,12 @@ class LogOffsets:
 def find_log_offsets(log: LogReader, recovery_point: int | None) -> LogOffsets:
     """Return the offsets of a log with their places.
 
-    Reads an index entry and the headers behind it for each; in a folder without a ledger also what the last stable
+    Reads an index entry and the headers after it for each; in a folder without a ledger also what the last stable
     offset depends on.
 
     Args:
         log: a reader of its committed range.
-        recovery_point: as written down; None where nobody did. What lies outside the log is taken for its nearer end,
+        recovery_point: as recorded; None where it is not. What lies outside the log is taken for its nearer end,
             as a broker does.
 
     Raises:

@@ -1,7 +1,7 @@
 """Reads the records of one log.
 
-A store knows where its logs start and end and says so; of a plain folder the end is found by a scan from the last
-segment's last index entry. What lies behind the end is never looked at: it belongs to a micro-batch that is not
+A store's ledger has its logs' starts and ends; of a plain folder the end is found by a scan from the last
+segment's last index entry. What lies above the end is never looked at: it belongs to a micro-batch that is not
 committed.
 
 Source: Kafka UnifiedLog.read, UnifiedLog.fetchOffsetByTimestamp, CompletedFetch.
@@ -51,13 +51,13 @@ class LogReader:
     Attributes:
         directory: of the log.
         log_start_offset: first offset that may be read.
-        log_end_offset: the offset behind the last record.
+        log_end_offset: the offset after the last record.
 
     Args:
         directory: of the log.
         log_start_offset: given by a store; otherwise the first segment's base offset.
         log_end_offset: given by a store; otherwise found by a scan, which ignores a torn batch or zeros at the end.
-        last_stable_offset: given by who knows it, for example from another reader of the same range; otherwise found by
+        last_stable_offset: if it is known, for example from another reader of the same range; otherwise found by
             a scan when it is needed.
 
     Raises:
@@ -142,14 +142,14 @@ class LogReader:
 
         Timestamps may go back and forth; the record is not always the one closest in time. Transaction markers count,
         and so do records of aborted transactions, as in Kafka. None if every record is earlier, or if with
-        `read_committed` that record lies at or behind the last stable offset.
+        `read_committed` that record lies at or above the last stable offset.
         """
         return _below(self._end_of(isolation), self._look_up(lambda: self._times.first_record_at(timestamp_ms)))
 
     def offset_of_max_timestamp(self, isolation: Isolation = "read_uncommitted") -> tuple[int, int] | None:
         """Return (offset, timestamp) of the record with the largest timestamp, the first of several, or None.
 
-        None, too, if with `read_committed` that record lies at or behind the last stable offset.
+        None, too, if with `read_committed` that record lies at or above the last stable offset.
         """
         return _below(self._end_of(isolation), self._look_up(self._times.latest_record))
 
@@ -243,7 +243,7 @@ def _first_misplaced(
     Args:
         offsets: of records of the batches, in order.
         scan: the batches.
-        before: last offset in front of the records.
+        before: last offset before the records.
         first_row: how many records of the batches come before these.
     """
     back = np.flatnonzero(offsets[1:] <= offsets[:-1])[:1] + 1
@@ -284,9 +284,9 @@ def _sound_part(reader: SegmentReader, chunk: BatchChunk) -> tuple[BatchChunk, C
 
 
 def _scan_end(segment: SegmentFiles) -> int:
-    """Return the offset behind the last complete batch of the last segment.
+    """Return the offset after the last complete batch of the last segment.
 
-    Nothing else says where the log ends, so that batch must be sound, and behind the one before it. A wrong CRC before
+    Nothing else shows where the log ends, so that batch must be sound, and above the one before it. A wrong CRC before
     it costs a reader that batch, and not the log its end.
     """
     with SegmentReader(segment) as reader:

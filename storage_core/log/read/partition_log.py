@@ -2,7 +2,7 @@
 
 What a fetch gets is whole batches, as they lie on the disk: from the one that holds the offset asked for, up to so many
 bytes, never past the log's committed end, and from one segment at a time. Where they start and end is found in the
-offset index and the headers behind its entry; the bytes go from the page cache to the socket inside the kernel. Batches
+offset index and the headers after its entry; the bytes go from the page cache to the socket inside the kernel. Batches
 between are not looked at: a damaged one goes out as it lies, as in Kafka, and the consumer's check of its CRC finds it.
 No verb calls it yet.
 
@@ -48,7 +48,7 @@ class SendResult:
 
     Attributes:
         bytes_sent: of whole batches.
-        next_offset: to ask for next; behind the last batch sent.
+        next_offset: to ask for next; after the last batch sent.
     """
 
     bytes_sent: int
@@ -62,7 +62,7 @@ class PartitionLog:
     thread at a time.
 
     Args:
-        reader: says where the log lies, starts and ends.
+        reader: has the log's directory, start and end.
     """
 
     def __init__(self, reader: LogReader) -> None:
@@ -154,7 +154,7 @@ class LogSlice:
 
     Attributes:
         size_bytes: of all of them.
-        next_offset: behind the last batch.
+        next_offset: after the last batch.
     """
 
     def __init__(self, segment: _OpenSegment | None, position: int, size_bytes: int, next_offset: int) -> None:
@@ -211,7 +211,7 @@ class _OpenSegment:
             raise
 
     def find(self, offset: int) -> _Placed | None:
-        """Return the batch that holds `offset`, or the first one behind it."""
+        """Return the batch that holds `offset`, or the first one above it."""
         if self._followed[0] == offset:
             following = next(self._near(self._followed[1]), None)
             if following is not None and following[1] > offset:
@@ -245,8 +245,8 @@ class _OpenSegment:
         """Follow batches as far as they belong to a slice; return its end, and whether a batch starts at `mark`.
 
         Base offsets are outside the CRC: a slice ends before a batch that ends below the one before it, or the consumer
-        would ask for the same again. This is laxer than `SegmentOrder`: bytes go out as they lie, as in Kafka, and who
-        reads records from them looks at more.
+        would ask for the same again. This is laxer than `SegmentOrder`: bytes go out as they lie, as in Kafka, and a
+        reader of their records checks more.
         """
         start, next_offset, size = first
         end, is_met = start + size, False
@@ -257,7 +257,7 @@ class _OpenSegment:
                     break
                 end, next_offset = at + size, following
         except CorruptBatchError:
-            pass  # what lies before the damage is served; who asks for it is told
+            pass  # batches before the damage are served; a fetch from there on raises
         return end, next_offset, is_met
 
     def _last_indexed(self, start: int, limit: int, end_offset: int) -> tuple[int, int] | None:

@@ -1,7 +1,7 @@
 """Cuts what is to be read of a log into offset ranges of about equal bytes.
 
-A cut lies behind an append that the offset index names. So no batch is decoded twice, and each range starts where a
-look-up of its first offset leads. Whatever an index says, the ranges together are exactly what was asked for: a lying
+A cut lies after an append that the offset index names. So no batch is decoded twice, and each range starts where a
+look-up of its first offset leads. Whatever an index holds, the ranges together are exactly what was asked for: a lying
 index makes them uneven, never wrong.
 """
 
@@ -42,7 +42,7 @@ class OffsetRange:
 
     Attributes:
         start_offset: the first.
-        end_offset: behind the last.
+        end_offset: one above the last.
         size_bytes: about so many bytes of the log.
     """
 
@@ -64,7 +64,7 @@ def plan_ranges(
     Args:
         segments: in order of their base offsets; those that hold none of the offsets may be left out.
         start_offset: the first offset.
-        end_offset: behind the last; nothing is planned if it is not above the start.
+        end_offset: one above the last; nothing is planned if it is not above the start.
         range_bytes: wanted size, above 0.
     """
     if start_offset >= end_offset:
@@ -82,7 +82,7 @@ def plan_ranges(
 
 
 def divide_evenly(ranges: Sequence[OffsetRange], least_count: int, most_offsets: int | None) -> list[list[OffsetRange]]:
-    """Return for each range the ranges it is divided into by counting offsets: where no index says where batches end.
+    """Return for each range the ranges it is divided into by counting offsets: no index shows the ends of batches.
 
     Args:
         ranges: none of them empty.
@@ -107,7 +107,7 @@ def _divide(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def _cuts(segments: Sequence[SegmentMarks]) -> tuple[_Int64s, _Int64s, int]:
-    """Return offsets where a cut may be, the bytes before each, and all bytes; both ascend whatever an index says."""
+    """Return offsets where a cut may be, the bytes before each, and all bytes; both ascend whatever an index holds."""
     offsets: list[_Int64s] = [np.empty(0, np.int64)]
     places: list[_Int64s] = [np.empty(0, np.int64)]
     total = 0

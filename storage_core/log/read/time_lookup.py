@@ -34,7 +34,7 @@ class TimeLookup:
     Args:
         segments: of the log.
         start_offset: first offset that counts.
-        end_offset: behind the last offset that counts.
+        end_offset: one above the last offset that counts.
     """
 
     def __init__(self, segments: SegmentList, start_offset: int, end_offset: int) -> None:
@@ -94,7 +94,7 @@ class TimeLookup:
         return files
 
     def _largest_timestamp(self, number: int) -> int:
-        """Return the largest timestamp that a segment may hold; `INT64_MAX` where nothing tells."""
+        """Return the largest timestamp that a segment may hold; `INT64_MAX` where it is not known."""
         if not self._is_known[number]:
             self._is_known[number] = True
             files = self._segments.files[number]
@@ -165,7 +165,7 @@ def _batches_from(
         end_offset: of the log, or where the next segment begins.
 
     Raises:
-        CorruptBatchError: a batch can't be where it is; those in front of it were yielded, but for the last, which may
+        CorruptBatchError: a batch can't be where it is; those before it were yielded, but for the last, which may
             be what is wrong.
     """
     order = SegmentOrder(reader)

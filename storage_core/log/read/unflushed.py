@@ -50,7 +50,7 @@ def first_lost_offset(directory: Path, recovery_point: int, end: CommittedEnd) -
 def _scan(
     segment: SegmentFiles, next_offset: int, recovery_point: int, end: CommittedEnd, is_active: bool
 ) -> tuple[int, bool]:
-    """Return the offset behind the last sound batch of a segment, and whether that is the last one of all."""
+    """Return the offset after the last sound batch of a segment, and whether that is the last one of all."""
     with SegmentReader(segment) as reader:
         wanted = end.size_bytes if is_active else reader.size_bytes
         reader.size_bytes = min(reader.size_bytes, wanted)

@@ -2,10 +2,10 @@
 
 Files change under a reader: a segment is rolled, a cleaner merges some into one, retention removes the oldest. Open
 files stay readable, closed segments change only together with their file, and a listed file that is gone is the sign to
-list the directory again and to go on from the same offset.
+list the directory again and to continue from the same offset.
 
-Base offsets are outside a batch's CRC. So every batch that is passed must begin behind the one before it, also across
-chunks and segments, end in front of the log's end, and lie within the offsets that a segment may hold: otherwise one
+Base offsets are outside a batch's CRC. So every batch that is passed must begin above the one before it, also across
+chunks and segments, end below the log's end, and lie within the offsets that a segment may hold: otherwise one
 flipped bit would make a reader pass over records in silence.
 
 Source: Kafka UnifiedLog.read, LocalLog.read, LogSegment.read.
@@ -64,7 +64,7 @@ class SegmentList:
         """Return the number of the segment to look for an offset in; 0 if there are none.
 
         Raises:
-            OffsetOutOfRangeError: the first segment starts behind the offset: retention removed it, or it was lost.
+            OffsetOutOfRangeError: the first segment starts above the offset: retention removed it, or it was lost.
         """
         number = floor_segment(self.files, offset)
         if number is None and self._first_base is not None and offset < self.end_offset:
@@ -74,7 +74,7 @@ class SegmentList:
         return number or 0
 
     def _committed(self, files: list[SegmentFiles]) -> list[SegmentFiles]:
-        self._first_base = files[0].base_offset if files else None  # also where that is behind the end: all is gone
+        self._first_base = files[0].base_offset if files else None  # also where that is above the end: all is gone
         return [each for each in files if each.base_offset < self.end_offset]
 
 
@@ -82,13 +82,13 @@ class LogWalk:
     """One pass over the batches that hold offsets of [start, end).
 
     Attributes:
-        next_offset: behind the batches yielded so far.
-        before_offset: last offset of the batch in front of those that were yielded last, as far as it was met.
+        next_offset: after the batches yielded so far.
+        before_offset: last offset of the batch before those that were yielded last, as far as it was met.
 
     Args:
         segments: of the log.
         start_offset: first offset wanted.
-        end_offset: behind the last offset wanted, at most the log's end.
+        end_offset: one above the last offset wanted, at most the log's end.
         chunk_bytes: most that is read at once, unless a batch is larger.
         first_bytes: what to read first; then more and more up to `chunk_bytes`.
     """
@@ -112,7 +112,7 @@ class LogWalk:
     def chunks(self) -> Generator[tuple[SegmentReader, BatchChunk], None, None]:
         """Yield an open segment and some of its batches, without those that lie outside the range.
 
-        The first batch may begin before the range, and the last one end behind it.
+        The first batch may begin before the range, and the last one end above it.
 
         Raises:
             OffsetOutOfRangeError: retention removed what was to be read.
@@ -130,7 +130,7 @@ class LogWalk:
 
     def _open_next(self) -> SegmentReader | None:
         for tries_left in range(RELISTINGS, -1, -1):
-            if self._files is not self._segments.files:  # listed again, perhaps by somebody else
+            if self._files is not self._segments.files:  # listed again, perhaps by another caller
                 self._files, self._number = self._segments.files, None
             is_first = self._number is None
             number = self._segments.number_of(self.next_offset) if self._number is None else self._number
@@ -186,8 +186,8 @@ class LogWalk:
     def _first_wrong(self, order: SegmentOrder, scan: BatchScan, count: int) -> int | None:
         """Return the first batch that can't be where it is.
 
-        Where the log has grown since its end was told, a cleaner may have put what came later into this segment, and
-        have left nothing in front of it: a batch wholly behind that end is then no more than the end of the range.
+        Where the log has grown since its end was taken, a cleaner may have put what came later into this segment, and
+        have left nothing before it: a batch wholly above that end is then no more than the end of the range.
         """
         end_offset = self._segments.end_offset
         bad = order.first_wrong(scan, count, end_offset)
@@ -198,10 +198,10 @@ class LogWalk:
         return order.first_wrong(scan, count) if has_grown else bad
 
     def _check_follower(self, reader: SegmentReader, chunk: BatchChunk, number: int) -> None:
-        """Refuse the batch that ends the range if what follows says that it can't be there.
+        """Refuse the batch that ends the range if what follows proves that it can't be there.
 
-        Behind the log's end lies what is not committed, and may be anything; only a sound batch that belongs in front
-        of that end counts there.
+        Above the log's end lies what is not committed, and may be anything; only a sound batch that belongs below
+        that end counts there.
         """
         last_offset = int(chunk.scan.last_offset[number])
         is_log_end = last_offset + 1 >= self._segments.end_offset

@@ -1,8 +1,8 @@
-"""The judge of base offsets: they are outside a batch's CRC, so only the batches around a batch can tell a wrong one.
+"""The judge of base offsets: they are outside a batch's CRC, so only the batches around a batch show a wrong one.
 
 A batch begins above the one before it, not below its segment's base, and does not end before it begins; it ends within
-2^31 - 1 offsets of that base, which is what an index can say, and below the end that the caller knows. Kafka does not
-look: it passes over records, or fails at an index entry.
+2^31 - 1 offsets of that base, which is what an index can hold, and below the end that the caller gives. Kafka does not
+look: it skips records, or fails at an index entry.
 
 Readers, recovery, cleaner, conversion and the opening of a store ask here. `PartitionLog` is laxer, see there; and
 `inspect/verify/offset_walk` asks which of two batches is the wrong one.
@@ -58,7 +58,7 @@ class SegmentOrder:
         return _find_misplaced(scan.base_offset[:count], scan.last_offset[:count], self.previous, limit)
 
     def check(self, chunk: BatchChunk, end_offset: int = INT64_MAX) -> None:
-        """Refuse a chunk with a batch that can't be where it is; otherwise go on behind it.
+        """Refuse a chunk with a batch that can't be where it is; otherwise continue after it.
 
         Raises:
             CorruptBatchError: names the batch.
@@ -69,7 +69,7 @@ class SegmentOrder:
         self.previous = int(chunk.scan.last_offset[-1])
 
     def follow(self, chunks: Iterable[BatchChunk], end_offset: int = INT64_MAX) -> CorruptBatchError | None:
-        """Go on behind the last batch whose CRC and place are right, and return what is wrong behind it, or None.
+        """Continue after the last batch whose CRC and place are right, and return what is wrong there, or None.
 
         Raises:
             StorageError: the disk refused.

@@ -1,7 +1,8 @@
 """Walks over one segment's batches, a chunk at a time, up to the first bytes that are none.
 
 `SegmentReader.walk` is the one walk: recovery (`sound_batches`), verify, readers, cleaner and serving take from it. It
-checks lengths; CRCs, order and records are for its callers.
+checks lengths; CRCs, order and records are for its callers. Two loops over headers stay apart, each with its reason:
+`PartitionLog` for the few of one fetch, `append/state` for timestamps.
 
 Bytes come by positioned reads, not through a mapping: the writer may cut uncommitted bytes from the active segment
 while it is read, and a disk may fail. A mapping would kill the process where a read is short or raises.
@@ -85,7 +86,7 @@ class BatchChunk:
         return self.start_of(number) + int(self.scan.size[number])
 
     def first_reaching(self, offset: int) -> int | None:
-        """Return the number of the first batch that says it reaches an offset."""
+        """Return the number of the first batch whose header reaches an offset."""
         reaching = np.flatnonzero(self.scan.last_offset >= offset)
         return int(reaching[0]) if len(reaching) else None
 
@@ -97,7 +98,7 @@ class SegmentReader:
         files: of the segment.
         size_bytes: of its `.log` when it was opened.
         valid_bytes: where the batches met so far end.
-        next_offset: behind the last of them, as its header says; the segment's base if there is none.
+        next_offset: after the last of them, by its header; the segment's base if there is none.
 
     Raises:
         StorageError: the file can't be opened; `__cause__` is a `FileNotFoundError` if it is gone.
@@ -129,7 +130,7 @@ class SegmentReader:
     def chunks(
         self, position: int = 0, chunk_bytes: int = CHUNK_BYTES, first_bytes: int = INT32_MAX
     ) -> Iterator[BatchChunk]:
-        """Yield the batches from `position` on; `valid_bytes` and `next_offset` tell afterwards where they end.
+        """Yield the batches from `position` on; `valid_bytes` and `next_offset` are afterwards where they end.
 
         A chunk is as large as `chunk_bytes`, or as its only batch.
 
@@ -238,7 +239,7 @@ class SegmentReader:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def map(self, position: int, size_bytes: int) -> memoryview | None:
-        """Return bytes of the `.log` without a copy, for whoever has the segment for himself; see `map_bytes`."""
+        """Return bytes of the `.log` without a copy, for a caller that no writer disturbs; see `map_bytes`."""
         return map_bytes(self._descriptor, position, size_bytes)
 
     def base_offset_at(self, position: int) -> int | None:

@@ -1,7 +1,7 @@
-"""Recovery's walk over a segment: says exactly why the bytes that end it are no batch.
+"""Recovery's walk over a segment: names exactly the fault of the bytes that end it (torn write, zeros, length, CRC).
 
 A batch that is larger than a piece is read as a whole only after its CRC was found to be right, in pieces: a length
-that one changed bit made huge costs no memory. The segment is nobody else's, so large pieces are mapped, not copied.
+that one changed bit made huge costs no memory. No writer changes it meanwhile, so large pieces are mapped.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def test_verify_directory_when_epochs_go_back_without_a_file_then_found(tmp_path
     [
         ("leader-epoch-checkpoint", b"0\n1\n5 0\n", "has epoch 5, the ledger says 0"),
         ("leader-epoch-checkpoint", b"0\n2\n0 0\n", "announces 2 entries"),
-        ("leader-epoch-checkpoint", b"0\n2\n0 0\n1 900\n", "behind the log's end 45"),
+        ("leader-epoch-checkpoint", b"0\n2\n0 0\n1 900\n", "above the log's end 45"),
         ("leader-epoch-checkpoint", None, "is missing"),
         ("partition.metadata", b"version: 0\n", "does not have the lines"),
         ("partition.metadata", b"version: 0\ntopic_id: 3db5QLSqSZieL3rJBUUegA", "the ledger says q1Sh"),

@@ -90,7 +90,7 @@ def _producer(last_offset: int) -> ProducerState:
         (103, render_producer_snapshot([_producer(102)])[:-1] + b"\x01", "crc="),
         (103, render_producer_snapshot()[:5], "fewer than its header"),
         (103, render_producer_snapshot([_producer(103)]), "speaks of offset 103, but was taken at 103"),
-        (110, render_producer_snapshot(), "behind the log's end 109"),
+        (110, render_producer_snapshot(), "above the log's end 109"),
     ],
 )
 def test_verify_directory_when_snapshot_wrong_then_found(

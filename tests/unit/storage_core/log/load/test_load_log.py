@@ -98,7 +98,7 @@ def test_load_log_when_damage_lies_in_the_middle_then_the_log_ends_there(log: Wr
     assert _offsets(log.directory) == list(range(base))
     steps = _steps(loaded)
     assert "wrong CRC" in steps[_name(15, ".log")]
-    assert "offsets 30 to 44: damage in front of it" in steps[_name(30, ".log")]
+    assert "offsets 30 to 44: damage before it" in steps[_name(30, ".log")]
     assert "offsets 45 to 59" in steps[_name(45, ".log")]
     assert loaded.lost_bytes > later
     assert {_name(each, ".log.deleted") for each in (30, 45)} <= set(contents(log.directory))
@@ -145,7 +145,7 @@ def test_load_log_when_a_segment_without_index_is_damaged_then_leaves_a_gap_as_k
     loaded = execute_load(log.directory)
 
     assert loaded.log_end_offset == 60
-    assert f"offsets {base} to 29: wrong CRC; the segments behind it stay" in _steps(loaded)[_name(15, ".log")]
+    assert f"offsets {base} to 29: wrong CRC; the segments above it stay" in _steps(loaded)[_name(15, ".log")]
     assert _offsets(log.directory) == [*range(base), *range(30, 60)]
 
 
