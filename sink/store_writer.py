@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -191,11 +192,7 @@ class StoreWriter:
             bytes=int(staged.size.sum()) if staged else 0,
             stage_ms=int((staged_at - started) * 1000),
             total_ms=int((time.monotonic() - started) * 1000),
-            logs=costs.logs,
-            rolls=costs.rolls,
-            place_ms=costs.place_ms,
-            sync_ms=costs.sync_ms,
-            commit_ms=costs.commit_ms,
+            **asdict(costs),
         )
         logger.info("%s", metrics)
         return metrics

@@ -4,6 +4,7 @@ A maintenance run writes it from the control tables. A sink only adds an empty o
 finds an offset outside a log begins at the log's start.
 """
 
+import contextlib
 import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -61,12 +62,7 @@ def lower_cleaner_checkpoint(root: Path, log: TopicPartition, offset: int, owner
     Source: Kafka LogCleanerManager.maybeTruncateCheckpoint.
     """
     path = root / CLEANER_CHECKPOINT
-    with storage_errors(path):
-        data = read_if_there(path) or b""
-    try:
-        found = parse_offset_checkpoint(data)
-    except CorruptFileError:
-        return  # no entry to lower
+    found = _read(path)
     if found.get(log, 0) > offset:
         with storage_errors(path):
             replace_file(owner, path, render_offset_checkpoint({**found, log: offset}))
@@ -79,11 +75,13 @@ def drop_cleaner_checkpoints(root: Path, logs: Collection[TopicPartition], owner
         logs: existing ones.
     """
     path = root / CLEANER_CHECKPOINT
+    kept = {log: offset for log, offset in _read(path).items() if log in logs}
     with storage_errors(path):
-        data = read_if_there(path) or b""
-    try:
-        found = parse_offset_checkpoint(data)
-    except CorruptFileError:
-        found = {}
-    with storage_errors(path):
-        replace_file(owner, path, render_offset_checkpoint({log: found[log] for log in found if log in logs}))
+        replace_file(owner, path, render_offset_checkpoint(kept))
+
+
+def _read(path: Path) -> dict[TopicPartition, int]:
+    """Return a file's entries; none of a missing or damaged one."""
+    with storage_errors(path), contextlib.suppress(CorruptFileError):
+        return parse_offset_checkpoint(read_if_there(path) or b"")
+    return {}

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from sparklog.storage_core.cleaner.survey.aborted_columns import NONE_ABORTED, AbortedColumns
 from sparklog.storage_core.index.transaction_index import AbortedTransaction
-from sparklog.storage_core.log.producers.transactions import is_transactional_data
+from sparklog.storage_core.log.producers.transactions import beginnings_and_ends, is_transactional_data
 from sparklog.storage_core.record.attributes import CONTROL_BIT
 from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan
@@ -69,7 +69,7 @@ class CleanedTransactions:
             return may_go, []
         is_aborted = self.aborted.mask(scan)
         may_go |= is_aborted
-        places = _first_of_each(scan.producer_id, data, control)
+        places = beginnings_and_ends(scan.producer_id, data, control)
         columns = (places, scan.producer_id[places], types[places], is_aborted[places])
         for place, producer_id, control_type, aborted in zip(*(each.tolist() for each in columns), strict=True):
             if data[place]:
@@ -95,16 +95,3 @@ class CleanedTransactions:
             return True
         met.remove(producer_id)
         return False
-
-
-def _first_of_each(
-    producer_id: npt.NDArray[np.int64], data: npt.NDArray[np.bool_], control: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.int64]:
-    """Return, in order, the places of control batches, and of a producer's first data batch after each of its own."""
-    places = np.flatnonzero(data | control)
-    by_producer = places[np.argsort(producer_id[places], kind="stable")]
-    ids, ends = producer_id[by_producer], control[by_producer]
-    matters = ends.copy()
-    matters[:1] = True
-    matters[1:] |= (ids[1:] != ids[:-1]) | ends[:-1]
-    return np.sort(by_producer[matters])

@@ -34,6 +34,7 @@ from sparklog.storage_core.record.control_records import NO_CONTROL_TYPE, Contro
 __all__ = [
     "Isolation",
     "TransactionTracker",
+    "beginnings_and_ends",
     "find_last_stable_offset",
     "follow_transactions",
     "is_transactional_data",
@@ -85,7 +86,7 @@ class TransactionTracker:
         self.next_offset = int(scan.last_offset[-1]) + 1
         is_data = is_transactional_data(scan)
         is_end = ((types == ControlType.ABORT) | (types == ControlType.COMMIT)) & (scan.producer_id >= 0)
-        places = _beginnings_and_ends(scan.producer_id, is_data, is_end)
+        places = beginnings_and_ends(scan.producer_id, is_data, is_end)
         columns = (scan.producer_id, scan.base_offset, types)
         return [
             aborted
@@ -173,7 +174,7 @@ def find_last_stable_offset(segments: SegmentList, log_start_offset: int) -> int
     return first_open
 
 
-def _beginnings_and_ends(
+def beginnings_and_ends(
     producer_id: npt.NDArray[np.int64], is_data: npt.NDArray[np.bool_], is_end: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
     """Return, in order, the places of markers, and of data that may begin a transaction.

@@ -31,7 +31,7 @@ from sparklog.storage_core.record.legacy.header import (
     pack_legacy_header,
 )
 from sparklog.storage_core.record.schema import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP
-from sparklog.storage_core.record.v2.batch_encode import EncodedBatches
+from sparklog.storage_core.record.v2.batch_encode import EncodedBatches, starts_of
 from sparklog.storage_core.record.v2.encode_kernels import PlanColumn
 from sparklog.storage_core.record.v2.record_columns import RecordColumns, kernel_columns
 
@@ -130,7 +130,7 @@ class _Run:
     def encode_plain(self) -> EncodedBatches:
         """Return an entry per record."""
         self._refuse_above(self.options.max_message_bytes)
-        starts = _starts(self.sizes)
+        starts = starts_of(self.sizes)
         return EncodedBatches(
             data=self._entries(slice(None), self.offsets),
             group=np.repeat(np.arange(self.starts.size - 1, dtype=np.int32), np.diff(self.starts)),
@@ -158,7 +158,7 @@ class _Run:
         return EncodedBatches(
             data=np.frombuffer(bytearray().join(parts), np.uint8),
             group=done[:, PlanColumn.GROUP].astype(np.int32),
-            position=_starts(size_column),
+            position=starts_of(size_column),
             size=size_column.astype(np.int32),
             records_count=done[:, PlanColumn.COUNT].astype(np.int32),
             last_offset_delta=done[:, PlanColumn.LAST_DELTA].astype(np.int32),
@@ -219,7 +219,7 @@ class _Run:
         sizes = self.sizes[chosen]
         out = np.empty(int(sizes.sum()), np.uint8)
         kind = (self.options.magic, self._attributes("none"))
-        records = (self.rows[chosen], offsets, self.timestamps[chosen], _starts(sizes), sizes)
+        records = (self.rows[chosen], offsets, self.timestamps[chosen], starts_of(sizes), sizes)
         write_entries(*self.keys, *self.values, *records, kind, out)
         return out
 
@@ -243,12 +243,6 @@ class _Run:
     def _attributes(self, codec: str) -> int:
         has_append_time = self.options.magic > 0 and self.options.timestamp_type == LOG_APPEND_TIME
         return pack_attributes(codec, log_append_time=has_append_time)
-
-
-def _starts(sizes: _Int64s) -> _Int64s:
-    starts: _Int64s = np.zeros_like(sizes)
-    np.cumsum(sizes[:-1], out=starts[1:])
-    return starts
 
 
 def _counted(starts: _Int64s) -> _Int64s:

@@ -32,7 +32,7 @@ from sparklog.storage_core.record.v2.encode_kernels import (
 )
 from sparklog.storage_core.record.v2.record_columns import RecordColumns, kernel_columns
 
-__all__ = ["EncodeOptions", "EncodedBatches", "RecordColumns", "encode_batches"]
+__all__ = ["EncodeOptions", "EncodedBatches", "RecordColumns", "encode_batches", "starts_of"]
 
 _ATTRIBUTES_AND_HEADER_COUNT_BYTES = np.int64(2)
 _SEQUENCES = 1 << 31
@@ -148,14 +148,15 @@ def encode_batches(
     plan = run.plan(starts, run.limit_bytes)
     if options.codec == "none":
         sizes = plan[:, PlanColumn.SIZE]
-        positions = _starts(sizes)
+        positions = starts_of(sizes)
         data = np.empty(int(sizes.sum()), np.uint8)
         run.write(plan, positions + HEADER_BYTES, data)
         return run.seal(plan, data, positions, sizes)
     return run.encode_compressed(plan)
 
 
-def _starts(sizes: _Int64s) -> _Int64s:
+def starts_of(sizes: _Int64s) -> _Int64s:
+    """Return the start of each of these sizes, back to back."""
     starts: _Int64s = np.zeros_like(sizes)
     np.cumsum(sizes[:-1], out=starts[1:])
     return starts
@@ -222,11 +223,11 @@ class _Run:
         done = np.array(plans, np.int64).reshape(len(plans), PlanColumn.WIDTH)
         data = np.frombuffer(bytearray().join(parts), np.uint8)
         size_column = np.array(sizes, np.int64)
-        return self.seal(done, data, _starts(size_column), size_column)
+        return self.seal(done, data, starts_of(size_column), size_column)
 
     def _sections(self, plan: _Plan) -> Iterator[tuple[_Int64s, bytes | memoryview]]:
         sizes = plan[:, PlanColumn.SIZE] - HEADER_BYTES
-        starts = _starts(sizes)
+        starts = starts_of(sizes)
         scratch = np.empty(int(sizes.sum()), np.uint8)
         self.write(plan, starts, scratch)
         view, codec, level = scratch.data, self.options.codec, self.options.level
@@ -292,7 +293,7 @@ class _Run:
     def _sequences(self, plan: _Plan) -> _Int64s | int:
         if self.options.base_sequence < 0 or not len(plan):
             return -1
-        used = _starts(plan[:, PlanColumn.LAST_DELTA] + 1)
+        used = starts_of(plan[:, PlanColumn.LAST_DELTA] + 1)
         groups = plan[:, PlanColumn.GROUP]
         used -= used[np.searchsorted(groups, groups)]
         sequences: _Int64s = (self.options.base_sequence + used) % _SEQUENCES
