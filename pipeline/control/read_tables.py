@@ -1,8 +1,8 @@
-"""The control tables as they are read: without Spark, for a plan and `describe` must not wait for a JVM.
+"""Reads the control tables without Spark: a plan and `describe` must not wait for a JVM.
 
-A table that is not there is empty. One of a newer version, or one that is damaged, is refused with its remedy: all that
-the tables say of logs can be found again from the logs. Every file that the newest version is made of is held against
-the sums that Spark left beside it, so that whoever reads here knows of all that Spark would refuse later.
+A table that does not exist is empty. A table of a newer version and a damaged one are refused with the remedy: a
+rebuild makes them anew from the logs. Every file of the newest version is compared with the checksums that Spark left
+beside it, so a reader finds the damage that Spark would refuse later.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def control_log(store: Path, table: ControlTable) -> DeltaLog:
 
 
 def has_table(store: Path, table: ControlTable) -> bool:
-    """Whether a table is there; a folder without an entry of its log is none yet."""
+    """Whether a table exists; a folder without a log entry is no table yet."""
     return bool(control_log(store, table).files())
 
 
@@ -65,13 +65,13 @@ def check_table(store: Path, table: ControlTable) -> None:
 
 
 def check_tables(store: Path) -> None:
-    """Refuse a store of which a table can't be used, as `check_table` does: before a run changes anything."""
+    """Refuse a store with a table that `check_table` refuses, before a run changes anything."""
     for table in CONTROL_TABLES:
         check_table(store, table)
 
 
 def read_rows(store: Path, table: ControlTable, filters: Sequence[tuple[str, str, Any]] = ()) -> list[dict[str, Any]]:
-    """Return the rows of a table, none if it is not there.
+    """Return the rows of a table, none if it does not exist.
 
     Args:
         store: its folder.
@@ -89,12 +89,12 @@ def read_rows(store: Path, table: ControlTable, filters: Sequence[tuple[str, str
 def read_columns(
     store: Path, table: ControlTable, names: Sequence[str], filters: Sequence[tuple[str, str, Any]] = ()
 ) -> pa.Table:
-    """Return columns of a table, as `read_rows` does, for those who don't want an object a row."""
+    """Return columns of a table, as `read_rows` does, without an object per row."""
     return _read(store, table, filters, names)
 
 
 def read_newest(store: Path, table: ControlTable) -> tuple[DeltaTable, pa.Table]:
-    """Return a table that is there at its newest version, and all its rows, with columns that only others know.
+    """Return an existing table at its newest version and all its rows, with columns of later releases.
 
     Raises:
         UnsupportedFormatError: a newer release wrote it.
@@ -109,7 +109,7 @@ def read_newest(store: Path, table: ControlTable) -> tuple[DeltaTable, pa.Table]
 
 
 def _read_all(file: Path, schema: pa.Schema) -> pa.Table:
-    """Return a file's rows: one that is older than a column of the table lacks it."""
+    """Return a file's rows; a file that is older than a column of the table lacks the column."""
     with file_named(file):
         part = pq.ParquetFile(file).read(use_threads=False)
         return part.cast(pa.schema([schema.field(name) for name in part.column_names]))
@@ -129,7 +129,7 @@ def _read(
 
 
 def _open(log: DeltaLog, table: ControlTable) -> DeltaTable:
-    """Open a table, all of whose files are what was written; to be called inside `refusing_damage`."""
+    """Open a table and check the sums of all its files; to be called inside `refusing_damage`."""
     _check_sums(log.parts(log.last_version()))
     opened = log.open()
     found = opened.metadata().configuration.get(VERSION_PROPERTY)

@@ -1,7 +1,7 @@
-"""Changes of a control table without Spark: rows that can't wait until a slot is free, and files of old versions.
+"""Changes of a control table without Spark: leases that can't wait for a free slot, and removal of old files.
 
-Spark's VACUUM is slow and prints to stdout. A commit that Spark's MERGE gets in front of is refused and can be tried
-again, and the other way round. A change of rows writes the whole table: a few thousand rows.
+Spark's VACUUM is slow and prints to stdout. If a MERGE of Spark and a change here race, one of them is refused and can
+be tried again. A change of rows writes the whole table: a few thousand rows.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["drop_old_files", "file_count", "live_file_count", "update_rows"]
 
 
 def update_rows(store: Path, table: ControlTable, values: Mapping[str, int], owner: str) -> bool:
-    """Change an owner's rows, durably; return whether it was done, or lost a race.
+    """Change an owner's rows, durably; return False if another commit came first.
 
     Args:
         store: its folder.
         table: to change; it has a column `owner`.
         values: the new value of each column that changes.
-        owner: whose rows.
+        owner: of the rows.
 
     Raises:
         LogStorageError: the table can't be read or changed.
@@ -72,9 +72,9 @@ def live_file_count(store: Path, table: ControlTable) -> int:
 
 
 def drop_old_files(store: Path, table: ControlTable) -> None:
-    """Remove files that have belonged to no version for as long as the table says, and sums of files that are gone.
+    """Remove files that belong to no version any more, once they are as old as the table's retention, and their sums.
 
-    The caller makes it durable.
+    The caller syncs the folder.
 
     Args:
         store: its folder.

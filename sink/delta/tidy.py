@@ -1,7 +1,8 @@
 """Keeps a table's folder small: checkpoints, the entries that they sum up, data files that no version needs.
 
-Only the holder of the writer lock does this. Beside it others commit, too, whose commits may be under way: so a file
-goes only after a commit that came after it was found: no commit that builds on an older version succeeds then.
+Only the holder of the writer lock does this. A commit of a maintenance run may be under way meanwhile, and its data
+file has no entry yet. So the writer finds a file, commits, and only then removes the file: after that commit no other
+one succeeds that builds on an older version.
 """
 
 import time
@@ -42,8 +43,8 @@ class TableTidy:
         """After a commit: drop files that were found long enough before it.
 
         Args:
-            replaced: data files of the version that it built on; they stay a while.
-            current: its own.
+            replaced: data files of the version before; they stay for some time.
+            current: data files of the commit.
         """
         now = time.monotonic()
         self._old.update(dict.fromkeys(replaced, now))
@@ -54,7 +55,7 @@ class TableTidy:
                 remove_file(self._owner, file)
 
     def checkpoint_if_due(self, table: DeltaTable, current: Collection[Path]) -> None:
-        """Write a checkpoint every so many versions, whoever committed them.
+        """Write a checkpoint every `CHECKPOINT_INTERVAL` versions; commits of other processes count, too.
 
         It is durable before the entries it replaces go: the other order could lose the table. Files that others
         replaced beside this writer, or wrote for a commit that lost its race, are found here.

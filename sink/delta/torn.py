@@ -1,8 +1,8 @@
 """Removes a newest log entry or checkpoint of a Delta table that a power cut tore: a half-written, partial write.
 
-An entry counts only once it is durable, and its data file is durable before it: so a power cut leaves an entry whose
-own bytes are torn, and nothing else: whole lines, then a line that ends too early, or zeros, or nothing. A torn
-checkpoint sums up entries that are still there. The opening refuses damage of any other kind.
+A commit is acknowledged once its entry is durable, and its data file is durable before. So a power cut tears only the
+bytes of the entry: it has whole lines, then a line that ends too early, or zeros, or nothing. The entries that a torn
+checkpoint sums up still exist. The opening refuses damage of any other kind.
 """
 
 import json
@@ -30,18 +30,18 @@ _CUT: Final = re.compile(r'.?|[{\[:,]"(?:[^"\\]|\\.)*\\?|[\[:,](?:-|tr?u?|fa?l?s
 
 
 def drop_torn_entry(log: DeltaLog, owner: Owner, signed_off: int = -1) -> None:
-    """Drop the newest entry where a power cut tore it: its lines are not all there, and it is no other program's.
+    """Drop the newest entry if a power cut tore it: it lacks lines, and Sparklog wrote it.
 
-    An entry whose first line is whole and lacks our keys is not ours, nor is a file whose name is not a version. These,
-    an entry with changed bytes, and a whole one of which the data file is gone, are left for the opening to refuse.
+    An entry whose first line is whole and lacks our keys is of another program, and so is a file whose name is no
+    version. The opening refuses these, an entry with changed bytes, and a whole entry without its data file.
 
     Args:
         log: of the table.
         owner: of the store.
-        signed_off: newest version that is known to have been durable.
+        signed_off: newest version that an owner of the store has recorded as durable.
 
     Raises:
-        LogStorageError: of the table's damage: it is the only one, or was durable once; nothing was changed.
+        LogStorageError: of the table's damage: it is the only entry, or was durable once; nothing was changed.
         StorageError: the disk refused to read it.
     """
     newest = log.newest_version()
@@ -104,9 +104,10 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 
 def drop_torn_checkpoint(log: DeltaLog, owner: Owner) -> None:
-    """Drop a checkpoint that a power cut left torn, and the hint that names it.
+    """Drop a checkpoint that a power cut tore, and `_last_checkpoint`, which names it.
 
-    The entries that it sums up are still there, as they go only once it is durable; otherwise it is not touched.
+    The entries that it sums up still exist: the writer removes them once the checkpoint is durable. Without them the
+    checkpoint is damaged, and stays.
     """
     hint, versions = log.folder / "_last_checkpoint", log.checkpoints()
     newest = max(versions | _hinted_version(hint), default=-1)
@@ -132,7 +133,7 @@ def _hinted_version(hint: Path) -> set[int]:
 
 
 def _is_readable(log: DeltaLog, file: Path) -> bool:
-    """Whether a file is whole; one that the kernel refuses to read is no torn one."""
+    """Whether a file is whole; if the kernel refuses to read it, that is an error."""
     try:
         with log.refusing_damage():
             pq.ParquetFile(file).read(use_threads=False)

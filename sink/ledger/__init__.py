@@ -1,1 +1,1 @@
-"""The Delta table that says what is committed, and its damage."""
+"""The ledger, a Delta table of all commits, and the table of lost ranges."""

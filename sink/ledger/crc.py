@@ -1,9 +1,9 @@
-"""CRC-32Cs of what a commit says, kept in its log entry: one over the ledger's rows, one over its micro-batches.
+"""CRC-32Cs of a commit in its log entry: one of the ledger's rows, one of its micro-batches.
 
-The data file has none that is checked when it is read: a changed bit in it would be another offset. The same bit in the
-number of a micro-batch would drop the next ones, or write one twice. An entry without its CRCs is damage, or not ours:
-Delta takes an empty entry for one without actions, and the ledger would end as the version before did. Only the
-version that makes the table has none: it has no rows.
+Parquet readers check no CRC of the data file, so a changed bit in it would be another offset. A changed bit in the
+number of a micro-batch would skip later micro-batches, or write one twice. An entry without CRCs is damaged or of
+another program: Delta reads an empty entry as one without actions, and the ledger would have the state of the version
+before. Only the version that makes the table has no CRCs: it has no rows.
 """
 
 import json
@@ -34,10 +34,10 @@ TRANSACTIONS_CRC = "sparklog.transactions_crc32c"
 
 @dataclass(frozen=True, slots=True)
 class CommittedEntries:
-    """What the entries since the last checkpoint say.
+    """The content of the entries since the last checkpoint.
 
     Attributes:
-        rows_crc: of the rows of the last one.
+        rows_crc: CRC of the rows in the last entry.
         transactions: newest micro-batch of each query.
     """
 
@@ -64,14 +64,14 @@ def transactions_crc(transactions: Iterable[tuple[object, object]]) -> str:
 
 
 def read_committed(log: DeltaLog, version: int) -> CommittedEntries:
-    """Return what the entries since the last checkpoint say.
+    """Return the content of the entries since the last checkpoint.
 
     Args:
-        log: of the ledger.
-        version: the last one that counts.
+        log: the ledger's files.
+        version: of the last entry.
 
     Raises:
-        ValueError: an entry is missing, damaged, not ours, or names other micro-batches than it was committed with.
+        ValueError: an entry is missing, damaged, of another program, or its micro-batches don't have their CRC.
     """
     newest: dict[str, int] = {}
     crc = _NO_ROWS_CRC

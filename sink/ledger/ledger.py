@@ -1,12 +1,12 @@
-"""The Delta table that says what is committed: one row per log, replaced whole by each commit.
+"""The ledger, a Delta table of all that is committed: one row per log, and each commit replaces all rows.
 
 A commit is one Delta version that carries the application transaction `(query_id, batch_id)`. Two writers from one
 version conflict, so a second writer is detected by the commit itself. The data file is synced before the log entry is
 written, the entry after that, and only then the commit counts.
 
-What a crash leaves: before the log entry is there, nothing but an unreferenced data file. A power cut may leave the
-newest log entry torn; it was not acknowledged, so opening drops it. Any other damage is refused: an entry that is
-missing, empty, or not ours would let the ledger end lower, and committed records would be cut off.
+A crash before the log entry exists leaves only an unreferenced data file. A power cut may leave the newest log entry
+torn; it was not acknowledged, so the opening drops it. The opening refuses any other damage: without an entry that is
+missing, empty or of another program the ledger would end lower, and the opening would truncate committed records.
 """
 
 import logging
@@ -107,8 +107,8 @@ class Ledger:
             raise LedgerDamagedError(f"no ledger: path={path}")
         try:
             least = signed_off_version(path)  # before the entries: a writer may commit, and end, while they are read
-        except CorruptFileError as error:  # whoever writes refuses it
-            logger.warning("Whether the ledger has lost its newest entries can't be told: %s", error)
+        except CorruptFileError as error:  # a writer refuses it
+            logger.warning("Sparklog can't check whether the ledger has lost its newest entries: %s", error)
             least = -1
         ledger = log.read_beside_writer(lambda: cls._checked(log, None))
         require_signed_off(path, ledger.version, least)
@@ -132,12 +132,12 @@ class Ledger:
         Args:
             path: of the table.
             owner: of the store.
-            follows_crash: whether the writer before died. One that ended well made its newest entry durable, so damage
-                there has another cause, and dropping the entry would drop acknowledged records.
+            follows_crash: whether the previous writer crashed. A writer that ended well made its newest entry durable,
+                so damage there has another cause, and dropping the entry would drop acknowledged records.
 
         Raises:
             LedgerDamagedError: it is damaged otherwise, or after a writer that ended well; nothing was changed.
-            CorruptFileError: the file that says how far it was committed is damaged; nothing was changed.
+            CorruptFileError: the file with the last committed version is damaged; nothing was changed.
         """
         log = ledger_log(path)
         with storage_errors(path):
@@ -148,21 +148,21 @@ class Ledger:
             drop_torn_entry(log, owner, signed_off)
         ledger = cls.open(path)
         with storage_errors(path):
-            log.make_durable(ledger._table)  # its writer may have died before it did this, and from here on it counts
+            log.make_durable(ledger._table)  # the version counts now, and its writer may have crashed before this
             ledger._tidy = TableTidy(log, log.data_files(ledger._table), owner)
         ledger._tidy_up(None)
         return ledger
 
     @classmethod
     def open_beside_writer(cls, path: Path) -> "Ledger":
-        """Open the ledger to commit beside a running writer: nothing is dropped, nor tidied up.
+        """Open the ledger to commit beside a running writer: nothing is dropped or tidied.
 
-        The version that a commit builds on is made durable first: its writer may not have come to it yet, and an entry
-        must never outlive the one before it.
+        The newest version is synced first: its writer may not have done it yet, and an entry must never outlive the one
+        before it.
 
         Raises:
             LedgerDamagedError: it can't be read.
-            CorruptFileError: the file that says how far it was committed is damaged.
+            CorruptFileError: the file with the last committed version is damaged.
         """
         signed_off_version(path)
         ledger = cls.open(path)
@@ -198,14 +198,14 @@ class Ledger:
         return dict(self._rows.states)
 
     def all_states(self) -> Sequence[LogState]:
-        """Return (n,) every row, those too that wait for the directories of a deleted log to go."""
+        """Return (n,) every row, with the rows of deleted logs whose directories still exist."""
         return self._rows.all_states
 
     def transaction_version(self, query_id: str) -> int | None:
         """Return the newest micro-batch committed for a query, None if there is none.
 
         Raises:
-            LedgerDamagedError: the ledger can't tell.
+            LedgerDamagedError: the ledger can't be read.
         """
         with self._log.refusing_damage():
             version = self._table.transaction_version(query_id)
@@ -225,8 +225,8 @@ class Ledger:
     ) -> None:
         """Replace values of some rows and record the micro-batch, in one commit.
 
-        Maintenance may raise log start offsets, and say how far logs are clean, beside the writer, which then loses the
-        race for the next version: it takes that over and tries again. Anybody else who commits has taken the store.
+        Beside the writer, maintenance may commit log start offsets and cleaner limits. Then the writer loses the race
+        for the next version, takes these changes over and tries again. Any other commit means that the store was taken.
 
         Raises:
             WriterFencedError: another writer committed since this state was read.
@@ -235,7 +235,7 @@ class Ledger:
         self.change(lambda held: held.with_risen(rows, values), owner, (query_id, batch_id))
 
     def raise_recovery_points(self, rows: npt.NDArray[np.int64], points: npt.NDArray[np.int64], owner: Owner) -> None:
-        """Say that logs are on the disk up to these offsets, in one commit; as `change`."""
+        """Record that logs are synced up to these offsets, in one commit; as `change`."""
         self.change(lambda held: held.with_risen(rows, {"recovery_point": points}), owner)
 
     def change(
@@ -244,10 +244,10 @@ class Ledger:
         owner: Owner,
         transaction: tuple[str, int] | None = None,
     ) -> None:
-        """Commit changed rows; what maintenance commits beside it is taken over as by `update`, which see.
+        """Commit changed rows; takes changes of maintenance over as `update` does.
 
         Args:
-            change: of the rows; called again on those that maintenance has changed.
+            change: of the rows; called again on rows that maintenance has changed.
             owner: of the store.
             transaction: query id and number of a micro-batch.
         """
@@ -258,22 +258,22 @@ class Ledger:
             except WriterFencedError:
                 if not self._take_over_maintenance():
                     raise
-                owner.check()  # behind the reading: who takes the store from now on commits, and that conflicts again
+                owner.check()  # after the reading: a later take-over commits, which is a conflict again
 
     def correct(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64] | Sequence[str]]) -> None:
         """Replace values of some rows, in one commit that is no micro-batch.
 
         Raises:
-            WriterFencedError: somebody else committed since this state was read.
+            WriterFencedError: another writer committed since this state was read.
             CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
         """
         self._commit(self._rows.with_values(rows, values), None)
 
     def fence(self) -> None:
-        """Commit the state unchanged, so that nobody who read an earlier version can commit any more.
+        """Commit the state unchanged, so that a writer that read an earlier version can't commit any more.
 
         Raises:
-            LedgerDamagedError: somebody else's commit can't be read.
+            LedgerDamagedError: another writer's commit can't be read.
         """
         while True:
             try:
@@ -289,7 +289,7 @@ class Ledger:
         return ledger
 
     def _reload(self) -> None:
-        """Go on from the newest version, durable by then: an entry must never outlive the one before it.
+        """Read the newest version and sync it: an entry must never outlive the one before it.
 
         Table and rows change together, at the end. New rows must never be missing from a commit on the new version, so
         after an error this state is still the old one, from which no commit succeeds.
@@ -301,7 +301,7 @@ class Ledger:
         self._table, self._version, self._rows = newest._table, newest._version, newest._rows
 
     def _take_over_maintenance(self) -> bool:
-        """Go on from the newest version, and say whether nothing but maintenance led to it."""
+        """Read the newest version; return whether maintenance alone committed since this one."""
         before = self._rows
         self._reload()
         return before.differs_by_maintenance_only(self._rows)
@@ -309,7 +309,7 @@ class Ledger:
     def _check(self) -> None:
         """Compare the rows and the micro-batches with the CRCs of their commits.
 
-        A micro-batch that only a checkpoint names any more has none: it is compared with nothing.
+        A micro-batch that only a checkpoint still names has no CRC and is not checked.
 
         Raises:
             ValueError: they are not what was committed.
@@ -326,7 +326,7 @@ class Ledger:
     def _commit(self, rows: LedgerRows, transaction: tuple[str, int] | None) -> None:
         transactions = [Transaction(*transaction)] if transaction else []
         old_files, known = self._log.data_files(self._table), self._version
-        if self._table.version() != known:  # a commit failed half way: its rows are not these
+        if self._table.version() != known:  # an earlier commit failed half-way: its rows are not these
             raise WriterFencedError(f"the ledger has moved on: path={self._log.path} version={known}")
         try:
             metadata = {
@@ -335,7 +335,7 @@ class Ledger:
             }
             self._log.commit(self._table, rows.to_table(), "overwrite", metadata, transactions, LEDGER_PARTITION)
             self._table.update_incremental()
-            if self._table.version() != known + 1:  # another one has committed behind it since
+            if self._table.version() != known + 1:  # another commit came after it
                 self._table.load_as_version(known + 1)
         except CommitFailedError as error:
             raise WriterFencedError(
@@ -355,7 +355,11 @@ class Ledger:
         self._tidy_up(old_files)
 
     def _tidy_up(self, replaced: list[Path] | None) -> None:
-        """Keep the folder small, where this is the writer's; a commit has replaced these files, if there was one."""
+        """Keep the folder small if this is the writer's ledger.
+
+        Args:
+            replaced: data files that a commit has replaced; None without a commit.
+        """
         if self._tidy is None:
             return
         current = self._log.data_files(self._table)
@@ -367,9 +371,9 @@ class Ledger:
             logger.warning("The ledger was not tidied, a later commit will: path=%s (%s)", self._log.path, error)
 
     def _raise_unless_absent(self, known: int, transaction: tuple[str, int] | None, error: Exception) -> None:
-        """The write failed: say for certain that it left no version, or that nobody knows.
+        """Raise the error of a failed write: that it left no version, or that its outcome is unknown.
 
-        What this object's handle says does not count: it may have moved on before the write failed.
+        The table is opened again: this object's handle may have moved on before the write failed.
         """
         try:
             newest = self._log.open().version()

@@ -1,7 +1,8 @@
-"""Offsets that a repair could not save, written down for ever.
+"""Offsets that a repair could not save, recorded for good.
 
-In a store they are a Delta table, `control/lost_ranges`; beside a plain folder a file of JSON lines. Either is durable
-before the bytes go: a crash in between leaves offsets that are written down and still there, never the other way.
+A store has them in a Delta table, `control/lost_ranges`, a plain folder in a file of JSON lines beside it. The repair
+syncs the record before it removes the bytes. So a crash in between leaves offsets that are recorded and not yet gone,
+but never offsets that are gone and not recorded.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class LostRange:
     """Offsets of one log that are gone.
 
     Attributes:
-        last_offset: None where nobody knows how far the loss went: behind the end of a plain folder's log.
-        file: where they were.
-        reason: what a check said of them.
-        found_ms: when they were written down.
+        last_offset: None if it is unknown, for a loss at the end of a plain folder's log.
+        file: that held them.
+        reason: finding of the check.
+        found_ms: when they were recorded.
     """
 
     topic: str
@@ -60,7 +61,7 @@ class LostRange:
 
     @property
     def place(self) -> tuple[str, int, int, int | None]:
-        """What makes it the same loss when it is found again."""
+        """The fields that two records of the same loss have in common."""
         return self.topic, self.partition, self.first_offset, self.last_offset
 
     def as_dict(self) -> dict[str, Any]:
@@ -75,7 +76,7 @@ class LostRangeTable:
         self._log = DeltaLog(path, _DAMAGE)
 
     def read(self) -> list[LostRange]:
-        """Return what is written down, oldest first.
+        """Return the recorded ranges, oldest first.
 
         Raises:
             LedgerDamagedError: the table can't be read.
@@ -90,7 +91,7 @@ class LostRangeTable:
         return sorted(rows, key=lambda each: (each.found_ms, *each.place[:3]))
 
     def add(self, ranges: Sequence[LostRange]) -> None:
-        """Write down what is not yet, durably, in one commit."""
+        """Record ranges that are not recorded yet, durably, in one commit."""
         known = {each.place for each in self.read()}
         new = [each.as_dict() for each in ranges if each.place not in known]
         if not new:
@@ -98,17 +99,17 @@ class LostRangeTable:
         self._write(new, "append")
 
     def forget(self, topic: str) -> None:
-        """Drop what is written down of a topic that is deleted, durably: a later one of that name has lost nothing."""
+        """Drop the ranges of a deleted topic, durably: a later topic of that name has lost nothing."""
         self._keep([each for each in self.read() if each.topic != topic])
 
     def truncate(self, topic: str, partition: int, offset: int, gap: LostRange | None) -> None:
-        """Drop what is written down of a log from an offset on, durably: other records will have these offsets.
+        """Drop a log's ranges from an offset on, durably: other records will have these offsets.
 
         Args:
             topic: of the log.
             partition: of the log.
             offset: the log's new end.
-            gap: offsets below it that go with a batch which reaches across it.
+            gap: offsets below the end that are lost with a batch across it.
         """
         kept = []
         for each in self.read():
@@ -137,9 +138,9 @@ class LostRangeTable:
             log.make_durable(log.open())
 
     def drop_torn(self, owner: Owner) -> None:
-        """Drop what a power cut tore: nobody was told that it is written down, and what is lost is still to be found.
+        """Drop a commit that a power cut tore: it was not acknowledged, and a check finds its ranges again.
 
-        Comes before anything is read: a torn entry would refuse every check of the store, the repair's own too.
+        Call this before anything is read: with a torn entry every check of the store fails, the repair's own too.
         """
         log = self._log
         with storage_errors(log.path):
@@ -161,7 +162,7 @@ class LostRangeFile:
         self._path = path
 
     def read(self) -> list[LostRange]:
-        """Return what is written down, oldest first; a torn last line was never confirmed, and is passed over."""
+        """Return the recorded ranges, oldest first; skips a torn last line, which was never acknowledged."""
         with storage_errors(self._path):
             lines = read_file(self._path).split(b"\n")[:-1] if self._path.exists() else []
         try:
@@ -170,7 +171,7 @@ class LostRangeFile:
             raise LedgerDamagedError(f"the list of lost offsets can't be read: path={self._path} ({error})") from error
 
     def add(self, ranges: Sequence[LostRange]) -> None:
-        """Write down what is not yet, durably."""
+        """Record ranges that are not recorded yet, durably."""
         known = {each.place for each in self.read()}
         new = b"".join(json.dumps(each.as_dict()).encode() + b"\n" for each in ranges if each.place not in known)
         if not new:

@@ -1,6 +1,6 @@
-"""The ledger as it was: at an earlier version, or at a time.
+"""Opens the ledger at an earlier version, or as of a time.
 
-The ledger keeps its past for minutes, not for ever: a version is there as long as its data file is.
+The ledger keeps its past for minutes: a version can be read until its data file is removed.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ class AsOf:
     """A version of the ledger.
 
     Attributes:
-        version: its number; None where a time says which.
-        timestamp_ms: the newest version that is not later.
+        version: its number; None if a time is given.
+        timestamp_ms: means the newest version that is not later.
     """
 
     version: int | None = None
@@ -34,9 +34,9 @@ def open_ledger_at(path: Path, as_of: AsOf) -> Ledger:
     """Open the ledger as it was, read-only.
 
     Raises:
-        InvalidConfigError: there is no such version, it is no longer kept, or an upgrade of the store has replaced its
-            layout; the message names the newest version.
-        LedgerDamagedError: the ledger, or that version of it, is kept but can't be read.
+        InvalidConfigError: this version does not exist, is no longer kept, or is older than an upgrade of the store;
+            the message names the newest version.
+        LedgerDamagedError: the ledger, or this version of it, is damaged.
     """
     log, newest = ledger_log(path), Ledger.open(path).version
     version = _version_at(log, as_of.timestamp_ms or 0) if as_of.version is None else as_of.version

@@ -68,12 +68,12 @@ class _OldLedger:
 
 
 def plan_upgrade(root: Path) -> int:
-    """Return how many logs the ledger of a store has that can be upgraded; changes nothing.
+    """Return the number of logs in a store that can be upgraded; changes nothing.
 
     Raises:
-        InvalidConfigError: no store is there, it was not closed well, or something is left to do; the message says how.
+        InvalidConfigError: no store, or it was not closed well or has unfinished work; the message names the remedy.
         UnsupportedFormatError: it is of another layout.
-        LedgerDamagedError: the ledger can't be trusted.
+        LedgerDamagedError: the ledger is damaged.
     """
     store = Store.find(root, _FROM_LAYOUT)
     for name in (WRITER_LOCK, MAINTENANCE_LOCK):
