@@ -28,11 +28,10 @@ from sparklog.storage_core.inspect.dump.dump_log import DumpOptions, dump_log
 from sparklog.storage_core.inspect.verify.verify_log import verify_directory
 from sparklog.storage_core.log.convert_log import convert_log
 from sparklog.storage_core.log.files.segments import SegmentFiles
-from sparklog.storage_core.log.load.recover_segment import SegmentRecovery, recover_segment, scan_segment
+from sparklog.storage_core.log.load.recover_segment import PIECE_BYTES, SegmentRecovery, recover_segment, scan_segment
 from sparklog.storage_core.log.producers.states import ProducerStates
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.log.read.partition_log import PartitionLog
-from sparklog.storage_core.log.scan.sound_batches import PIECE_BYTES
 from sparklog.storage_core.log_config import CODECS
 from sparklog.storage_core.record.batch_convert import ConvertOptions
 from sparklog.storage_core.record.batch_decode import decode_batches, iter_decoded

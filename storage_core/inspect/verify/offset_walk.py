@@ -93,14 +93,6 @@ class _Suspect:
         return self.before + self.count
 
 
-def _names_nothing(_position: int) -> int | None:
-    return None
-
-
-def _times_nothing(_offset: int) -> bool:
-    return False
-
-
 class OffsetWalk:
     """The state of a walk over one log.
 
@@ -135,15 +127,15 @@ class OffsetWalk:
         self._open_loss: LostBytes | None = None
         self._last_position = 0
         self._base_offset = 0
-        self._named: Callable[[int], int | None] = _names_nothing
-        self._is_timed: Callable[[int], bool] = _times_nothing
+        self._named: Callable[[int], int | None]
+        self._is_timed: Callable[[int], bool]
 
     def start_segment(
         self,
         file: str,
         base_offset: int,
-        named: Callable[[int], int | None] = _names_nothing,
-        is_timed: Callable[[int], bool] = _times_nothing,
+        named: Callable[[int], int | None] = lambda _position: None,
+        is_timed: Callable[[int], bool] = lambda _offset: False,
     ) -> None:
         """Continue with a segment of the base offset in its name.
 

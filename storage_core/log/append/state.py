@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparklog.storage_core.errors import CorruptFileError
+from sparklog.storage_core.index.index_entries import read_entries
 from sparklog.storage_core.index.offset_index import OFFSET_ENTRY
 from sparklog.storage_core.index.time_index import TIME_ENTRY
 from sparklog.storage_core.log.append.roll import APPEND_STATE
@@ -132,7 +133,7 @@ def _check_log(path: Path, end: CommittedEnd) -> None:
 def _trim_offset_index(
     path: Path, end: CommittedEnd, owner: Owner, note_cut: Callable[[Path], None]
 ) -> npt.NDArray[np.void]:
-    entries = _read_entries(path, OFFSET_ENTRY)
+    entries = read_entries(read_if_there(path) or b"", OFFSET_ENTRY)
     offsets, positions = entries["offset"].astype(np.int64), entries["position"].astype(np.int64)
     bad = (offsets >= end.log_end_offset - end.segment_base) | (positions >= end.size_bytes) | (positions <= 0)
     bad[1:] |= (np.diff(offsets) <= 0) | (np.diff(positions) <= 0)
@@ -142,18 +143,13 @@ def _trim_offset_index(
 def _trim_time_index(
     path: Path, end: CommittedEnd, owner: Owner, note_cut: Callable[[Path], None]
 ) -> npt.NDArray[np.void]:
-    entries = _read_entries(path, TIME_ENTRY)
+    entries = read_entries(read_if_there(path) or b"", TIME_ENTRY)
     offsets, timestamps = entries["offset"].astype(np.int64), entries["timestamp"].astype(np.int64)
     bad = (offsets >= end.log_end_offset - end.segment_base) | (timestamps < 0)
     bad[1:] |= (np.diff(offsets) < 0) | (timestamps[1:] <= timestamps[:-1])
     if bad[1:2].all() and not offsets[:1].any() and not timestamps[:1].any():
         bad[:1] = True  # zeros of a power cut from the first entry on; a real one like that is of no use
     return _keep_prefix(path, entries, bad, owner, note_cut)
-
-
-def _read_entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    data = read_if_there(path) or b""
-    return np.frombuffer(data, entry, count=len(data) // entry.itemsize)
 
 
 def _keep_prefix(

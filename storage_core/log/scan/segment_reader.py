@@ -1,6 +1,6 @@
 """Walks over one segment's batches, a chunk at a time, up to the first bytes that are none.
 
-`SegmentReader.walk` is the one walk: recovery (`sound_batches`), verify, readers, cleaner and serving take from it. It
+`SegmentReader.walk` is the one walk: recovery, verify, readers, cleaner and serving take from it. It
 checks lengths; CRCs, order and records are for its callers. Two loops over headers stay apart, each with its reason:
 `PartitionLog` for the few of one fetch, `append/state` for timestamps.
 
@@ -268,15 +268,11 @@ class SegmentReader:
 
     def offset_index(self) -> OffsetIndex:
         """Return the offset index; one without entries if the file is missing."""
-        path = self.files.index_path
-        with storage_errors(path):
-            return OffsetIndex.from_bytes(read_if_there(path) or b"", self.files.base_offset)
+        return OffsetIndex.from_bytes(_read_index(self.files.index_path), self.files.base_offset)
 
     def time_index(self) -> TimeIndex:
         """Return the time index; one without entries if the file is missing."""
-        path = self.files.time_index_path
-        with storage_errors(path):
-            return TimeIndex.from_bytes(read_if_there(path) or b"", self.files.base_offset)
+        return TimeIndex.from_bytes(_read_index(self.files.time_index_path), self.files.base_offset)
 
     def ends_in_zeros(self, position: int) -> bool:
         """Whether every byte from `position` on is zero: preallocated, or lost in a power cut."""
@@ -364,6 +360,11 @@ def _scan(data: ByteSource) -> tuple[BatchScan, WalkFault | None]:
         return scan_batches(data), None
     except CorruptBatchError as error:
         return scan_batches(data, 0, error.position), "length"
+
+
+def _read_index(path: Path) -> bytes:
+    with storage_errors(path):
+        return read_if_there(path) or b""
 
 
 def _search(path: Path, find: Callable[[ReadAt, int], tuple[int, int]]) -> tuple[int, int]:

@@ -14,9 +14,14 @@ from sparklog.storage_core.errors import CorruptBatchError, CorruptFileError, St
 from sparklog.storage_core.log.files.names import LOG, segment_file_name
 from sparklog.storage_core.log.files.segments import SegmentFiles, list_segments
 from sparklog.storage_core.log.load import recover_segment as recovery_module
-from sparklog.storage_core.log.load.recover_segment import SegmentRecovery, StopKind, recover_segment, scan_segment
+from sparklog.storage_core.log.load.recover_segment import (
+    PIECE_BYTES,
+    SegmentRecovery,
+    StopKind,
+    recover_segment,
+    scan_segment,
+)
 from sparklog.storage_core.log.producers.states import ProducerStates
-from sparklog.storage_core.log.scan.sound_batches import PIECE_BYTES
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 from sparklog.storage_core.record.batch_scan import scan_batches
 from sparklog.storage_core.record.control_records import ControlType

@@ -9,7 +9,6 @@ import pytest
 from sparklog.storage_core.inspect.verify.segment_pass import pass_over
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader
-from sparklog.storage_core.log.scan.sound_batches import iter_pieces
 from tests.build.written_log import Batch, encode_batch
 
 _LARGE = encode_batch(Batch([1], value_bytes=5 << 20), 0)
@@ -34,7 +33,6 @@ def few_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     "walk",
     [
         pytest.param(lambda reader: reader.chunks(), id="reader"),
-        pytest.param(iter_pieces, id="recovery"),
         pytest.param(lambda reader: pass_over(reader, deep=False), id="verify"),
     ],
 )
