@@ -33,10 +33,10 @@ __all__ = [
 ]
 
 _DAMAGE: Final = Damage(
-    "a control table", "maintain --rebuild-control makes it anew from the logs", error=CorruptFileError
+    "a control table", "maintain --rebuild-control rebuilds it from the logs", error=CorruptFileError
 )
 _READER_VERSION: Final = 1
-"""Of Delta: above it rows may be deleted, and columns renamed, beside their files."""
+"""Of Delta: tables of higher versions may have deletion vectors and renamed columns."""
 
 
 def table_path(store: Path, table: ControlTable) -> Path:
@@ -45,7 +45,7 @@ def table_path(store: Path, table: ControlTable) -> Path:
 
 
 def control_log(store: Path, table: ControlTable) -> DeltaLog:
-    """Return the files of a table."""
+    """Return the Delta log of a table."""
     return DeltaLog(table_path(store, table), _DAMAGE)
 
 
@@ -55,11 +55,11 @@ def has_table(store: Path, table: ControlTable) -> bool:
 
 
 def check_table(store: Path, table: ControlTable) -> None:
-    """Refuse a table that this release can't use; reads all of it.
+    """Refuse a table that this release can't use; reads the whole table.
 
     Raises:
-        UnsupportedFormatError: a newer release wrote it.
-        CorruptFileError: it is damaged.
+        UnsupportedFormatError: a newer release wrote the table.
+        CorruptFileError: the table is damaged.
     """
     _read(store, table, ())
 
@@ -139,7 +139,7 @@ def _open(log: DeltaLog, table: ControlTable) -> DeltaTable:
     if version is not None and version > SCHEMA_VERSION:
         raise UnsupportedFormatError(
             f"the control table has {VERSION_PROPERTY}={version}, this release knows {SCHEMA_VERSION}: path={log.path};"
-            " use a newer release, or make it anew from the logs: maintain --rebuild-control"
+            " use a newer release, or rebuild it from the logs: maintain --rebuild-control"
         )
     if version is None or set(table.schema.names) - names or readers > _READER_VERSION:
         raise ValueError(f"{VERSION_PROPERTY}={found} columns={len(names)} min_reader_version={readers}")
@@ -148,7 +148,7 @@ def _open(log: DeltaLog, table: ControlTable) -> DeltaTable:
 
 
 def _check_sums(files: Iterable[Path]) -> None:
-    """Raise ValueError if one is not what was written."""
+    """Raise ValueError for a file that differs from its checksums."""
     for file in files:
         if (position := changed_position(file)) is not None:
-            raise ValueError(f"is not what was written: file={file.name} position={position}")
+            raise ValueError(f"differs from its checksums: file={file.name} position={position}")

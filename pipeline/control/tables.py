@@ -1,7 +1,7 @@
-"""The control tables as the maintenance job writes them: through Spark SQL, one MERGE a table and run.
+"""Writes the control tables of a maintenance run, through Spark SQL: one MERGE per table and run.
 
-The same MERGE done again changes nothing, so one that lost a race is tried again. What a caller is told to have
-written is on the disk: Spark does not sync, and a table that a power cut tore would have to be made anew.
+A MERGE is idempotent, so it is retried after a conflict. Each write is synced before it is reported: Spark does not
+fsync, and a table torn by a power cut would have to be rebuilt.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SESSION_CONF: Final = {
 _PROPERTIES: Final = {
     VERSION_PROPERTY: str(SCHEMA_VERSION),
     "delta.enableDeletionVectors": "false",  # deltalake can't read them
-    # What is read beside a run is read within seconds; what stays makes each run slower.
+    # Readers beside a run take seconds; kept versions slow down each run.
     "delta.deletedFileRetentionDuration": "interval 10 minutes",
     "delta.logRetentionDuration": "interval 1 days",
 }
@@ -60,13 +60,13 @@ _PROPERTIES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableBounds:
-    """Above what tables are tidied.
+    """Limits above which tables are tidied.
 
     Attributes:
-        run_rows: of `runs`, whose newest ones stay; a MERGE looks at all of them. Months of a small store, days of ten
-            thousand logs. Others go once there are twice as many.
-        files: in a table's folder, with their sums.
-        live_files: of one version, which are put together then.
+        run_rows: newest rows of `runs` to keep: months of a small store, days of ten thousand logs. A MERGE reads all
+            rows, so older ones are deleted when there are twice as many.
+        files: in a table's folder, with checksum files.
+        live_files: data files of one version; more are merged.
     """
 
     run_rows: int = 100_000
@@ -83,7 +83,7 @@ class ControlTables:
 
     Raises:
         UnsupportedFormatError: a newer release wrote one of the tables.
-        CorruptFileError: one is damaged.
+        CorruptFileError: a table is damaged.
     """
 
     def __init__(self, spark: SparkSession, store: Path) -> None:
@@ -101,26 +101,26 @@ class ControlTables:
 
         Args:
             table: to change.
-            rows: with all of its columns.
-            clauses: what else is to happen, as in `try_merge`.
+            rows: with all columns.
+            clauses: of the MERGE, see `try_merge`.
 
         Raises:
-            LogStorageError: Spark failed, or others kept changing the table.
+            LogStorageError: Spark failed, or other writers kept changing the table.
         """
         if not rows:
             return
         for _ in range(_TRIES):
             if self.try_merge(table, rows, clauses):
                 return
-        raise LogStorageError(f"others keep changing a control table: path={table_path(self._store, table)}; try again")
+        raise LogStorageError(f"a control table keeps changing: path={table_path(self._store, table)}; try again")
 
     def try_merge(self, table: ControlTable, rows: Sequence[Mapping[str, Any]], clauses: str) -> bool:
-        """Merge rows, durably; return whether it was done, or lost a race.
+        """Merge rows, durably; return False if another commit came first.
 
         Args:
             table: to change, `t` in the clauses.
-            rows: with all of its columns, `s` in the clauses.
-            clauses: what happens to rows that match by keys and to others.
+            rows: with all columns, `s` in the clauses.
+            clauses: actions for rows with matching keys and for others.
         """
         keys = " AND ".join(f"t.{name} <=> s.{name}" for name in table.keys)
         with self._view(table, rows) as view:
@@ -130,22 +130,15 @@ class ControlTables:
         return is_done
 
     def try_update(self, table: ControlTable, values: Mapping[str, int], owner: str) -> bool:
-        """Change rows as `update_rows` does: a run's tasks may fill all of Spark's slots for longer than this can wait.
-
-        Return whether it was done, or lost a race.
-        """
+        """Update rows without Spark, whose slots may be busy for long; return False if another commit came first."""
         return update_rows(self._store, table, values, owner)
 
     def rows(self, table: ControlTable) -> list[dict[str, Any]]:
-        """Return the rows that the table has now."""
+        """Return the table's present rows."""
         return read_rows(self._store, table)
 
     def tidy(self, bounds: TableBounds) -> None:
-        """Put small files together, remove those of old versions and rows of old runs, where there are many.
-
-        Args:
-            bounds: above them.
-        """
+        """Merge small files, and remove files of old versions and rows of old runs, above the limits."""
         started_ms = read_columns(self._store, RUNS, ["started_ms"]).column("started_ms").to_numpy()
         oldest_ms = oldest_kept_ms(started_ms, bounds.run_rows)
         if oldest_ms is not None and len(started_ms) >= 2 * bounds.run_rows:
@@ -174,14 +167,14 @@ class ControlTables:
         self._make_durable(table)
 
     def _try(self, table: ControlTable, statement: str) -> bool:
-        """Run a statement; return whether it was done, or lost a race."""
+        """Run a statement; return False if another commit came first."""
         try:
             with _translated(self._store, table):
                 self._spark.sql(statement)
         except LogStorageError as error:
             if error.__cause__ is None or not _CONFLICT.search(str(error.__cause__)):
                 raise
-            logger.info("Somebody else changed a control table meanwhile table=%s", table.name)
+            logger.info("Another writer changed a control table meanwhile table=%s", table.name)
             return False
         return True
 
@@ -191,11 +184,11 @@ class ControlTables:
 
     @contextmanager
     def _view(self, table: ControlTable, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """Give rows a name in SQL."""
+        """Yield a SQL name for rows."""
         name = f"new_{table.name}"
         columns = pa.Table.from_pylist([dict(each) for each in rows], schema=table.schema)
         with _translated(self._store, table):
-            frame: DataFrame = self._spark.createDataFrame(columns).coalesce(1)  # a file each would be left
+            frame: DataFrame = self._spark.createDataFrame(columns).coalesce(1)  # otherwise one file per partition
             frame.createOrReplaceTempView(name)
         try:
             yield name
@@ -210,23 +203,23 @@ class ControlTables:
 
 @contextmanager
 def _translated(store: Path, table: ControlTable) -> Iterator[None]:
-    """Turn what Spark raises into one line that names the table."""
+    """Turn errors of Spark into one line that names the table."""
     try:
         yield
     except SPARK_ERRORS as error:
         path = table_path(store, table)
         raise LogStorageError(
             f"Spark can't use a control table: path={path}: {explain(error)}; if it is damaged,"
-            " maintain --rebuild-control makes it anew from the logs"
+            " maintain --rebuild-control rebuilds it from the logs"
         ) from error
 
 
 def oldest_kept_ms(started_ms: npt.NDArray[np.int64], row_count: int) -> int | None:
-    """Return when the oldest run began whose rows are kept, None if all are: the newest rows, of whole runs.
+    """Return the start of the oldest run to keep, so that whole runs stay; None to keep all.
 
     Args:
         started_ms: (n,) of each row, in any order.
-        row_count: that may stay; the newest run stays, however many rows it has.
+        row_count: most rows to keep; the newest run stays with all of its rows.
     """
     if len(started_ms) <= row_count:
         return None

@@ -53,19 +53,19 @@ def update_rows(store: Path, table: ControlTable, values: Mapping[str, int], own
     except (DeltaError, OSError, pa.ArrowException) as error:
         raise LogStorageError(f"a control table can't be changed: path={log.path} ({one_line(error)})") from error
     with storage_errors(log.path):
-        sync_filesystems([log.path])  # also what Spark wrote before and did not sync
+        sync_filesystems([log.path])  # also files that Spark wrote without a sync
     return True
 
 
 def file_count(store: Path, table: ControlTable) -> int:
-    """Return how many files a table's folder holds, of all versions, with their sums."""
+    """Return the number of files in a table's folder, of all versions, with checksum files."""
     path = control_log(store, table).path
     with storage_errors(path):
         return len(os.listdir(path))
 
 
 def live_file_count(store: Path, table: ControlTable) -> int:
-    """Return how many files the newest version of a table is made of."""
+    """Return the number of data files of a table's newest version."""
     log = control_log(store, table)
     with log.refusing_damage():
         return len(log.data_files(log.open()))
@@ -89,7 +89,7 @@ def drop_old_files(store: Path, table: ControlTable) -> None:
     try:
         opened.vacuum(dry_run=False, full=True, post_commithook_properties=NO_HOOKS)  # Spark tidies its log
     except CommitFailedError:
-        return  # another run writes: the next one tidies
+        return  # another run writes: the next run removes them
     except (DeltaError, OSError, pa.ArrowException) as error:
         raise LogStorageError(f"a control table can't be tidied: path={log.path} ({one_line(error)})") from error
     with storage_errors(log.path):

@@ -73,7 +73,7 @@ def test_tables_when_damaged_then_the_remedy_is_named_and_a_rebuild_replaces_it(
     (*_, file) = sorted(path.glob("*.parquet")) if kind == "data" else sorted((path / "_delta_log").glob("*1.json"))
     damage(file)
 
-    expected = rf"control/{table.name}; maintain --rebuild-control makes it anew from the logs \(.*{file.name[:20]}"
+    expected = rf"control/{table.name}; maintain --rebuild-control rebuilds it from the logs \(.*{file.name[:20]}"
     for refused in (read_rows, check_table):
         with pytest.raises(CorruptFileError, match=expected):
             refused(memory_path, table)
