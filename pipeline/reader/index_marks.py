@@ -78,7 +78,7 @@ def _read_entries(segment: SegmentFiles, start_offset: int, end_offset: int) -> 
         try:
             descriptor = open_to_read(path)
         except FileNotFoundError:
-            return OffsetIndex.from_bytes(b"", segment.base_offset)
+            return OffsetIndex(b"", segment.base_offset)
         try:
             file = _IndexFile(descriptor, segment.base_offset)
             low = max(bisect_left(file, start_offset) - 1, 0)
@@ -86,7 +86,7 @@ def _read_entries(segment: SegmentFiles, start_offset: int, end_offset: int) -> 
             data = os.pread(descriptor, (high - low) * OFFSET_ENTRY_BYTES, low * OFFSET_ENTRY_BYTES)
         finally:
             os.close(descriptor)
-    return OffsetIndex.from_bytes(data, segment.base_offset)
+    return OffsetIndex(data, segment.base_offset)
 
 
 def _size(path: Path) -> int:

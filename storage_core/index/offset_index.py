@@ -49,11 +49,6 @@ class OffsetIndex:
         self.positions: npt.NDArray[np.int64] = entries["position"].astype(np.int64)
         self._last_offset = base_offset + int(in_file["offset"][-1]) if len(in_file) else base_offset
 
-    @classmethod
-    def from_bytes(cls, data: Buffer, base_offset: int) -> OffsetIndex:
-        """Return the index in these bytes of an `.index` file."""
-        return cls(data, base_offset)
-
     def __len__(self) -> int:
         return len(self.offsets)
 

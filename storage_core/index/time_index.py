@@ -51,11 +51,6 @@ class TimeIndex:
         self.offsets: npt.NDArray[np.int64] = entries["offset"].astype(np.int64) + base_offset
         self._ends = in_file[[0, -1]] if len(in_file) else in_file[:0].copy()
 
-    @classmethod
-    def from_bytes(cls, data: Buffer, base_offset: int) -> TimeIndex:
-        """Return the index in these bytes of a `.timeindex` file."""
-        return cls(data, base_offset)
-
     def __len__(self) -> int:
         return len(self.offsets)
 

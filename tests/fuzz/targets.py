@@ -120,8 +120,8 @@ def mutated_stream(random: Random) -> None:
 def offset_and_time_index(random: Random) -> None:
     """Read, judge and look into index files."""
     base = random.choice((0, 5, 2**40, 2**62))
-    index = OffsetIndex.from_bytes(mutate(random, random.choice(files(".index")), files(".index"))[0], base)
-    times = TimeIndex.from_bytes(mutate(random, random.choice(files(".timeindex")), files(".timeindex"))[0], base)
+    index = OffsetIndex(mutate(random, random.choice(files(".index")), files(".index"))[0], base)
+    times = TimeIndex(mutate(random, random.choice(files(".timeindex")), files(".timeindex"))[0], base)
     for found in (index, times):
         with contextlib.suppress(_FAILED):
             found.sanity_check()

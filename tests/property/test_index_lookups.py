@@ -13,7 +13,7 @@ _RELATIVE = st.lists(st.integers(0, 2**31 - 1), unique=True, max_size=50).map(so
 def test_offset_lookup_matches_scan_of_entries(base: int, relative: list[int], target: int, padding: int) -> None:
     """The binary search answers what a look at every entry answers, with and without a zero tail."""
     positions = [100 + 10 * number for number in range(len(relative))]
-    index = OffsetIndex.from_bytes(pack_offset_entries(relative, positions) + bytes(8 * padding), base)
+    index = OffsetIndex(pack_offset_entries(relative, positions) + bytes(8 * padding), base)
 
     below = [(base + o, p) for o, p in zip(relative, positions, strict=True) if o <= target]
     assert index.lookup(base + target) == (below[-1] if below else (base, 0))
@@ -22,7 +22,7 @@ def test_offset_lookup_matches_scan_of_entries(base: int, relative: list[int], t
 @given(_BASES, st.lists(st.integers(1, 2**62), unique=True, max_size=50).map(sorted), st.integers(-5, 2**62))
 def test_time_lookup_matches_scan_of_entries(base: int, timestamps: list[int], target: int) -> None:
     """The binary search answers what a look at every entry answers."""
-    index = TimeIndex.from_bytes(pack_time_entries(timestamps, range(len(timestamps))) + bytes(24), base)
+    index = TimeIndex(pack_time_entries(timestamps, range(len(timestamps))) + bytes(24), base)
 
     below = [(time, base + o) for o, time in enumerate(timestamps) if time <= target]
     assert index.lookup(target) == (below[-1] if below else (-1, base))
@@ -49,7 +49,7 @@ def test_find_offset_entry_matches_the_loaded_index(count: int, step: int, targe
 
     found = find_offset_entry(file.read, len(file.data), 50, 50 + target)
 
-    assert found == OffsetIndex.from_bytes(data, 50).lookup(50 + target)
+    assert found == OffsetIndex(data, 50).lookup(50 + target)
     assert file.read_bytes <= 4096 + 8 * 20
 
 
@@ -61,7 +61,7 @@ def test_find_time_entry_matches_the_loaded_index(count: int, first: int, target
 
     found = find_time_entry(file.read, len(data), 50, target)
 
-    assert found == TimeIndex.from_bytes(data, 50).lookup(target)
+    assert found == TimeIndex(data, 50).lookup(target)
 
 
 @given(st.binary(max_size=9000), st.integers(-(2**63), 2**63 - 1))

@@ -33,7 +33,7 @@ __all__ = ["dump_offset_index", "dump_producer_snapshot", "dump_time_index", "du
 
 def dump_offset_index(path: Path, base_offset: int, options: DumpOptions, out: DumpPrinter, errors: DumpErrors) -> None:
     """Print an `.index` file's entries; each must name the last offset of the batch at its position."""
-    index = OffsetIndex.from_bytes(_read(path), base_offset)
+    index = OffsetIndex(_read(path), base_offset)
     if index.size_bytes < OFFSET_ENTRY_BYTES:
         out.empty_index()
         return
@@ -53,12 +53,12 @@ def dump_offset_index(path: Path, base_offset: int, options: DumpOptions, out: D
 
 def dump_time_index(path: Path, base_offset: int, options: DumpOptions, out: DumpPrinter, errors: DumpErrors) -> None:
     """Print a `.timeindex` file's entries; each must name a batch's last offset and its largest timestamp."""
-    index = TimeIndex.from_bytes(_read(path), base_offset)
+    index = TimeIndex(_read(path), base_offset)
     if options.index_sanity_check:
         index.sanity_check()
         out.sane_index()
         return
-    offset_index = OffsetIndex.from_bytes(_read(path.with_name(segment_file_name(base_offset, INDEX))), base_offset)
+    offset_index = OffsetIndex(_read(path.with_name(segment_file_name(base_offset, INDEX))), base_offset)
     entries = list(zip(index.timestamps.tolist(), index.offsets.tolist(), strict=True))
     previous = -1
     with SegmentReader(_log_of(path, base_offset)) as reader:

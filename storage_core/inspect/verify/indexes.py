@@ -50,8 +50,8 @@ class IndexCheck:
         self._beyond: FindingKind = "uncommitted" if is_active and is_ours else "index"
         base = reader.files.base_offset
         offset_data, time_data = self._read_both(is_ours)
-        self._offsets = OffsetIndex.from_bytes(offset_data or b"", base)
-        self._times = TimeIndex.from_bytes(time_data or b"", base)
+        self._offsets = OffsetIndex(offset_data or b"", base)
+        self._times = TimeIndex(time_data or b"", base)
         self._has_offset_index, self._has_time_index = offset_data is not None, time_data is not None
         self._ends_at_position: npt.NDArray[np.int64] = np.full(len(self._offsets), _UNSEEN, np.int64)
         self._start_before: npt.NDArray[np.int64] = np.zeros(len(self._offsets), np.int64)

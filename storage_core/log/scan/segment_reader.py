@@ -268,11 +268,11 @@ class SegmentReader:
 
     def offset_index(self) -> OffsetIndex:
         """Return the offset index; one without entries if the file is missing."""
-        return OffsetIndex.from_bytes(_read_index(self.files.index_path), self.files.base_offset)
+        return OffsetIndex(_read_index(self.files.index_path), self.files.base_offset)
 
     def time_index(self) -> TimeIndex:
         """Return the time index; one without entries if the file is missing."""
-        return TimeIndex.from_bytes(_read_index(self.files.time_index_path), self.files.base_offset)
+        return TimeIndex(_read_index(self.files.time_index_path), self.files.base_offset)
 
     def ends_in_zeros(self, position: int) -> bool:
         """Whether every byte from `position` on is zero: preallocated, or lost in a power cut."""

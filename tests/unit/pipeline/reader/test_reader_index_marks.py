@@ -29,7 +29,7 @@ def test_marks_when_a_part_is_wanted_then_only_entries_around_it_are_read(tmp_pa
     """From the last entry in front of the start to the first behind the end; other segments are left out."""
     directory = _segments_of(tmp_path)
     segment = list_segments(directory)[1]
-    index = OffsetIndex.from_bytes(segment.index_path.read_bytes(), 400)
+    index = OffsetIndex(segment.index_path.read_bytes(), 400)
 
     (marks,) = read_marks(list_segments(directory), 500, 600, 1 << 20)
 

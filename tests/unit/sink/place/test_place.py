@@ -195,6 +195,6 @@ def test_close_writes_the_last_time_entry_of_every_log_written_to(logs: _Logs) -
     logs.placer.close()
 
     (path,) = logs.log(0).glob("*.timeindex")
-    index = TimeIndex.from_bytes(path.read_bytes(), 0)
+    index = TimeIndex(path.read_bytes(), 0)
     assert (index.timestamps.tolist(), index.offsets.tolist()) == ([9], [2])
     assert contents(logs.log(1)) == {}
