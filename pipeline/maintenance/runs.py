@@ -147,7 +147,7 @@ def result_of_retention(task: PlannedTask, done: LogRetention, duration_ms: int)
     reason = f"{task.reason}; a sink holds the active segment, which stays" if is_rolled and is_held else task.reason
     outcome: Outcome = "done"
     if done.failure is not None:
-        outcome, reason = ("skipped" if "no longer fits" in done.failure else "failed"), done.failure
+        outcome, reason = ("skipped" if done.is_outdated else "failed"), done.failure
     return TaskResult(
         log=task.log,
         state=planned.state,

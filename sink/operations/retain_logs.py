@@ -76,6 +76,7 @@ class LogRetention:
         plan: None if the log can't be read.
         listed: its directory, None likewise.
         failure: why the log, or a part of its plan, is skipped.
+        is_outdated: it is skipped because the log has changed since its plan.
     """
 
     log: TopicPartition
@@ -85,6 +86,7 @@ class LogRetention:
     plan: RetentionPlan | None = None
     listed: ListedLog | None = None
     failure: str | None = None
+    is_outdated: bool = False
 
     @property
     def is_due(self) -> bool:
@@ -298,14 +300,18 @@ def _check(each: LogRetention, states: Mapping[TopicPartition, LogState]) -> Log
         return each
     state = states.get(each.log)
     if state is None or (state.log_dir, state.topic_id) != (each.state.log_dir, each.state.topic_id):
-        return replace(each, failure=f"the plan no longer fits, the log is another one: log={each.log}")
+        return _outdated(each, "the log is another one")
     try:
         listed = list_log(each.directory, committed_end(state))
     except LogStorageError as error:
         return replace(each, failure=str(error))
     if not fits(each.plan, listed):
-        return replace(each, failure=f"the plan no longer fits, its segments have changed: log={each.log}")
+        return _outdated(each, "its segments have changed")
     return each
+
+
+def _outdated(each: LogRetention, reason: str) -> LogRetention:
+    return replace(each, failure=f"the plan no longer fits, {reason}: log={each.log}", is_outdated=True)
 
 
 def _delete(each: LogRetention, states: Mapping[TopicPartition, LogState], owner: Owner) -> LogRetention:
