@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import sparklog.storage_core.record.reading_kernels  # noqa: F401  loaded before the clock starts, like a broker's code
 from benchmarks.processes import peak_memory_mb, reset_peak_memory
 from sparklog.storage_core.checkpoint.producer_snapshot import render_producer_snapshot
 from sparklog.storage_core.log.files.names import SNAPSHOT, segment_file_name

@@ -5,6 +5,7 @@ import logging
 
 from pyspark.sql import SparkSession
 
+from sparklog.pipeline.reader.data_source import register
 from sparklog.pipeline.spark.jars import obtain_jars
 from sparklog.pipeline.spark.session import build_session
 from sparklog.storage_core.errors import LogStorageError
@@ -35,7 +36,9 @@ def start_session(memory: str | None = None) -> SparkSession:
     jars, _ = kafka_jars()
     if jars:
         settings["spark.jars"] = ",".join(jars)
-    return build_session(settings)
+    session = build_session(settings)
+    register(session)
+    return session
 
 
 @functools.cache
