@@ -1,0 +1,1 @@
+"""What a KRaft broker reads at its first start besides its logs."""
