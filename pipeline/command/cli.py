@@ -24,13 +24,14 @@ __all__ = ["cli", "main"]
 _WRONG_USE = 2
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_FOLDER = click.Path(file_okay=False, path_type=Path)
 _KEYS = click.Path(exists=True, dir_okay=False, path_type=Path)
 _CONFIG = click.option("--config", required=True, metavar="FILE", help="Settings file (YAML).")
 _SET = click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Override one setting; may be repeated.")
 _KEEP_IN = click.option(
     "--keep-cut-in",
     "keep_in",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=_FOLDER,
     metavar="DIR2",
     help="Plain folders: where a repair keeps the bytes it drops; default DIR-cut.",
 )
@@ -321,6 +322,34 @@ def move_log(**given: Any) -> None:
     from sparklog.pipeline.verbs.move_log import run
 
     run(**given)
+
+
+@cli.command()
+@click.argument("store", type=PLACE)
+@click.option("--out", required=True, type=_FOLDER, metavar="DIR", help="New or empty folder for the brokers' files.")
+@click.option("--topics", metavar="PATTERN", help="Regular expressions of topic names, with commas; default: all.")
+@click.option(
+    "--broker",
+    "brokers",
+    multiple=True,
+    default=["1@localhost:9092"],
+    show_default=True,
+    metavar="ID@HOST:PORT",
+    help="A broker of the cluster; may be repeated. Its controller takes the next port.",
+)
+@click.option("--replication-factor", type=click.IntRange(1), default=1, show_default=True, metavar="N")
+@click.option("--cluster-id", metavar="ID", help="Of the cluster; default: a new one.")
+@click.option("--allow-gaps", is_flag=True, help="Mount logs although a repair lost offsets of them.")
+@EXECUTE
+@JSON
+def mount(**given: Any) -> int:
+    """Make a new Kafka cluster's data directories of a STORE's logs; kafka-server-start then serves them.
+
+    May run beside a sink. Closed segments are linked, not copied, if STORE and DIR are on one filesystem.
+    """
+    from sparklog.pipeline.brokers.mount import run
+
+    return run(**given)
 
 
 @cli.command()

@@ -1,7 +1,8 @@
 """Records of a cluster's metadata: features, topics, their partitions and settings.
 
-A record's value is the version of the frame, then type and version of the message as unsigned varints, then the message
-in Kafka's flexible encoding: big-endian integers, a length plus one before strings and arrays, tagged fields at the end.
+A record's value is the version of the frame, then type and version of the message as unsigned varints, then the
+message in Kafka's flexible encoding: big-endian integers, a length plus one before strings and arrays, tagged fields at
+the end.
 
 Source: Kafka MetadataRecordSerde, FeatureLevelRecord.json, TopicRecord.json, PartitionRecord.json, ConfigRecord.json.
 """
@@ -59,9 +60,9 @@ def feature_records(levels: Mapping[str, int]) -> list[bytes]:
 def topic_records(topic: TopicMetadata) -> list[bytes]:
     """Return the values of a topic's records: itself, its partitions, its settings.
 
-    A partition has no leader and no replica in sync, but all of them as last known eligible leaders: the first
-    registration of a broker counts as an unclean stop, which takes it out of the replicas in sync, and only a last known
-    eligible leader comes back (feature `eligible.leader.replicas.version` 1).
+    A partition has no leader and no replica in sync, but all of them as last known eligible leaders: a broker's first
+    registration counts as an unclean stop, which takes it out of the replicas in sync, and only a last known eligible
+    leader comes back (feature `eligible.leader.replicas.version` 1).
     """
     topic_id = _uuid(topic.topic_id)
     found = [_record(_TOPIC, 0, _string(topic.name), topic_id)]

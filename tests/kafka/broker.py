@@ -117,8 +117,16 @@ class KafkaBroker:
         Raises:
             KafkaToolError: it ended instead, or was not ready in time; the message ends with its last lines.
         """
+        self._run(self._write_properties(settings or {}))
+
+    def serve(self, properties: Path, bootstrap: str) -> None:
+        """Start on another one's `server.properties` as they are, as kafka-server-start does; raises as `start`."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.bootstrap = bootstrap
+        self._run(properties)
+
+    def _run(self, properties: Path) -> None:
         self._starts += 1
-        properties = self._write_properties(settings or {})
         command = self.toolbox.command("kafka.Kafka", str(properties), heap="768m", log_level="info")
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)

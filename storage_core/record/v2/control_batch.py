@@ -16,7 +16,7 @@ __all__ = ["encode_control_batch"]
 
 
 def encode_control_batch(key: bytes, value: bytes, offset: int, timestamp_ms: int, leader_epoch: int) -> bytes:
-    """Return a v2 batch whose one record has this key (version and type, int16 each) and value; no producer wrote it."""
+    """Return a v2 batch of one record without a producer; the key is its version and type, int16 each."""
     columns = RecordColumns(
         key=pa.array([key], pa.binary()),
         value=pa.array([value], pa.binary()),

@@ -1,0 +1,1 @@
+"""Verbs that give a store's logs to brokers."""

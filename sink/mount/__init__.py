@@ -1,0 +1,1 @@
+"""Data directories for brokers, made of a store's logs."""
