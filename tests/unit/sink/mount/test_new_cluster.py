@@ -1,0 +1,56 @@
+"""What a new cluster is told of the topics, and where their replicas go."""
+
+import pytest
+
+from sparklog.sink.mount.new_cluster import Broker, NewCluster, topic_settings
+from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.log_config import LogConfig
+
+_BROKERS = tuple(Broker(node_id, "localhost", 9000 + node_id * 10) for node_id in (1, 2, 3))
+
+
+def test_topic_settings_when_they_differ_from_the_defaults_then_under_the_names_that_a_broker_takes() -> None:
+    """A producer's batch.size is not a topic's, and a broker refuses a segment.bytes below 1 MiB."""
+    config = LogConfig(segment_bytes=2000, batch_size=500, compression_type="zstd", retention_ms=-1)
+
+    assert topic_settings(config) == {
+        "internal.segment.bytes": "2000",
+        "compression.type": "zstd",
+        "retention.ms": "-1",
+    }
+
+
+def test_topic_settings_when_a_segment_is_large_enough_then_its_own_name() -> None:
+    """1 MiB is the least."""
+    assert topic_settings(LogConfig(segment_bytes=1 << 20)) == {"segment.bytes": "1048576"}
+
+
+def test_topic_settings_when_they_are_not_known_then_no_record_is_deleted() -> None:
+    """A broker's default would delete what is older than a week."""
+    assert topic_settings(None) == {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+def test_replicas_when_brokers_are_fewer_than_partitions_then_in_turn() -> None:
+    """The preferred leaders of a topic's partitions are different brokers, and so are those of two topics."""
+    cluster = NewCluster(cluster_id="c" * 22, brokers=_BROKERS, replication_factor=2)
+
+    assert [[each.node_id for each in cluster.replicas(0, number)] for number in range(4)] == [
+        [1, 2],
+        [2, 3],
+        [3, 1],
+        [1, 2],
+    ]
+    assert [each.node_id for each in cluster.replicas(1, 0)] == [2, 3]
+
+
+@pytest.mark.parametrize("factor", [0, 4])
+def test_cluster_when_there_are_too_few_brokers_then_refused(factor: int) -> None:
+    """A partition has at most one replica on a broker."""
+    with pytest.raises(InvalidConfigError, match=r"replication factor is outside 1\.\.3"):
+        NewCluster(cluster_id="c" * 22, brokers=_BROKERS, replication_factor=factor)
+
+
+def test_cluster_when_a_node_is_named_twice_then_refused() -> None:
+    """Two directories would claim one broker."""
+    with pytest.raises(InvalidConfigError, match="given twice"):
+        NewCluster(cluster_id="c" * 22, brokers=(*_BROKERS, _BROKERS[0]), replication_factor=1)
