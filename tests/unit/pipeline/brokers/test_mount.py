@@ -1,0 +1,138 @@
+"""`sparklog mount`: what it plans, makes and refuses; brokers judge it in `tests/kafka/test_mount.py`."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeTable
+from tests.build.sink_store import contents, in_process, log_directories, numbers, open_events, read_store, rows
+from tests.sparklog_command import Sparklog
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A closed store of one log in several segments."""
+    path = tmp_path / "store"
+    with closing(open_events(path)) as writer:
+        for turn in range(4):
+            writer.append("q", turn, in_process(numbers(turn * 40, (turn + 1) * 40)))
+    return path
+
+
+def test_mount_when_it_is_not_executed_then_a_plan_and_nothing_is_made(
+    store: Path, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """Topic, partitions, offsets and bytes; the folder is not there."""
+    before = contents(store)
+
+    ran = sparklog("mount", store, "--out", tmp_path / "out")
+
+    assert ran.code == 0
+    assert "160 offsets" in ran.out
+    assert "--execute" in ran.out
+    assert not (tmp_path / "out").exists()
+    assert contents(store) == before
+
+
+def test_mount_when_it_is_executed_then_log_directories_of_the_committed_records(
+    store: Path, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """The same bytes; the active segment is a file of its own; no marker of a clean end."""
+    ran = sparklog("mount", store, "--out", tmp_path / "out", "--execute", "--json")
+
+    data = tmp_path / "out" / "data"
+    assert ran.code == 0, ran.err
+    assert ran.objects[0]["executed"] is True
+    expected = read_store(store)
+    for name, directory in log_directories(store).items():
+        segments = sorted(directory.glob("*.log"))
+        placed = [data / name / each.name for each in segments]
+        assert [each.read_bytes() for each in placed] == [each.read_bytes() for each in segments]
+        assert not placed[-1].samefile(segments[-1])
+        assert expected[name]
+    assert not (data / ".kafka_cleanshutdown").exists()
+    assert sparklog("verify", data).code == 0
+
+
+def test_mount_when_a_writer_is_at_work_then_what_it_has_committed(
+    store: Path, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """Bytes that a writer appended and did not commit are left out."""
+    with closing(open_events(store)) as writer:
+        writer.append("q", 4, in_process(numbers(160, 200)))
+        active = sorted(log_directories(store)["events-0"].glob("*.log"))[-1]
+        with active.open("ab") as file:
+            file.write(b"not committed")
+        ran = sparklog("mount", store, "--out", tmp_path / "out", "--execute")
+        with active.open("ab") as file:
+            file.truncate(file.tell() - len(b"not committed"))
+
+    assert ran.code == 0, ran.err
+    assert "200 offsets" in ran.out
+    assert sparklog("verify", tmp_path / "out" / "data").code == 0
+
+
+def test_mount_when_the_folder_is_in_use_then_refused_and_kept(store: Path, tmp_path: Path, sparklog: Sparklog) -> None:
+    """A broker's directory is never written over."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "meta.properties").write_text("version=1\n")
+
+    ran = sparklog("mount", store, "--out", out, "--execute")
+
+    assert ran.code == 2
+    assert "not an empty folder" in ran.err
+    assert contents(out) == {"meta.properties": b"version=1\n"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--topics", "other"), "no topic of that name: topics=other known=events"),
+        (("--topics", "("), "no regular expression: topics=("),
+        (("--broker", "localhost:9092"), "name a broker as ID@HOST:PORT: broker=localhost:9092"),
+        (("--replication-factor", "2"), "the replication factor is outside 1..1"),
+    ],
+)
+def test_mount_when_an_option_can_not_be_met_then_said_in_one_line(
+    store: Path, tmp_path: Path, sparklog: Sparklog, arguments: tuple[str, str], message: str
+) -> None:
+    """Nothing is made."""
+    ran = sparklog("mount", store, "--out", tmp_path / "out", *arguments, "--execute")
+
+    assert ran.code in (1, 2)
+    assert message in ran.err
+    assert len(ran.err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_mount_when_a_repair_lost_offsets_then_refused_unless_gaps_are_allowed(
+    store: Path, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """The log and its first lost offset are named."""
+    lost = LostRange(topic="events", partition=0, first_offset=7, last_offset=9, file="x.log", reason="crc", found_ms=1)
+    LostRangeTable(store / "control" / "lost_ranges").add([lost])
+
+    refused = sparklog("mount", store, "--out", tmp_path / "out", "--execute")
+    allowed = sparklog("mount", store, "--out", tmp_path / "out", "--allow-gaps", "--execute")
+
+    assert refused.code == 2
+    assert "events:0 from offset 7" in refused.err
+    assert allowed.code == 0, allowed.err
+
+
+def test_mount_when_retention_would_delete_what_is_mounted_then_a_warning_with_the_setting(
+    tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """Kafka's default of seven days is in force, and the records are older."""
+    path = tmp_path / "store"
+    with closing(open_events(path)) as writer:
+        writer.append("q", 0, in_process(rows(value=["old"], timestamp=[1_700_000_000_000], partition=[0])))
+
+    ran = sparklog("mount", path, "--out", tmp_path / "out", "--json")
+
+    assert json.loads(ran.out)["warnings"] == [
+        "warning: events: the brokers will delete old records of partitions 0: retention.ms=604800000"
+    ]
