@@ -118,9 +118,15 @@ class KafkaBroker:
             KafkaToolError: it ended instead, or was not ready in time; the message ends with its last lines.
         """
         self._run(self._write_properties(settings or {}))
+        self.await_started()
 
     def serve(self, properties: Path, bootstrap: str) -> None:
         """Start on another one's `server.properties` as they are, as kafka-server-start does; raises as `start`."""
+        self.begin(properties, bootstrap)
+        self.await_started()
+
+    def begin(self, properties: Path, bootstrap: str) -> None:
+        """Begin to start likewise; one of several controllers is ready only once others are."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self.bootstrap = bootstrap
         self._run(properties)
@@ -130,7 +136,6 @@ class KafkaBroker:
         command = self.toolbox.command("kafka.Kafka", str(properties), heap="768m", log_level="info")
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        self._await_started(self._process)
 
     def stop(self) -> None:
         """Stop cleanly: logs flushed, checkpoints and the clean-shutdown marker written."""
@@ -176,7 +181,9 @@ class KafkaBroker:
             raise KafkaToolError("the broker does not run")
         return self._process
 
-    def _await_started(self, process: subprocess.Popen[bytes]) -> None:
+    def await_started(self) -> None:
+        """Wait until clients are served; raises as `start`."""
+        process = self._running
         deadline = time.monotonic() + _START_TIMEOUT_S
         while _STARTED not in (text := self._output.read_text(errors="replace")):
             ended = process.poll() is not None

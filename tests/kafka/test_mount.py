@@ -1,7 +1,9 @@
 """A store's logs in a new cluster: kafka-server-start on what `mount` made, and nothing else."""
 
+import contextlib
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.build.sink_store import in_process, log_directories, open_store, rows
 from tests.kafka.broker import KafkaBroker
@@ -24,6 +27,7 @@ _TOPICS: dict[str, dict[str, object]] = {
     _EVENTS: {"partitions": 3, "segment.bytes": 2000, "batch.size": 500, "compression.type": "lz4", "retention.ms": -1},
     _TABLE: {"partitions": 1, "segment.bytes": 2000, "cleanup.policy": "compact", "compression.type": "zstd"},
 }
+_COUNTS = {_EVENTS: 3, _TABLE: 1}
 _START_MS = 1_700_000_000_000
 _FIRST = 37
 """Where a log starts, inside a segment."""
@@ -58,17 +62,17 @@ def broker(toolbox: KafkaToolbox, tmp_path: Path) -> Iterator[KafkaBroker]:
         yield broker
 
 
-def _free_port() -> int:
-    """Return a port that is free together with the next one."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
+def _free_ports(count: int) -> list[int]:
+    """Return ports that are free, each together with the next one."""
+    found: list[int] = []
+    with contextlib.ExitStack() as held:  # all open at once, so they differ
+        while len(found) < count:
+            first, second = (held.enter_context(socket.socket()) for _ in range(2))
             first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return int(port)
+            with contextlib.suppress(OSError):
+                second.bind(("127.0.0.1", first.getsockname()[1] + 1))
+                found.append(first.getsockname()[1])
+    return found
 
 
 def _expected(store: Path) -> dict[tuple[str, int], list[Consumed]]:
@@ -85,14 +89,13 @@ def test_broker_when_it_first_starts_on_a_mount_then_serves_every_record_and_goe
 ) -> None:
     """Same offsets, keys, values and starts; new records come behind; the store's own files stay as they are."""
     expected, kept = _expected(store), shutil.copytree(store / "logs", tmp_path / "kept")
-    out, port = tmp_path / "cluster", _free_port()
+    out, port = tmp_path / "cluster", _free_ports(1)[0]
 
     ran = sparklog("mount", store, "--out", out, "--broker", f"1@127.0.0.1:{port}", "--execute")
     assert ran.code == 0, ran.err
     broker.serve(out / "server.properties", f"127.0.0.1:{port}")
-    counts = {_EVENTS: 3, _TABLE: 1}
-    assert read_with_confluent(broker.bootstrap, counts) == expected
-    assert read_with_kafka_python(broker.bootstrap, counts) == expected
+    assert read_with_confluent(broker.bootstrap, _COUNTS) == expected
+    assert read_with_kafka_python(broker.bootstrap, _COUNTS) == expected
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
     offsets: list[int | None] = []
     producer.produce(_EVENTS, b"new", partition=0, on_delivery=lambda _, message: offsets.append(message.offset()))
@@ -100,7 +103,7 @@ def test_broker_when_it_first_starts_on_a_mount_then_serves_every_record_and_goe
     del producer  # it would look for the broker for ever
     broker.stop()
     broker.serve(out / "server.properties", f"127.0.0.1:{port}")
-    found = read_with_confluent(broker.bootstrap, counts)
+    found = read_with_confluent(broker.bootstrap, _COUNTS)
     broker.stop()
 
     assert offsets == [expected[_EVENTS, 0][-1].offset + 1]
@@ -115,3 +118,42 @@ def test_broker_when_it_first_starts_on_a_mount_then_serves_every_record_and_goe
     }
     _write(store, range(3, 4))
     assert sparklog("verify", store).code == 0
+
+
+def test_three_brokers_when_they_start_on_one_mount_then_in_sync_and_nothing_is_lost_with_one_of_them(
+    store: Path, tmp_path: Path, toolbox: KafkaToolbox, sparklog: Sparklog
+) -> None:
+    """Each has every log; the two that are left serve all of them, and take new records."""
+    expected, out = _expected(store), tmp_path / "cluster"
+    ports = _free_ports(3)
+    named = [each for node, port in enumerate(ports, 1) for each in ("--broker", f"{node}@127.0.0.1:{port}")]
+
+    ran = sparklog("mount", store, "--out", out, *named, "--replication-factor", 3, "--execute")
+    assert ran.code == 0, ran.err
+    with contextlib.ExitStack() as stack:
+        brokers = [stack.enter_context(KafkaBroker(toolbox, tmp_path / f"b{node}")) for node in (1, 2, 3)]
+        for node, (broker, port) in enumerate(zip(brokers, ports, strict=True), 1):
+            broker.begin(out / f"broker-{node}" / "server.properties", f"127.0.0.1:{port}")
+        for broker in brokers:
+            broker.await_started()
+        _wait_for_replicas(brokers[0].bootstrap, 3)
+        assert read_with_confluent(brokers[0].bootstrap, _COUNTS) == expected
+        brokers[0].kill()
+        others = ",".join(each.bootstrap for each in brokers[1:])
+        _wait_for_replicas(others, 2)
+        found = read_with_confluent(others, _COUNTS)
+
+    assert found == expected
+
+
+def _wait_for_replicas(bootstrap: str, count: int) -> None:
+    """Return once each partition has a leader and so many replicas in sync."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    deadline = time.monotonic() + 120
+    while True:
+        topics = admin.list_topics(timeout=30).topics
+        partitions = [each for topic in _COUNTS for each in topics[topic].partitions.values()]
+        if all(len(each.isrs) == count and each.leader > 0 for each in partitions):
+            return
+        assert time.monotonic() < deadline, [(each.id, each.leader, each.isrs) for each in partitions]
+        time.sleep(0.2)
