@@ -58,30 +58,31 @@ def feature_records(levels: Mapping[str, int]) -> list[bytes]:
 
 
 def topic_records(topic: TopicMetadata) -> list[bytes]:
-    """Return the values of a topic's records: itself, its partitions, its settings.
-
-    A partition has no leader and no replica in sync, but all of them as last known eligible leaders: a broker's first
-    registration counts as an unclean stop, which takes it out of the replicas in sync, and only a last known eligible
-    leader comes back (feature `eligible.leader.replicas.version` 1).
-    """
-    topic_id = _uuid(topic.topic_id)
-    found = [_record(_TOPIC, 0, _string(topic.name), topic_id)]
-    for each in topic.partitions:
-        replicas = _array(_int32(node) for node in each.replicas)
-        nobody = _array([])
-        found.append(
-            _record(
-                *(_PARTITION, 2, _int32(each.partition), topic_id, replicas),
-                *(nobody, nobody, nobody),  # in sync, removing, adding
-                *(_int32(_NO_LEADER), _int32(each.leader_epoch), _int32(0)),  # partition epoch
-                _array(_uuid(directory) for directory in each.directories),
-                tags={_LAST_KNOWN_ELR_TAG: replicas},
-            )
-        )
-    resource = _TOPIC_RESOURCE.to_bytes() + _string(topic.name)
-    return found + [
-        _record(_CONFIG, 0, resource, _string(key), _string(value)) for key, value in topic.settings.items()
+    """Return the values of a topic's records: itself, its partitions, its settings."""
+    topic_id, resource = _uuid(topic.topic_id), _TOPIC_RESOURCE.to_bytes() + _string(topic.name)
+    return [
+        _record(_TOPIC, 0, _string(topic.name), topic_id),
+        *(_partition(each, topic_id) for each in topic.partitions),
+        *(_record(_CONFIG, 0, resource, _string(key), _string(value)) for key, value in topic.settings.items()),
     ]
+
+
+def _partition(each: PartitionMetadata, topic_id: bytes) -> bytes:
+    """Return a partition's record.
+
+    A broker's first registration counts as an unclean stop, which takes it out of the replicas in sync (feature
+    `eligible.leader.replicas.version` 1). Of several replicas the last one stays as the leader that was known last. An
+    only replica is written as that one at once: it would lead for a moment, lose the partition, and lead again.
+    """
+    replicas, nobody = _array(map(_int32, each.replicas)), _array([])
+    is_only = len(each.replicas) == 1
+    return _record(
+        *(_PARTITION, 2, _int32(each.partition), topic_id, replicas),
+        *(nobody if is_only else replicas, nobody, nobody),  # in sync, removing, adding
+        *(_int32(_NO_LEADER if is_only else each.replicas[0]), _int32(each.leader_epoch), _int32(0)),  # partition epoch
+        _array(map(_uuid, each.directories)),
+        tags={_LAST_KNOWN_ELR_TAG: replicas} if is_only else None,
+    )
 
 
 def _record(api_key: int, version: int, *fields: bytes, tags: Mapping[int, bytes] | None = None) -> bytes:
