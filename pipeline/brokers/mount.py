@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparklog.pipeline.places.store_view import open_logs
-from sparklog.pipeline.report import DONE, FAILED, show
-from sparklog.pipeline.terminal import say
-from sparklog.pipeline.verbs.verify import verify
+from sparklog.pipeline.report import show
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.mount.new_cluster import Broker, NewCluster, make_cluster
-from sparklog.sink.mount.plan_mount import MountedLog, MountPlan, plan_mount
-from sparklog.sink.opening.access import maintaining
+from sparklog.sink.mount.new_cluster import Broker, NewCluster, check_target, make_cluster
+from sparklog.sink.mount.plan_mount import MountPlan, plan_mount
+from sparklog.sink.opening.access import keep_maintenance_out
+from sparklog.sink.operations.retain_logs import LogRetention, plan_logs
 from sparklog.sink.store.store_folder import Store, random_id
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import InvalidConfigError
-from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.quantity_text import size_text
+from sparklog.storage_core.storage.share_file import Sharing
 
 __all__ = ["execute_mount", "run"]
 
-_BROKER = re.compile(r"(\d+)@([^:\s]+):(\d+)")
+_BROKER = re.compile(r"([0-9]{1,10})@([A-Za-z0-9.-]+):([0-9]{1,5})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +32,8 @@ class _Mount:
     plan: MountPlan
     cluster: NewCluster
     out: Path
-    now_ms: int
-    shared: frozenset[str] | None
+    due: Sequence[LogRetention]
+    shared: Set[str] | None
 
     def lines(self) -> Iterator[str]:
         """Return a line per topic, and warnings."""
@@ -46,17 +44,16 @@ class _Mount:
         yield from self.warnings()
 
     def warnings(self) -> Iterator[str]:
-        """Return what the brokers would do to the records, and nobody may want."""
-        for topic, logs in self.plan.topics().items():
-            config = self.plan.settings.get(topic)
-            if config is None:
+        """Return what the brokers will do to records, by their retention."""
+        for topic in self.plan.topics():
+            if topic not in self.plan.settings:
                 yield f"warning: {topic}: its settings are not known; it is mounted with retention.ms=-1"
-            elif expired := [each for each in logs if _is_expired(each, config, self.now_ms)]:
-                names = ", ".join(str(each.log.partition) for each in expired)
-                yield (
-                    f"warning: {topic}: the brokers will delete old records of partitions {names}:"
-                    f" retention.ms={config.retention_ms}"
-                )
+        for each in self.due:
+            plan = each.plan
+            if plan is not None and plan.deletions:
+                size = size_text(sum(deletion.size_bytes for deletion in plan.deletions))
+                rules = " and ".join(sorted({deletion.rule for deletion in plan.deletions}))
+                yield f"warning: {each.log}: the brokers will delete {len(plan.deletions)} segments, {size}, by {rules}"
 
     def verdict(self) -> str:
         """Return the line for people."""
@@ -65,7 +62,7 @@ class _Mount:
         what = f"{found} {self.plan.ledger_version}, for brokers {nodes} in {self.out}"
         if self.shared is None:
             return f"planned: {what}; --execute does it"
-        return f"mounted: {what}; closed segments by {' and '.join(sorted(self.shared)) or 'nothing'}"
+        return f"mounted: {what}" + (f"; closed segments: {' and '.join(sorted(self.shared))}" if self.shared else "")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the mount for JSON."""
@@ -91,47 +88,40 @@ def run(
     allow_gaps: bool,
     execute: bool,
     as_json: bool,
-) -> int:
-    """Carry the verb out; return the exit code."""
+) -> None:
+    """Carry the verb out."""
     cluster = NewCluster(
         cluster_id=cluster_id or random_id(),
         brokers=tuple(map(_parse_broker, brokers)),
         replication_factor=replication_factor,
     )
-    now_ms = SystemClock().now_ms()
-    if not execute:
-        found = Store.find(store)
-        plan = plan_mount(found, Ledger.open(found.ledger_path), topics, allow_gaps=allow_gaps)
-        show(_Mount(plan, cluster, out, now_ms, None), as_json=as_json)
-        return DONE
-    plan, shared = execute_mount(store, out, cluster, topics, allow_gaps=allow_gaps, now_ms=now_ms)
-    show(_Mount(plan, cluster, out, now_ms, frozenset(shared)), as_json=as_json)
-    return DONE if _is_sound(out, cluster) else FAILED
+    found, clock = Store.find(store), SystemClock()
+    plan = plan_mount(found, Ledger.open(found.ledger_path), topics, allow_gaps=allow_gaps)
+    check_target(found, plan, out)
+    names = {each.log for each in plan.logs}
+    due = [each for each in plan_logs(found, clock) if each.log in names]
+    shared = None
+    if execute:
+        plan, shared = execute_mount(found, out, cluster, topics, allow_gaps=allow_gaps, now_ms=clock.now_ms())
+    show(_Mount(plan, cluster, out, due, shared), as_json=as_json)
 
 
 def execute_mount(
-    root: Path, out: Path, cluster: NewCluster, topics: str | None, *, allow_gaps: bool, now_ms: int
-) -> tuple[MountPlan, set[str]]:
+    store: Store, out: Path, cluster: NewCluster, topics: str | None, *, allow_gaps: bool, now_ms: int
+) -> tuple[MountPlan, set[Sharing]]:
     """Make the directories while no maintenance runs; a sink may run.
 
     Returns:
         what was mounted, and how closed segments got there.
 
     Raises:
+        StoreLockedError: a maintenance run holds the store.
         LogStorageError: as `plan_mount` and `make_cluster`; nothing is left.
     """
-    with maintaining(root) as maintained:
-        plan = plan_mount(maintained.store, Ledger.open(maintained.store.ledger_path), topics, allow_gaps=allow_gaps)
-        return plan, set(make_cluster(plan, cluster, out, now_ms))
-
-
-def _is_sound(out: Path, cluster: NewCluster) -> bool:
-    """Check what was made, and print what is wrong."""
-    names = [""] if len(cluster.brokers) == 1 else [f"broker-{each.node_id}" for each in cluster.brokers]
-    results = [
-        verify(open_logs(out / name / "data"), lambda each: say(f"{each} -> {each.remedy}", err=True)) for name in names
-    ]
-    return all(each.is_clean for each in results)
+    with keep_maintenance_out(store.root):
+        ledger = Ledger.open_beside_writer(store.ledger_path)  # durable: a power cut takes nothing of it back
+        plan = plan_mount(store, ledger, topics, allow_gaps=allow_gaps)
+        return plan, make_cluster(plan, cluster, out, now_ms)
 
 
 def _parse_broker(text: str) -> Broker:
@@ -139,9 +129,3 @@ def _parse_broker(text: str) -> Broker:
     if not match:
         raise InvalidConfigError(f"name a broker as ID@HOST:PORT: broker={text}")
     return Broker(int(match[1]), match[2], int(match[3]))
-
-
-def _is_expired(each: MountedLog, config: LogConfig, now_ms: int) -> bool:
-    """Whether a broker's first retention deletes the log's newest record, and so all."""
-    newest = each.state.max_timestamp_ms
-    return "delete" in config.cleanup_policies and 0 <= config.retention_ms < now_ms - newest and newest >= 0

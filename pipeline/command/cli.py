@@ -342,14 +342,14 @@ def move_log(**given: Any) -> None:
 @click.option("--allow-gaps", is_flag=True, help="Mount logs although a repair lost offsets of them.")
 @EXECUTE
 @JSON
-def mount(**given: Any) -> int:
+def mount(**given: Any) -> None:
     """Make a new Kafka cluster's data directories of a STORE's logs; kafka-server-start then serves them.
 
     May run beside a sink. Closed segments are linked, not copied, if STORE and DIR are on one filesystem.
     """
     from sparklog.pipeline.brokers.mount import run
 
-    return run(**given)
+    run(**given)
 
 
 @cli.command()

@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sparklog.sink.mount.place_logs import place_logs
+from sparklog.sink.mount.place_logs import place_log, write_checkpoints
 from sparklog.sink.mount.plan_mount import MountedLog, MountPlan
-from sparklog.sink.store.store_folder import random_id
-from sparklog.storage_core.checkpoint.meta_properties import render_meta_properties
-from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.sink.store.store_folder import Store, random_id
+from sparklog.storage_core.checkpoint.meta_properties import render_meta_properties, render_properties
+from sparklog.storage_core.errors import CorruptFileError, InvalidConfigError
+from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS, ExpectedLog
+from sparklog.storage_core.inspect.verify.verify_log import VerifyOptions, verify_directory
 from sparklog.storage_core.kraft.bootstrap_checkpoint import BOOTSTRAP_CHECKPOINT, render_bootstrap_checkpoint
 from sparklog.storage_core.kraft.metadata_records import (
     PartitionMetadata,
@@ -31,12 +33,12 @@ from sparklog.storage_core.kraft.metadata_records import (
     feature_records,
     topic_records,
 )
-from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.log_config import INT32_MAX, LogConfig
 from sparklog.storage_core.storage.local import storage_errors, write_file
 from sparklog.storage_core.storage.new_folder import new_folder
 from sparklog.storage_core.storage.share_file import Sharing
 
-__all__ = ["Broker", "NewCluster", "make_cluster", "topic_settings"]
+__all__ = ["Broker", "NewCluster", "check_target", "make_cluster", "topic_settings"]
 
 _FEATURES: Final = {
     "metadata.version": 30,
@@ -49,6 +51,10 @@ _FEATURES: Final = {
 """Of Kafka 4.3."""
 
 _NOT_A_BROKERS: Final = frozenset({"batch.size"})
+_BROKERS_DEFAULTS: Final = {"message.timestamp.after.max.ms": 3_600_000}
+"""Where a broker's default is another one than ours."""
+
+_LAST_PORT: Final = 65_535
 _SEGMENT_BYTES: Final = "segment.bytes"
 _LEAST_SEGMENT_BYTES: Final = 1 << 20
 """A broker refuses a smaller `segment.bytes`, but takes it as `internal.segment.bytes`."""
@@ -58,10 +64,10 @@ _KEPT_FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker of the cluster.
+    """A broker of the cluster, which is a controller, too.
 
     Attributes:
-        host: clients and brokers reach it there.
+        host: clients and brokers reach it there, and it listens there.
         port: for clients; the next one is for controllers.
     """
 
@@ -69,10 +75,25 @@ class Broker:
     host: str
     port: int
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.node_id <= INT32_MAX:
+            raise InvalidConfigError(f"a node id is outside 0..{INT32_MAX}: broker={self}")
+        if not 1 <= self.port < _LAST_PORT:
+            raise InvalidConfigError(
+                f"a port is outside 1..{_LAST_PORT - 1}, as the next one is taken, too: broker={self}"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.node_id}@{self.host}:{self.port}"
+
     @property
     def voter(self) -> str:
         """Its entry in `controller.quorum.voters`."""
         return f"{self.node_id}@{self.host}:{self.port + 1}"
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """Return where it listens."""
+        return [(self.host, self.port), (self.host, self.port + 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +101,8 @@ class NewCluster:
     """A cluster to make.
 
     Attributes:
-        cluster_id: 22 characters.
-        brokers: by node id, each one once.
+        cluster_id: its id.
+        brokers: each one once.
         replication_factor: of every topic.
     """
 
@@ -91,8 +112,12 @@ class NewCluster:
 
     def __post_init__(self) -> None:
         nodes = [each.node_id for each in self.brokers]
+        addresses = [address for each in self.brokers for address in each.addresses()]
         if len(set(nodes)) < len(nodes):
             raise InvalidConfigError(f"a node id is given twice: nodes={nodes}")
+        if len(set(addresses)) < len(addresses):
+            listed = ", ".join(map(str, self.brokers))
+            raise InvalidConfigError(f"two listeners have one port, a controller's is its broker's plus one: {listed}")
         if not 1 <= self.replication_factor <= len(nodes):
             raise InvalidConfigError(
                 f"the replication factor is outside 1..{len(nodes)}, the number of brokers: {self.replication_factor}"
@@ -103,36 +128,83 @@ class NewCluster:
         first = topic_number + partition
         return tuple(self.brokers[(first + each) % len(self.brokers)] for each in range(self.replication_factor))
 
+    def folder(self, broker: Broker) -> str:
+        """Return the name of a broker's folder below that of the cluster; empty for an only broker."""
+        return "" if len(self.brokers) == 1 else f"broker-{broker.node_id}"
+
+
+def check_target(store: Store, plan: MountPlan, out: Path) -> None:
+    """Refuse a folder in which a cluster can't be made.
+
+    Raises:
+        InvalidConfigError: it lies in the store or around it; it is a mount point; its name can't be in a list.
+    """
+    target = out.resolve()
+    for folder in {store.root, *(each.directory.parent for each in plan.logs)}:
+        if target.is_relative_to(folder.resolve()) or folder.resolve().is_relative_to(target):
+            raise InvalidConfigError(f"--out and the store lie in each other: path={out} store={folder}")
+    if target.is_mount():
+        raise InvalidConfigError(f"--out is a mount point, name a folder in it: path={out}")
+    if "," in str(target):
+        raise InvalidConfigError(f"--out has a comma, which separates log.dirs: path={out}")
+
 
 def make_cluster(plan: MountPlan, cluster: NewCluster, out: Path, now_ms: int) -> set[Sharing]:
-    """Make the directories; return how closed segments got there.
+    """Make the directories, and check every log in them; return how closed segments got there.
 
     Raises:
         InvalidConfigError: the folder exists, and is not empty.
         StoreLockedError: another process is making it.
+        CorruptFileError: a log is damaged; nothing is left.
         StorageError: the disk refused; nothing is left.
     """
     directory_ids = {each: random_id() for each in cluster.brokers}
     topics, placement = _topics(plan, cluster, directory_ids)
     records = [*feature_records(_FEATURES), *(record for topic in topics for record in topic_records(topic))]
     metadata = render_bootstrap_checkpoint(records, now_ms)
-    used = set[Sharing]()
-    with new_folder(out) as folder, storage_errors(out):
+    used, may_link = set[Sharing](), cluster.replication_factor == 1
+    with new_folder(out) as folder:
         for broker, logs in placement.items():
-            name = "" if len(cluster.brokers) == 1 else f"broker-{broker.node_id}"
-            data = folder / name / "data"
-            data.mkdir(parents=True)
-            used |= place_logs(logs, data)
-            meta = render_meta_properties(cluster.cluster_id, broker.node_id, directory_ids[broker])
-            write_file(data / "meta.properties", meta)
-            write_file(data / BOOTSTRAP_CHECKPOINT, metadata)
-            properties = _server_properties(cluster, broker, out.absolute() / name / "data")
-            write_file(folder / name / "server.properties", properties.encode())
+            data = folder / cluster.folder(broker) / "data"
+            with storage_errors(data):
+                data.mkdir(parents=True)
+                for each in logs:
+                    target = data / each.log.directory_name
+                    used |= place_log(each, target, may_link=may_link)
+                    _refuse_damage(each, target)
+                write_checkpoints(logs, data)
+                meta = render_meta_properties(cluster.cluster_id, broker.node_id, directory_ids[broker])
+                write_file(data / "meta.properties", meta)
+                write_file(data / BOOTSTRAP_CHECKPOINT, metadata)
+                final = out.resolve() / cluster.folder(broker) / "data"
+                write_file(data.parent / "server.properties", _server_properties(cluster, broker, final))
     return used
 
 
+def _refuse_damage(each: MountedLog, directory: Path) -> None:
+    """Check a log as `verify` does, by what the ledger has of it."""
+    state = each.state
+    expected = ExpectedLog(
+        log_start_offset=state.log_start_offset,
+        log_end_offset=state.log_end_offset,
+        active_base_offset=state.active_base_offset,
+        active_size_bytes=state.active_size_bytes,
+        topic_id=state.topic_id,
+        leader_epoch=state.leader_epoch,
+        has_gaps=each.has_gaps,
+        preserves_offsets=each.preserves_offsets,
+    )
+    report = verify_directory(directory, expected, VerifyOptions(known_lost=each.lost))
+    found = [finding for finding in report.findings if finding.kind not in HARMLESS_KINDS]
+    if found:
+        more = f" and {len(found) - 1} more findings" if found[1:] else ""
+        raise CorruptFileError(
+            f"a log of the store is damaged: {found[0]}{more}: path={each.directory}; repair the store"
+        )
+
+
 def topic_settings(config: LogConfig | None) -> dict[str, str]:
-    """Return a topic's settings for a broker: what differs from the defaults, under the names that a broker takes.
+    """Return a topic's settings for a broker: what differs from its defaults, under the names that it takes.
 
     A topic of unknown settings keeps its records: a broker's default would delete what is older than a week.
     """
@@ -142,8 +214,10 @@ def topic_settings(config: LogConfig | None) -> dict[str, str]:
     found = {
         name: str(getattr(config, field))
         for name, field in LogConfig.property_names().items()
-        if getattr(config, field) != getattr(default, field) and name not in _NOT_A_BROKERS
+        if getattr(config, field) != _BROKERS_DEFAULTS.get(name, getattr(default, field)) and name not in _NOT_A_BROKERS
     }
+    if "cleanup.policy" in found:
+        found["cleanup.policy"] = ",".join(sorted(config.cleanup_policies))
     if int(found.get(_SEGMENT_BYTES, _LEAST_SEGMENT_BYTES)) < _LEAST_SEGMENT_BYTES:
         found["internal.segment.bytes"] = found.pop(_SEGMENT_BYTES)
     return found
@@ -169,7 +243,7 @@ def _topics(
     return topics, placement
 
 
-def _server_properties(cluster: NewCluster, broker: Broker, data: Path) -> str:
+def _server_properties(cluster: NewCluster, broker: Broker, data: Path) -> bytes:
     replicas = min(3, len(cluster.brokers))
     values = {
         "process.roles": "broker,controller",
@@ -187,4 +261,4 @@ def _server_properties(cluster: NewCluster, broker: Broker, data: Path) -> str:
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": max(1, replicas - 1),
     }
-    return "".join(f"{name}={value}\n" for name, value in values.items())
+    return render_properties({name: str(value) for name, value in values.items()})

@@ -2,13 +2,14 @@
 
 | file | how |
 |---|---|
-| `.log` of a closed segment | blocks shared, else a second name, else a copy: a broker appends to none of them |
+| `.log` of a closed segment | shared blocks, else a second name, else a copy; of several replicas copies |
 | `.log` of the active segment | a copy of its committed bytes: store and broker both append |
-| indexes of closed segments, producer snapshots | copies: a broker maps index files for writing |
-| indexes of the active segment | none: the broker's start rebuilds them |
-| `leader-epoch-checkpoint` | a copy; `partition.metadata` is written from the ledger |
+| indexes of closed segments | copies: a broker maps index files for writing |
+| indexes of the active segment | none: the broker's start builds them |
+| `leader-epoch-checkpoint`, `partition.metadata` | from the ledger |
 
 There is no clean-shutdown marker: the broker checks each log from its recovery point on, which is the active segment.
+What has two names is one file: a follower that truncates its log would truncate the store's.
 """
 
 from collections.abc import Iterable
@@ -16,74 +17,68 @@ from pathlib import Path
 from typing import Final
 
 from sparklog.sink.mount.plan_mount import MountedLog
-from sparklog.sink.store.cleaner_checkpoint_files import CLEANER_CHECKPOINT
-from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint, render_offset_checkpoint
+from sparklog.sink.store.cleaner_checkpoint_files import CLEANER_CHECKPOINT, read_cleaner_checkpoint
+from sparklog.storage_core.checkpoint.leader_epochs import render_leader_epochs
+from sparklog.storage_core.checkpoint.offset_checkpoint import render_offset_checkpoint
 from sparklog.storage_core.checkpoint.partition_metadata import render_partition_metadata
-from sparklog.storage_core.log.files.names import SNAPSHOT, parse_base_offset
 from sparklog.storage_core.storage.local import storage_errors, write_file
-from sparklog.storage_core.storage.open_regular import read_if_there
 from sparklog.storage_core.storage.share_file import Sharing, copy_file, share_file
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["place_logs"]
+__all__ = ["place_log", "write_checkpoints"]
 
 _EPOCHS: Final = "leader-epoch-checkpoint"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 
 
-def place_logs(logs: Iterable[MountedLog], root: Path) -> set[Sharing]:
-    """Put logs into a new log directory, without a sync; return how closed segments got there.
+def place_log(each: MountedLog, target: Path, *, may_link: bool) -> set[Sharing]:
+    """Put a log's files into a new directory, without a sync; return how closed segments got there.
 
     Raises:
-        StorageError: the disk refused.
-        CorruptFileError: a checkpoint of the store is damaged.
+        StorageError: the disk refused, or a file has fewer bytes than were committed.
     """
-    placed, used = list(logs), set[Sharing]()
-    with storage_errors(root):
-        for each in placed:
-            used |= _place(each, root / each.log.directory_name)
-        starts = {
-            each.log: each.state.log_start_offset
-            for each in placed
-            if each.state.log_start_offset > each.first_base_offset
-        }
-        points = {each.log: each.state.active_base_offset for each in placed}
-        cleaned = _first_dirty_offsets(placed)
-        for name, offsets in ((_LOG_STARTS, starts), (_RECOVERY_POINTS, points), (CLEANER_CHECKPOINT, cleaned)):
-            if offsets:
-                write_file(root / name, render_offset_checkpoint(offsets))
-    return used
-
-
-def _place(each: MountedLog, target: Path) -> set[Sharing]:
-    target.mkdir()
     used = set[Sharing]()
-    for segment in each.closed:
-        used.add(share_file(segment.log_path, target / segment.log_path.name))
-        for index in (segment.index_path, segment.time_index_path, segment.txn_index_path):
-            _copy_if_there(index, target)
-    copy_file(each.active.log_path, target / each.active.log_path.name, each.state.active_size_bytes)
-    for path in each.directory.glob(f"*{SNAPSHOT}"):
-        if (parse_base_offset(path.name) or 0) <= each.state.log_end_offset:
-            _copy_if_there(path, target)
-    _copy_if_there(each.directory / _EPOCHS, target)
-    write_file(target / "partition.metadata", render_partition_metadata(each.state.topic_id))
+    with storage_errors(target):
+        target.mkdir()
+        for segment in each.closed:
+            used.add(share_file(segment.log_path, target / segment.log_path.name, may_link=may_link))
+            for index in (segment.index_path, segment.time_index_path):
+                copy_file(index, target / index.name, index.stat().st_size)
+        if each.active_path.exists():
+            copy_file(each.active_path, target / each.active_path.name, each.state.active_size_bytes)
+        epochs = [(each.state.leader_epoch, each.state.log_start_offset)]
+        write_file(target / _EPOCHS, render_leader_epochs(epochs))
+        write_file(target / "partition.metadata", render_partition_metadata(each.state.topic_id))
     return used
 
 
-def _copy_if_there(path: Path, target: Path) -> None:
-    if path.exists():
-        copy_file(path, target / path.name, path.stat().st_size)
+def write_checkpoints(logs: Iterable[MountedLog], root: Path) -> None:
+    """Write the checkpoint files of a log directory with these logs, without a sync."""
+    placed = list(logs)
+    starts = {
+        each.log: each.state.log_start_offset for each in placed if each.state.log_start_offset > each.first_base_offset
+    }
+    points = {each.log: each.state.active_base_offset for each in placed}
+    for name, offsets in (
+        (_LOG_STARTS, starts),
+        (_RECOVERY_POINTS, points),
+        (CLEANER_CHECKPOINT, _first_dirty_offsets(placed)),
+    ):
+        if offsets:
+            with storage_errors(root / name):
+                write_file(root / name, render_offset_checkpoint(offsets))
 
 
 def _first_dirty_offsets(logs: Iterable[MountedLog]) -> dict[TopicPartition, int]:
     """Return how far the logs are compacted: a broker would begin again at their starts."""
     found: dict[TopicPartition, int] = {}
-    by_root: dict[Path, list[TopicPartition]] = {}
+    known: dict[Path, dict[TopicPartition, int]] = {}
     for each in logs:
-        by_root.setdefault(each.directory.parent, []).append(each.log)
-    for root, names in by_root.items():
-        offsets = parse_offset_checkpoint(read_if_there(root / CLEANER_CHECKPOINT) or b"0\n0\n")
-        found |= {log: offsets[log] for log in names if log in offsets}
+        root, limit = each.directory.parent, each.state.cleaner_limit_offset
+        if root not in known:
+            known[root] = read_cleaner_checkpoint(root)
+        if each.log in known[root]:
+            offset = known[root][each.log] if limit < 0 else min(known[root][each.log], limit)
+            found[each.log] = min(offset, each.state.log_end_offset)
     return found

@@ -1,26 +1,31 @@
 """Selects what of a store a broker gets: the logs of some topics as one version of the ledger has them."""
 
-import itertools
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sparklog.sink.ledger.intents import Move, Truncation
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.ledger.lost_ranges import LostRangeTable
+from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeTable
 from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.opening.clean_end import find_surplus
+from sparklog.sink.opening.undo import committed_end
 from sparklog.sink.store.log_dirs import find_unreadable, require_online
 from sparklog.sink.store.store_folder import Store
-from sparklog.sink.store.topic_configs import read_topic_configs
-from sparklog.storage_core.errors import CorruptFileError, InvalidConfigError, UnknownTopicError
-from sparklog.storage_core.log.files.segments import SegmentFiles, list_segments
+from sparklog.sink.store.topic_configs import read_preserved_topics, read_topic_configs
+from sparklog.storage_core.errors import InvalidConfigError, LedgerDamagedError, UnknownTopicError
+from sparklog.storage_core.log.files.names import LOG, segment_file_name
+from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log_config import LogConfig
-from sparklog.storage_core.storage.local import storage_errors
+from sparklog.storage_core.retention.log_facts import list_log
 from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["MountPlan", "MountedLog", "plan_mount"]
 
 _MOST_NAMES = 5
+_INTERNAL = frozenset({"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"})
+"""Topics that a cluster keeps for itself: those of another cluster mean nothing to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,21 +35,27 @@ class MountedLog:
     Attributes:
         state: its ledger row.
         closed: segments below the active one that hold readable offsets: nothing is appended to them any more.
-        active: its active segment, of which only the committed bytes count.
+        first_base_offset: base offset of its first segment.
         size_bytes: of its `.log` files.
+        lost: known lost offsets, first and last.
+        has_gaps: whether offsets may be missing, because the log is compacted; None = judge by the log.
+        preserves_offsets: whether its offsets come from elsewhere.
     """
 
     log: TopicPartition
     state: LogState
     directory: Path
     closed: tuple[SegmentFiles, ...]
-    active: SegmentFiles
+    first_base_offset: int
     size_bytes: int
+    lost: tuple[tuple[int, int], ...]
+    has_gaps: bool | None
+    preserves_offsets: bool
 
     @property
-    def first_base_offset(self) -> int:
-        """Base offset of its first segment."""
-        return (*self.closed, self.active)[0].base_offset
+    def active_path(self) -> Path:
+        """Path of the active segment's `.log`; there may be none while no byte of it is committed."""
+        return self.directory / segment_file_name(self.state.active_base_offset, LOG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,37 +86,42 @@ class MountPlan:
 
 
 def plan_mount(store: Store, ledger: Ledger, topics: str | None, *, allow_gaps: bool = False) -> MountPlan:
-    """Return the logs to mount; the caller keeps maintenance away.
+    """Return the logs to mount. To act on the plan, the caller keeps maintenance away from before until after.
 
     Args:
-        topics: regular expressions of whole names, separated by commas; None for every topic.
+        topics: regular expressions of whole names, separated by commas; None for every topic but a cluster's own.
         allow_gaps: whether logs with offsets that a repair could not save may be mounted.
 
     Raises:
         UnknownTopicError: no topic has such a name.
-        InvalidConfigError: an expression is none; or a log has lost offsets.
+        InvalidConfigError: an expression is none; a log has lost offsets, or an unfinished operation.
+        LedgerDamagedError: bytes lie above a committed end that no crash left: the ledger lost its newest versions.
         LogDirOfflineError: a log's directory can't be read.
-        CorruptFileError: a log's active segment is not there, or shorter than it was committed.
+        CorruptFileError: a log's active segment is missing, or a replacement of segments is not finished.
     """
     states = {log: state for log, state in ledger.states().items() if _is_named(log.topic, topics)}
     if not states:
         known = ", ".join(sorted({log.topic for log in ledger.states()})) or "none"
-        raise UnknownTopicError(f"no topic of that name: topics={topics} known={known}")
+        raise UnknownTopicError(f"no topic to mount: topics={topics or 'all'} known={known}")
     require_online(store, states.values(), find_unreadable(store, states.values()))
+    if (surplus := find_surplus(store, states, ledger.version)) is not None:
+        raise LedgerDamagedError(surplus)
     _require_all_partitions(states)
-    if not allow_gaps:
-        _refuse_lost(store, states)
-    configs = read_topic_configs(store)
+    _refuse_unfinished(states)
+    lost = [each for each in _lost(store) if _is_readable(each, states)]
+    if lost and not allow_gaps:
+        raise InvalidConfigError(_describe_lost(lost))
+    configs, preserved = read_topic_configs(store), read_preserved_topics(store)
     return MountPlan(
         ledger_version=ledger.version,
-        logs=tuple(_listed(store, log, states[log]) for log in sorted(states)),
+        logs=tuple(_listed(store, states[log], lost, configs.get(log.topic), preserved) for log in sorted(states)),
         settings={topic: config for topic, config in configs.items() if any(log.topic == topic for log in states)},
     )
 
 
 def _is_named(topic: str, topics: str | None) -> bool:
-    if topics is None:
-        return True
+    if topics is None or topic in _INTERNAL:
+        return topic not in _INTERNAL
     try:
         return any(re.fullmatch(each.strip(), topic) for each in topics.split(","))
     except re.error as error:
@@ -120,41 +136,51 @@ def _require_all_partitions(logs: Collection[TopicPartition]) -> None:
             raise InvalidConfigError(f"the store has no log of some partitions: topic={topic} partitions={missing}")
 
 
-def _refuse_lost(store: Store, logs: Collection[TopicPartition]) -> None:
-    lost = [
-        each
-        for each in LostRangeTable(store.root / "control" / "lost_ranges").read()
-        if TopicPartition(each.topic, each.partition) in logs
-    ]
-    if lost:
-        names = [f"{each.topic}:{each.partition} from offset {each.first_offset}" for each in lost[:_MOST_NAMES]]
-        more = f" and {len(lost) - _MOST_NAMES} more" if lost[_MOST_NAMES:] else ""
-        raise InvalidConfigError(
-            f"offsets were lost in a repair: {', '.join(names)}{more}; --allow-gaps mounts what is left"
-        )
-
-
-def _listed(store: Store, log: TopicPartition, state: LogState) -> MountedLog:
-    directory = store.log_path(state)
-    segments = {each.base_offset: each for each in list_segments(directory)}
-    active = segments.get(state.active_base_offset)
-    with storage_errors(directory):
-        size = active.log_path.stat().st_size if active else -1
-        if active is None or size < state.active_size_bytes:
-            raise CorruptFileError(
-                f"committed bytes are gone: log={log} base_offset={state.active_base_offset}"
-                f" wanted_bytes={state.active_size_bytes} found_bytes={max(size, 0)} path={directory}; repair the store"
+def _refuse_unfinished(states: Mapping[TopicPartition, LogState]) -> None:
+    for log, state in states.items():
+        if any(isinstance(each, Move | Truncation) for each in state.intents):
+            raise InvalidConfigError(
+                f"a move or truncation of a log is not finished: log={log}; open the store once with the stream that"
+                " writes it, which finishes it"
             )
-        bases = sorted(base for base in segments if base <= state.active_base_offset)
-        closed = tuple(
-            segments[base] for base, following in itertools.pairwise(bases) if following > state.log_start_offset
-        )
-        closed_bytes = sum(each.log_path.stat().st_size for each in closed)
+
+
+def _lost(store: Store) -> list[LostRange]:
+    return LostRangeTable(store.root / "control" / "lost_ranges").read()
+
+
+def _is_readable(lost: LostRange, states: Mapping[TopicPartition, LogState]) -> bool:
+    """Whether lost offsets are of a mounted log, at or above its start."""
+    state = states.get(TopicPartition(lost.topic, lost.partition))
+    return state is not None and (lost.last_offset is None or lost.last_offset >= state.log_start_offset)
+
+
+def _describe_lost(lost: Sequence[LostRange]) -> str:
+    names = [f"{each.topic}:{each.partition} from offset {each.first_offset}" for each in lost[:_MOST_NAMES]]
+    more = f" and {len(lost) - _MOST_NAMES} more" if lost[_MOST_NAMES:] else ""
+    return f"offsets were lost in a repair: {', '.join(names)}{more}; --allow-gaps mounts what is left"
+
+
+def _listed(
+    store: Store, state: LogState, lost: Sequence[LostRange], config: LogConfig | None, preserved: Collection[str]
+) -> MountedLog:
+    directory = store.log_path(state)
+    segments = list_log(directory, committed_end(state)).segments
+    readable = [each for each in segments[:-1] if each.next_offset > state.log_start_offset]
     return MountedLog(
-        log=log,
+        log=state.log,
         state=state,
         directory=directory,
-        closed=closed,
-        active=active,
-        size_bytes=closed_bytes + state.active_size_bytes,
+        closed=tuple(
+            SegmentFiles(each.base_offset, directory / segment_file_name(each.base_offset, LOG)) for each in readable
+        ),
+        first_base_offset=(*readable, segments[-1])[0].base_offset,
+        size_bytes=sum(each.size_bytes for each in (*readable, segments[-1])),
+        lost=tuple(
+            (each.first_offset, each.last_offset)
+            for each in lost
+            if TopicPartition(each.topic, each.partition) == state.log and each.last_offset is not None
+        ),
+        has_gaps=True if config is not None and config.is_compacted else None,
+        preserves_offsets=state.topic in preserved,
     )

@@ -23,6 +23,7 @@ __all__ = [
     "CLEANER_CHECKPOINT",
     "drop_cleaner_checkpoints",
     "lower_cleaner_checkpoint",
+    "read_cleaner_checkpoint",
     "write_cleaner_checkpoints",
 ]
 
@@ -62,7 +63,7 @@ def lower_cleaner_checkpoint(root: Path, log: TopicPartition, offset: int, owner
     Source: Kafka LogCleanerManager.maybeTruncateCheckpoint.
     """
     path = root / CLEANER_CHECKPOINT
-    found = _read(path)
+    found = read_cleaner_checkpoint(root)
     if found.get(log, 0) > offset:
         with storage_errors(path):
             replace_file(owner, path, render_offset_checkpoint({**found, log: offset}))
@@ -75,13 +76,14 @@ def drop_cleaner_checkpoints(root: Path, logs: Collection[TopicPartition], owner
         logs: existing ones.
     """
     path = root / CLEANER_CHECKPOINT
-    kept = {log: offset for log, offset in _read(path).items() if log in logs}
+    kept = {log: offset for log, offset in read_cleaner_checkpoint(root).items() if log in logs}
     with storage_errors(path):
         replace_file(owner, path, render_offset_checkpoint(kept))
 
 
-def _read(path: Path) -> dict[TopicPartition, int]:
-    """Return a file's entries; none of a missing or damaged one."""
+def read_cleaner_checkpoint(root: Path) -> dict[TopicPartition, int]:
+    """Return the entries of a root's file; none of a missing or damaged one."""
+    path = root / CLEANER_CHECKPOINT
     with storage_errors(path), contextlib.suppress(CorruptFileError):
         return parse_offset_checkpoint(read_if_there(path) or b"")
     return {}

@@ -35,7 +35,7 @@ from sparklog.storage_core.storage.open_regular import read_file, read_if_there
 from sparklog.storage_core.storage.owned_names import Owner, remove_tree, replace_file
 from sparklog.storage_core.topic_partition import parse_directory_name
 
-__all__ = ["LAYOUT_VERSION", "Store"]
+__all__ = ["LAYOUT_VERSION", "Store", "random_id"]
 
 logger = logging.getLogger(__name__)
 

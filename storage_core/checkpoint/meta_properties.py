@@ -6,11 +6,19 @@ Source: Kafka MetaProperties, MetaPropertiesVersion.V1; java.util.Properties.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from sparklog.storage_core.errors import CorruptFileError
 
-__all__ = ["STORE_PROPERTY", "parse_meta_properties", "render_meta_properties", "store_of", "with_store"]
+__all__ = [
+    "STORE_PROPERTY",
+    "parse_meta_properties",
+    "render_meta_properties",
+    "render_properties",
+    "store_of",
+    "with_store",
+]
 
 STORE_PROPERTY: Final = "sparklog.store"
 
@@ -23,7 +31,13 @@ _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 def render_meta_properties(cluster_id: str, node_id: int, directory_id: str) -> bytes:
     """Return the file's bytes, without the date that a broker puts in a comment."""
-    values = {"node.id": str(node_id), "directory.id": directory_id, "version": "1", "cluster.id": cluster_id}
+    return render_properties(
+        {"node.id": str(node_id), "directory.id": directory_id, "version": "1", "cluster.id": cluster_id}
+    )
+
+
+def render_properties(values: Mapping[str, str]) -> bytes:
+    """Return the bytes of a Java properties file, a line a property."""
     return "".join(f"{key}={_escape(value)}\n" for key, value in values.items()).encode("ascii")
 
 

@@ -22,8 +22,11 @@ _NO_REFLINK: Final = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY,
 _NO_LINK: Final = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP)
 
 
-def share_file(source: Path, target: Path) -> Sharing:
-    """Give a finished file, to which nothing is appended any more, a second name; return how.
+def share_file(source: Path, target: Path, *, may_link: bool) -> Sharing:
+    """Make a second file of one to which nothing is appended any more; return how.
+
+    Args:
+        may_link: whether it may be the same file under a second name.
 
     Raises:
         StorageError: the disk refused.
@@ -31,14 +34,10 @@ def share_file(source: Path, target: Path) -> Sharing:
     with storage_errors(target):
         if _reflink(source, target):
             return "reflink"
-        try:
-            os.link(source, target)
-        except OSError as error:
-            if error.errno not in _NO_LINK:
-                raise
-            copy_file(source, target, source.stat().st_size)
-            return "copy"
-        return "hard link"
+        if may_link and _link(source, target):
+            return "hard link"
+        copy_file(source, target, source.stat().st_size)
+        return "copy"
 
 
 def copy_file(source: Path, target: Path, size_bytes: int) -> None:
@@ -54,6 +53,16 @@ def copy_file(source: Path, target: Path, size_bytes: int) -> None:
             _keep_time(reader.fileno(), descriptor)
         finally:
             os.close(descriptor)
+
+
+def _link(source: Path, target: Path) -> bool:
+    try:
+        os.link(source.resolve(), target)
+    except OSError as error:
+        if error.errno in _NO_LINK:
+            return False
+        raise
+    return True
 
 
 def _reflink(source: Path, target: Path) -> bool:

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeTable
-from tests.build.sink_store import contents, in_process, log_directories, numbers, open_events, read_store, rows
+from tests.build.sink_store import (
+    contents,
+    in_process,
+    log_directories,
+    numbers,
+    open_events,
+    open_store,
+    read_store,
+    rows,
+)
 from tests.sparklog_command import Sparklog
 
 
@@ -90,10 +99,11 @@ def test_mount_when_the_folder_is_in_use_then_refused_and_kept(store: Path, tmp_
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--topics", "other"), "no topic of that name: topics=other known=events"),
+        (("--topics", "other"), "no topic to mount: topics=other known=events"),
         (("--topics", "("), "no regular expression: topics=("),
         (("--broker", "localhost:9092"), "name a broker as ID@HOST:PORT: broker=localhost:9092"),
         (("--replication-factor", "2"), "the replication factor is outside 1..1"),
+        (("--broker", "9999999999@h:1"), "a node id is outside"),
     ],
 )
 def test_mount_when_an_option_can_not_be_met_then_said_in_one_line(
@@ -133,6 +143,70 @@ def test_mount_when_retention_would_delete_what_is_mounted_then_a_warning_with_t
 
     ran = sparklog("mount", path, "--out", tmp_path / "out", "--json")
 
-    assert json.loads(ran.out)["warnings"] == [
-        "warning: events: the brokers will delete old records of partitions 0: retention.ms=604800000"
-    ]
+    (warning,) = json.loads(ran.out)["warnings"]
+    assert warning.startswith("warning: events-0: the brokers will delete 1 segments")
+    assert "retention.ms" in warning
+
+
+def test_mount_when_the_folder_lies_in_the_store_then_refused(store: Path, sparklog: Sparklog) -> None:
+    """The next opening of the store would remove it, or take it for a log."""
+    for out in (store / "staging" / "out", store / "logs" / "new-1", store.parent):
+        ran = sparklog("mount", store, "--out", out)
+
+        assert ran.code == 2
+        assert "lie in each other" in ran.err
+
+
+def test_mount_when_a_partition_has_no_record_then_its_log_is_empty(tmp_path: Path, sparklog: Sparklog) -> None:
+    """A log of preserved offsets has no file until its first record."""
+    path = tmp_path / "store"
+    with closing(open_store(path, {"t": {"partitions": 2, "offsets": "preserved"}}, topic="t")) as writer:
+        writer.append("q", 0, in_process(rows(value=["v"], partition=[0], offset=[7])))
+
+    ran = sparklog("mount", path, "--out", tmp_path / "out", "--execute")
+
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "out" / "data" / "t-1" / "partition.metadata").exists()
+
+
+def test_mount_when_a_log_is_damaged_then_refused_and_nothing_is_left(
+    store: Path, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """The file of the store is named."""
+    first = sorted(log_directories(store)["events-0"].glob("*.log"))[0]
+    data = bytearray(first.read_bytes())
+    data[100] ^= 1
+    first.write_bytes(data)
+
+    ran = sparklog("mount", store, "--out", tmp_path / "out", "--execute")
+
+    assert ran.code == 1
+    assert "damaged" in ran.err
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["store"]
+
+
+def test_mount_when_a_replacement_of_segments_is_not_finished_then_refused(
+    store: Path, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """Its records are under another name: they would be left out."""
+    first = sorted(log_directories(store)["events-0"].glob("*.log"))[0]
+    first.rename(first.with_name(first.name + ".swap"))
+
+    ran = sparklog("mount", store, "--out", tmp_path / "out", "--execute")
+
+    assert ran.code == 1
+    assert "not finished" in ran.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_mount_when_it_is_refused_then_the_store_has_no_mark_of_a_crash(
+    store: Path, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """It changes nothing in the store."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "file").touch()
+
+    assert sparklog("mount", store, "--out", out, "--execute").code == 2
+
+    assert (store / "maintenance.lock").read_bytes() == b""

@@ -6,6 +6,9 @@ from sparklog.sink.mount.new_cluster import Broker, NewCluster, topic_settings
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.log_config import LogConfig
 
+_TIMES = {"message.timestamp.after.max.ms": "9223372036854775807"}
+"""A broker's default is one hour; ours takes every timestamp."""
+
 _BROKERS = tuple(Broker(node_id, "localhost", 9000 + node_id * 10) for node_id in (1, 2, 3))
 
 
@@ -17,12 +20,13 @@ def test_topic_settings_when_they_differ_from_the_defaults_then_under_the_names_
         "internal.segment.bytes": "2000",
         "compression.type": "zstd",
         "retention.ms": "-1",
+        **_TIMES,
     }
 
 
 def test_topic_settings_when_a_segment_is_large_enough_then_its_own_name() -> None:
     """1 MiB is the least."""
-    assert topic_settings(LogConfig(segment_bytes=1 << 20)) == {"segment.bytes": "1048576"}
+    assert topic_settings(LogConfig(segment_bytes=1 << 20)) == {"segment.bytes": "1048576", **_TIMES}
 
 
 def test_topic_settings_when_they_are_not_known_then_no_record_is_deleted() -> None:
@@ -50,7 +54,28 @@ def test_cluster_when_there_are_too_few_brokers_then_refused(factor: int) -> Non
         NewCluster(cluster_id="c" * 22, brokers=_BROKERS, replication_factor=factor)
 
 
-def test_cluster_when_a_node_is_named_twice_then_refused() -> None:
-    """Two directories would claim one broker."""
-    with pytest.raises(InvalidConfigError, match="given twice"):
-        NewCluster(cluster_id="c" * 22, brokers=(*_BROKERS, _BROKERS[0]), replication_factor=1)
+def test_topic_settings_when_policies_are_written_freely_then_as_a_broker_takes_them() -> None:
+    """Lower case, each once."""
+    config = LogConfig(cleanup_policy="Delete, compact,delete", message_timestamp_after_max_ms=3_600_000)
+
+    assert topic_settings(config) == {"cleanup.policy": "compact,delete"}
+
+
+@pytest.mark.parametrize(
+    ("brokers", "message"),
+    [
+        ((Broker(1, "h", 9092), Broker(2, "h", 9093)), "two listeners have one port"),
+        ((Broker(1, "h", 9092), Broker(1, "i", 9092)), "given twice"),
+    ],
+)
+def test_cluster_when_brokers_get_in_each_others_way_then_refused(brokers: tuple[Broker, ...], message: str) -> None:
+    """A controller takes the port above its broker's."""
+    with pytest.raises(InvalidConfigError, match=message):
+        NewCluster(cluster_id="c" * 22, brokers=brokers, replication_factor=1)
+
+
+@pytest.mark.parametrize(("node_id", "port"), [(2**31, 9092), (1, 0), (1, 65_535)])
+def test_broker_when_a_number_is_out_of_range_then_refused(node_id: int, port: int) -> None:
+    """Node ids are int32; two ports are needed."""
+    with pytest.raises(InvalidConfigError, match="outside"):
+        Broker(node_id, "h", port)
