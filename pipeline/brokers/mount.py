@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sparklog.pipeline.report import show
 from sparklog.sink.ledger.ledger import Ledger
@@ -22,6 +22,7 @@ from sparklog.storage_core.storage.share_file import Sharing
 
 __all__ = ["execute_mount", "run"]
 
+_SETTINGS: Final = {"start-offset": "the log's start", "size": "retention.bytes", "time": "retention.ms"}
 _BROKER = re.compile(r"([0-9]{1,10})@([A-Za-z0-9.-]+):([0-9]{1,5})")
 
 
@@ -52,7 +53,7 @@ class _Mount:
             plan = each.plan
             if plan is not None and plan.deletions:
                 size = size_text(sum(deletion.size_bytes for deletion in plan.deletions))
-                rules = " and ".join(sorted({deletion.rule for deletion in plan.deletions}))
+                rules = " and ".join(sorted({_SETTINGS[deletion.rule] for deletion in plan.deletions}))
                 yield f"warning: {each.log}: the brokers will delete {len(plan.deletions)} segments, {size}, by {rules}"
 
     def verdict(self) -> str:

@@ -5,7 +5,8 @@
 | `.log` of a closed segment | shared blocks, else a second name, else a copy; of several replicas copies |
 | `.log` of the active segment | a copy of its committed bytes: store and broker both append |
 | indexes of closed segments | copies: a broker maps index files for writing |
-| indexes of the active segment | none: the broker's start builds them |
+| indexes of the active segment | built from the copy |
+| a producer snapshot at the active segment's base | empty, as no record of a store has a producer |
 | `leader-epoch-checkpoint`, `partition.metadata` | from the ledger |
 
 There is no clean-shutdown marker: the broker checks each log from its recovery point on, which is the active segment.
@@ -21,6 +22,11 @@ from sparklog.sink.store.cleaner_checkpoint_files import CLEANER_CHECKPOINT, rea
 from sparklog.storage_core.checkpoint.leader_epochs import render_leader_epochs
 from sparklog.storage_core.checkpoint.offset_checkpoint import render_offset_checkpoint
 from sparklog.storage_core.checkpoint.partition_metadata import render_partition_metadata
+from sparklog.storage_core.checkpoint.producer_snapshot import render_producer_snapshot
+from sparklog.storage_core.log.files.names import SNAPSHOT, segment_file_name
+from sparklog.storage_core.log.files.segments import SegmentFiles
+from sparklog.storage_core.log.load.recover_segment import scan_segment
+from sparklog.storage_core.log.producers.states import ProducerStates
 from sparklog.storage_core.storage.local import storage_errors, write_file
 from sparklog.storage_core.storage.share_file import Sharing, copy_file, share_file
 from sparklog.storage_core.topic_partition import TopicPartition
@@ -47,10 +53,19 @@ def place_log(each: MountedLog, target: Path, *, may_link: bool) -> set[Sharing]
                 copy_file(index, target / index.name, index.stat().st_size)
         if each.active_path.exists():
             copy_file(each.active_path, target / each.active_path.name, each.state.active_size_bytes)
+            _write_indexes(SegmentFiles(each.state.active_base_offset, target / each.active_path.name), each)
+        snapshot = segment_file_name(each.state.active_base_offset, SNAPSHOT)
+        write_file(target / snapshot, render_producer_snapshot([]))
         epochs = [(each.state.leader_epoch, each.state.log_start_offset)]
         write_file(target / _EPOCHS, render_leader_epochs(epochs))
         write_file(target / "partition.metadata", render_partition_metadata(each.state.topic_id))
     return used
+
+
+def _write_indexes(active: SegmentFiles, each: MountedLog) -> None:
+    found = scan_segment(active, each.index_interval_bytes, ProducerStates())
+    write_file(active.index_path, found.offset_index)
+    write_file(active.time_index_path, found.time_index)
 
 
 def write_checkpoints(logs: Iterable[MountedLog], root: Path) -> None:

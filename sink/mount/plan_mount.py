@@ -37,6 +37,7 @@ class MountedLog:
         closed: segments below the active one that hold readable offsets: nothing is appended to them any more.
         first_base_offset: base offset of its first segment.
         size_bytes: of its `.log` files.
+        index_interval_bytes: bytes between two index entries.
         lost: known lost offsets, first and last.
         has_gaps: whether offsets may be missing, because the log is compacted; None = judge by the log.
         preserves_offsets: whether its offsets come from elsewhere.
@@ -48,6 +49,7 @@ class MountedLog:
     closed: tuple[SegmentFiles, ...]
     first_base_offset: int
     size_bytes: int
+    index_interval_bytes: int
     lost: tuple[tuple[int, int], ...]
     has_gaps: bool | None
     preserves_offsets: bool
@@ -176,6 +178,7 @@ def _listed(
         ),
         first_base_offset=(*readable, segments[-1])[0].base_offset,
         size_bytes=sum(each.size_bytes for each in (*readable, segments[-1])),
+        index_interval_bytes=(config or LogConfig()).index_interval_bytes,
         lost=tuple(
             (each.first_offset, each.last_offset)
             for each in lost

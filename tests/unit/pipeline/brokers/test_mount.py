@@ -160,7 +160,7 @@ def test_mount_when_the_folder_lies_in_the_store_then_refused(store: Path, spark
 def test_mount_when_a_partition_has_no_record_then_its_log_is_empty(tmp_path: Path, sparklog: Sparklog) -> None:
     """A log of preserved offsets has no file until its first record."""
     path = tmp_path / "store"
-    with closing(open_store(path, {"t": {"partitions": 2, "offsets": "preserved"}}, topic="t")) as writer:
+    with closing(open_store(path, {"t": {"partitions": 2}}, topic="t", offsets="preserved")) as writer:
         writer.append("q", 0, in_process(rows(value=["v"], partition=[0], offset=[7])))
 
     ran = sparklog("mount", path, "--out", tmp_path / "out", "--execute")
