@@ -12,9 +12,9 @@ from pathlib import Path
 
 from sparklog.pipeline.places.placed_logs import place_logs
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.ledger.versions import AsOf, open_ledger_at
 from sparklog.sink.opening.clean_end import find_surplus
+from sparklog.sink.store.expected_log import expected_log
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import read_preserved_topics, read_topic_configs
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
@@ -222,7 +222,7 @@ def _open_store(root: Path, as_of: AsOf | None) -> StoreView:
         LogView(
             log=log,
             directory=placed.directories[log],
-            expected=_expected(
+            expected=expected_log(
                 state,
                 has_gaps=True if log.topic in compacted else None,
                 preserves_offsets=log.topic in preserved,
@@ -264,20 +264,6 @@ def _topics_with_gaps(store: Store) -> tuple[set[str], frozenset[str]]:
         logger.warning("Assuming logs without gaps, neither compacted nor mirrored: %s", error)
         return set(), frozenset()
     return {topic for topic, config in configs.items() if config.is_compacted}, preserved
-
-
-def _expected(state: LogState, *, has_gaps: bool | None, preserves_offsets: bool) -> ExpectedLog:
-    return ExpectedLog(
-        log_start_offset=state.log_start_offset,
-        log_end_offset=state.log_end_offset,
-        active_base_offset=state.active_base_offset,
-        active_size_bytes=state.active_size_bytes,
-        topic_id=state.topic_id,
-        leader_epoch=state.leader_epoch,
-        recovery_point=state.recovery_point,
-        has_gaps=has_gaps,
-        preserves_offsets=preserves_offsets,
-    )
 
 
 @dataclass(frozen=True, slots=True)

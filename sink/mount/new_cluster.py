@@ -24,7 +24,7 @@ from sparklog.sink.mount.plan_mount import MountedLog, MountPlan
 from sparklog.sink.store.store_folder import Store, random_id
 from sparklog.storage_core.checkpoint.meta_properties import render_meta_properties, render_properties
 from sparklog.storage_core.errors import CorruptFileError, InvalidConfigError
-from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS, ExpectedLog
+from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS
 from sparklog.storage_core.inspect.verify.verify_log import VerifyOptions, verify_directory
 from sparklog.storage_core.kraft.bootstrap_checkpoint import BOOTSTRAP_CHECKPOINT, render_bootstrap_checkpoint
 from sparklog.storage_core.kraft.metadata_records import (
@@ -183,18 +183,7 @@ def make_cluster(plan: MountPlan, cluster: NewCluster, out: Path, now_ms: int) -
 
 def _refuse_damage(each: MountedLog, directory: Path) -> None:
     """Check a log as `verify` does, by what the ledger has of it."""
-    state = each.state
-    expected = ExpectedLog(
-        log_start_offset=state.log_start_offset,
-        log_end_offset=state.log_end_offset,
-        active_base_offset=state.active_base_offset,
-        active_size_bytes=state.active_size_bytes,
-        topic_id=state.topic_id,
-        leader_epoch=state.leader_epoch,
-        has_gaps=each.has_gaps,
-        preserves_offsets=each.preserves_offsets,
-    )
-    report = verify_directory(directory, expected, VerifyOptions(known_lost=each.lost))
+    report = verify_directory(directory, each.expected, VerifyOptions(known_lost=each.lost))
     found = [finding for finding in report.findings if finding.kind not in HARMLESS_KINDS]
     if found:
         more = f" and {len(found) - 1} more findings" if found[1:] else ""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparklog.sink.ledger.intents import Move, Truncation
@@ -11,10 +11,12 @@ from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeTable
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.opening.clean_end import find_surplus
 from sparklog.sink.opening.undo import committed_end
+from sparklog.sink.store.expected_log import expected_log
 from sparklog.sink.store.log_dirs import find_unreadable, require_online
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import read_preserved_topics, read_topic_configs
 from sparklog.storage_core.errors import InvalidConfigError, LedgerDamagedError, UnknownTopicError
+from sparklog.storage_core.inspect.verify.findings import ExpectedLog
 from sparklog.storage_core.log.files.names import LOG, segment_file_name
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log_config import LogConfig
@@ -39,8 +41,7 @@ class MountedLog:
         size_bytes: of its `.log` files.
         index_interval_bytes: bytes between two index entries.
         lost: known lost offsets, first and last.
-        has_gaps: whether offsets may be missing, because the log is compacted; None = judge by the log.
-        preserves_offsets: whether its offsets come from elsewhere.
+        expected: what its files must agree with, as if all of it were synced: a mount takes no unsynced bytes.
     """
 
     log: TopicPartition
@@ -51,8 +52,7 @@ class MountedLog:
     size_bytes: int
     index_interval_bytes: int
     lost: tuple[tuple[int, int], ...]
-    has_gaps: bool | None
-    preserves_offsets: bool
+    expected: ExpectedLog
 
     @property
     def active_path(self) -> Path:
@@ -168,6 +168,8 @@ def _listed(
 ) -> MountedLog:
     directory = store.log_path(state)
     segments = list_log(directory, committed_end(state)).segments
+    has_gaps = True if config is not None and config.is_compacted else None
+    expected = expected_log(state, has_gaps=has_gaps, preserves_offsets=state.topic in preserved)
     readable = [each for each in segments[:-1] if each.next_offset > state.log_start_offset]
     return MountedLog(
         log=state.log,
@@ -184,6 +186,5 @@ def _listed(
             for each in lost
             if TopicPartition(each.topic, each.partition) == state.log and each.last_offset is not None
         ),
-        has_gaps=True if config is not None and config.is_compacted else None,
-        preserves_offsets=state.topic in preserved,
+        expected=replace(expected, recovery_point=None),
     )
