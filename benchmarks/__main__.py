@@ -26,6 +26,7 @@ GROUPS = {
     "micro-batch": "micro_batch",
     "fsync": "fsync_share",
     "kafka": "kafka_sink",
+    "mirror": "mirror",
     "reader": "reader",
     "scale": "record_scale",
     "fixed-cost": "fixed_cost",
@@ -33,6 +34,8 @@ GROUPS = {
     "segment-files": "segment_files",
     "many-logs": "many_logs",
     "open": "open_store",
+    "restore": "restore",
+    "import": "import_logs",
 }
 """Groups in the order they run, and the module of each."""
 

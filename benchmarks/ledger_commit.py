@@ -61,7 +61,7 @@ class _Committer:
         self._commits += 1
         ends = np.full(_LOGS, self._commits * 10, np.int64)
         names = ("log_end_offset", "active_size_bytes", "max_timestamp_ms", "updated_ms")
-        self._ledger.update(self._rows, dict.fromkeys(names, ends), "bench", self._commits, UNSHARED)
+        self._ledger.update(self._rows, dict.fromkeys(names, ends), ("bench", self._commits), 0, UNSHARED)
 
     def size_text(self) -> str:
         sizes = [file.stat().st_size for file in self._folder.rglob("*") if file.is_file()]

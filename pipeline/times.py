@@ -1,4 +1,4 @@
-"""Parses times and durations on the command line.
+"""Parses times on the command line.
 
 | form                                | is                                                          |
 |-------------------------------------|-------------------------------------------------------------|
@@ -12,29 +12,20 @@ or a date (`20261120`) is refused, too.
 """
 
 import contextlib
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sparklog.storage_core.quantity_text import iso_time
+from sparklog.storage_core.quantity_text import iso_time, parse_duration
 
-__all__ = ["parse_duration", "parse_time"]
+__all__ = ["parse_time"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d|w)")
-_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SECONDS: Final = range(10**8, 10**11)
 """As seconds 1973 to 5138, as ms the first three years of 1970."""
 _END_MS: Final = 253_402_300_800_000
 """The year 10000."""
 _DATE_DIGITS: Final = 8
 _FORMS: Final = "write 2026-11-20T10:00Z, 2026-11-20, -1h before now (ms, s, m, h, d, w), or ms since 1970"
-
-
-def parse_duration(text: str) -> int | None:
-    """Return a duration such as `15m` in ms; None for any other text."""
-    found = _DURATION.fullmatch(text.strip())
-    return None if found is None else int(found[1]) * _UNITS_MS[found[2]]
 
 
 def parse_time(text: str, now_ms: int) -> int:

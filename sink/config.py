@@ -11,21 +11,25 @@ from pathlib import Path
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.log_config import INT32_MAX, LogConfig
 from sparklog.storage_core.property_names import ignored_properties
+from sparklog.storage_core.quantity_text import parse_duration
 from sparklog.storage_core.topic_partition import check_topic_name, topic_names_collide
+from sparklog.storage_core.topic_pattern import INTERNAL_TOPICS
 
-__all__ = ["SinkConfig", "TopicConfig", "log_dir_problem"]
+__all__ = ["CutSettings", "MirroredTopic", "SinkConfig", "TopicConfig", "log_dir_problem"]
 
 logger = logging.getLogger(__name__)
 
 _OFFSETS = ("assigned", "preserved")
 _ON_INVALID = ("fail", "quarantine")
 _OWN_FOLDERS = ("ledger", "staging", "control")
+_CUT_KEYS = {"every": 1000, "keep": 0}
+"""Keys of the settings of cuts, with their least values in ms."""
+_MOST_CUTS = 2000
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _UNUSABLE = re.compile(r"[\[\]\\^|%\x00-\x1f\x7f]")
 """Characters in a path that the ledger's library misreads."""
 _OF_A_PROPERTY = re.compile(r"([a-z][a-z0-9.]*)=")
 _UNKNOWN_PROPERTY = re.compile(r"unknown property '([^']+)'")
-_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,7 @@ class TopicConfig:
             check_topic_name(name)
         except InvalidConfigError as error:
             problems.append(str(error))
-        if name in _INTERNAL_TOPICS:
+        if name in INTERNAL_TOPICS:
             problems.append(f"topic name {name!r} is internal to Kafka")
         partitions = properties.get("partitions", 1)
         if isinstance(partitions, bool) or not isinstance(partitions, int) or not 1 <= partitions <= INT32_MAX:
@@ -65,10 +69,65 @@ class TopicConfig:
         return cls(name=name, partitions=int(partitions), log=log)  # type: ignore[call-overload]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirroredTopic:
+    """What a mirror's source has of a topic.
+
+    Attributes:
+        topic_id: of new logs, 22 characters; empty if the source has none.
+        settings: recorded in place of the sink's own: what the source let producers send is not checked again.
+        others: further properties of the topic, that only brokers use.
+        starts: offsets at which new logs begin, by partition; 0 for others.
+    """
+
+    topic_id: str
+    settings: LogConfig
+    others: Mapping[str, str] = field(default_factory=dict)
+    starts: Mapping[int, int] = field(default_factory=dict, compare=False)
+
+
 @cache
 def _note_ignored(topic: str, name: str) -> None:
     """Warn once about a property without effect: settings are checked when they are read, and when they are used."""
     logger.warning("topics.%s: %s is ignored, it has no meaning without a broker", topic, name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutSettings:
+    """When cuts are written, the states of the past that a store can be read as of, and for how long they stay.
+
+    Attributes:
+        every_ms: between two cuts; None: none are written.
+        keep_ms: how far back moments have the newest cut before them; the newest cut of all stays anyway.
+    """
+
+    every_ms: int | None = 60 * 60 * 1000
+    keep_ms: int = 7 * 24 * 60 * 60 * 1000
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, object]) -> "CutSettings":
+        """Build the settings from `every` and `keep`, each a duration such as `1h`; `every` may be `never`.
+
+        Raises:
+            InvalidConfigError: every problem, each with its key.
+        """
+        problems = [f"cuts.{name}: unknown key; known are every and keep" for name in sorted(values.keys() - _CUT_KEYS)]
+        found: dict[str, int | None] = {}
+        for name, least_ms in _CUT_KEYS.items():
+            text = str(values.get(name, "")).strip()
+            duration_ms = parse_duration(text)
+            if name == "every" and text == "never":
+                found["every_ms"] = None
+            elif duration_ms is not None and duration_ms >= least_ms:
+                found[f"{name}_ms"] = duration_ms
+            elif name in values:
+                problems.append(f"cuts.{name}: {text!r} is no duration such as 1h or 7d, of at least {least_ms} ms")
+        settings = cls(**found)  # type: ignore[arg-type]
+        if settings.every_ms is not None and settings.keep_ms > settings.every_ms * _MOST_CUTS:
+            problems.append(f"cuts.keep: more than {_MOST_CUTS:,} cuts at one each cuts.every")
+        if problems:
+            raise InvalidConfigError(*problems)
+        return settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +142,9 @@ class SinkConfig:
         on_invalid: `fail` refuses the whole micro-batch, `quarantine` diverts the row.
         quarantine: folder of diverted rows, absolute.
         log_dirs: Kafka's `log.dirs`, relative to the store or absolute.
+        cuts: when they are written.
         stage_buffer_bytes: input that a task holds before it encodes.
+        mirrored: topics of a mirror, as their source has them.
     """
 
     store: Path
@@ -93,7 +154,9 @@ class SinkConfig:
     on_invalid: str = "fail"
     quarantine: Path
     log_dirs: tuple[str, ...] = ("logs",)
+    cuts: CutSettings = field(default_factory=CutSettings)
     stage_buffer_bytes: int = 64 << 20
+    mirrored: Mapping[str, MirroredTopic] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         problems = self._place_problems()
@@ -150,6 +213,7 @@ class SinkConfig:
         on_invalid: str = "fail",
         quarantine: str | Path | None = None,
         log_dirs: tuple[str, ...] = (),
+        cuts: Mapping[str, object] | None = None,
     ) -> "SinkConfig":
         """Build the settings from plain values; every problem is reported at once.
 
@@ -170,7 +234,11 @@ class SinkConfig:
             except InvalidConfigError as error:
                 problems += error.problems
                 built[name] = TopicConfig(name=name)
-        root = Path(store).absolute()
+        root, found_cuts = Path(store).absolute(), CutSettings()
+        try:
+            found_cuts = CutSettings.from_values(cuts or {})
+        except InvalidConfigError as error:
+            problems += error.problems
         try:
             config = cls(
                 store=root,
@@ -180,6 +248,7 @@ class SinkConfig:
                 on_invalid=on_invalid,
                 quarantine=Path(quarantine).absolute() if quarantine else root / "quarantine",
                 log_dirs=log_dirs or ("logs",),
+                cuts=found_cuts,
             )
         except InvalidConfigError as error:
             problems += error.problems

@@ -18,6 +18,7 @@ from sparklog.sink.stage.stage_rows import StagePlan, stage
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.storage.owned_names import Owner
 
 __all__ = ["LogSink"]
 
@@ -40,6 +41,8 @@ class LogSink:
         on_invalid: `fail`, or `quarantine` rows that can't become records.
         quarantine: folder of such rows, `<store>/quarantine` if not given.
         log_dirs: Kafka's `log.dirs`, relative to the store or absolute.
+        cuts: `every` and `keep`, when states of the past are written that the store can be read as of, and how long
+            they stay: by default an hour and 7 days; `{"every": "never"}` writes none.
         take_lock_by_force: takes the store from a writer that can't be stopped.
         on_commit: called with the metrics of each micro-batch.
 
@@ -61,15 +64,36 @@ class LogSink:
         on_invalid: str = "fail",
         quarantine: str | Path | None = None,
         log_dirs: tuple[str, ...] = (),
+        cuts: Mapping[str, object] | None = None,
         take_lock_by_force: bool = False,
         on_commit: Callable[[MicroBatchMetrics], None] | None = None,
     ) -> None:
-        self._config = SinkConfig.from_options(
-            store, topics, topic=topic, offsets=offsets, on_invalid=on_invalid, quarantine=quarantine, log_dirs=log_dirs
+        config = SinkConfig.from_options(
+            store,
+            topics,
+            topic=topic,
+            offsets=offsets,
+            on_invalid=on_invalid,
+            quarantine=quarantine,
+            log_dirs=log_dirs,
+            cuts=cuts,
         )
+        self._open(config, take_lock_by_force, on_commit)
+
+    @classmethod
+    def from_config(cls, config: SinkConfig, *, take_lock_by_force: bool = False) -> "LogSink":
+        """Open the sink of settings that are built; raises as the class does."""
+        sink = cls.__new__(cls)
+        sink._open(config, take_lock_by_force, None)
+        return sink
+
+    def _open(
+        self, config: SinkConfig, take_lock_by_force: bool, on_commit: Callable[[MicroBatchMetrics], None] | None
+    ) -> None:
+        self._config = config
         self._on_commit = on_commit
         self.last_error: Exception | None = None
-        self._writer = StoreWriter(self._config, SystemClock(), take_lock_by_force=take_lock_by_force)
+        self._writer = StoreWriter(config, SystemClock(), take_lock_by_force=take_lock_by_force)
 
     def __call__(self, frame: DataFrame, batch_id: int, *, end_offsets: EndOffsets | None = None) -> None:
         """Append one micro-batch of a streaming query; see `write` for `end_offsets`.
@@ -89,6 +113,7 @@ class LogSink:
         query_id: str,
         batch_id: int = 0,
         end_offsets: EndOffsets | None = None,
+        before_commit: Callable[[], None] | None = None,
     ) -> MicroBatchMetrics:
         """Append a frame under the caller's ids; a second call with the same ids changes nothing.
 
@@ -99,19 +124,32 @@ class LogSink:
             end_offsets: with preserved offsets, the logs' ends after this frame: `{(topic, partition): offset}`. Other
                 logs end right above their last record. Give the source's end offset where transaction markers, aborted
                 or compacted records come last, or the log ends below its source.
+            before_commit: called once the frame is read; its error fails the micro-batch, nothing of it is visible.
 
         Raises:
             LogStorageError: it failed as a whole; nothing of it is visible.
         """
+
+        def run_stage(plan: StagePlan) -> list[StageReport]:
+            reports = self._stage(frame, plan)
+            if before_commit is not None:
+                before_commit()
+            return reports
+
         self.last_error = None
         try:
-            metrics = self._writer.append(query_id, batch_id, lambda plan: self._stage(frame, plan), end_offsets)
+            metrics = self._writer.append(query_id, batch_id, run_stage, end_offsets)
         except Exception as error:
             self.last_error = error
             raise
         if self._on_commit is not None:
             self._on_commit(metrics)
         return metrics
+
+    @property
+    def owner(self) -> Owner:
+        """The sink's hold of the store; an error once it is closed."""
+        return self._writer.owner
 
     def close(self) -> None:
         """Complete indexes and checkpoint files, and release the store."""

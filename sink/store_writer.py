@@ -24,6 +24,7 @@ from sparklog.sink.metrics import CommitCosts, MicroBatchMetrics
 from sparklog.sink.opening.access import WRITER_LOCK, keep_maintenance_out
 from sparklog.sink.opening.open_sink_store import open_sink_store
 from sparklog.sink.opening.unflushed import distrust_cache, flush_logs
+from sparklog.sink.past.write_cuts import CutWriter
 from sparklog.sink.place.end_offsets import EndBatches, EndOffsets, check_end_offsets
 from sparklog.sink.place.placer import Placement, StagedBatches
 from sparklog.sink.place.stage_reports import check_reports, collect_batches, split_floors
@@ -45,7 +46,7 @@ from sparklog.storage_core.errors import (
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.log.append.roll import BackwardOffsetError
 from sparklog.storage_core.storage.local import make_directory, storage_errors
-from sparklog.storage_core.storage.owned_names import remove_empty_folder, remove_unique
+from sparklog.storage_core.storage.owned_names import Owner, remove_empty_folder, remove_unique
 
 __all__ = ["StoreWriter"]
 
@@ -132,6 +133,17 @@ class StoreWriter:
                 self._abandon()
                 raise
 
+    @property
+    def owner(self) -> Owner:
+        """The writer's hold of the store, for tables that come with its micro-batches.
+
+        Raises:
+            InvalidConfigError: this writer is closed.
+        """
+        if self._lock is None:
+            raise InvalidConfigError(f"the sink is closed: make a new one store={self._config.store}")
+        return self._lock
+
     def close(self) -> None:
         """Complete indexes and checkpoint files, and release the store."""
         with self._one_at_a_time:
@@ -159,6 +171,7 @@ class StoreWriter:
         self._write_derived()
         self._stage_topics, self._log_rows = number_logs(self._config, self._ledger)
         self._end_batches = EndBatches(self._ledger, self._config)
+        self._cuts = CutWriter(self._store.root, self._ledger, lock, self._config.cuts)
 
     def _append(
         self,
@@ -254,8 +267,10 @@ class StoreWriter:
             self._placer.sync(placement.written)
             if quarantined or self._quarantine.holds(query_id, batch_id):
                 self._quarantine.publish(quarantined, query_id, batch_id)
+            now_ms = self._clock.now_ms()  # the time of this commit: its rows are in no cut of this moment or before
+            self._cuts.write_if_due(now_ms)
             synced = time.monotonic()
-            self._update_ledger(placement, query_id, batch_id)
+            self._update_ledger(placement, query_id, batch_id, now_ms)
         except BackwardOffsetError as error:
             raise InvalidRecordError(self._describe_backward(staged, error.batch)) from error
         except (WriterFencedError, CommitStateUnknownError):
@@ -272,9 +287,10 @@ class StoreWriter:
             commit_ms=int((time.monotonic() - synced) * 1000),
         )
 
-    def _update_ledger(self, placement: Placement, query_id: str, batch_id: int) -> None:
+    def _update_ledger(self, placement: Placement, query_id: str, batch_id: int, now_ms: int) -> None:
         try:
-            self._ledger.update(placement.rows, placement.values, query_id, batch_id, self._placer.owner)
+            micro_batch = (query_id, batch_id)
+            self._ledger.update(placement.rows, placement.values, micro_batch, now_ms, self._placer.owner)
         except LogStorageError:
             raise
         except Exception as error:  # any error: the commit may have succeeded

@@ -5,6 +5,7 @@ LogStorageError                  something about a store or a log
     InvalidRecordError           fix or divert the row that the message names
         RecordTooLargeError      drop the row it names; the others can be written
     UnknownTopicError            declare the topic, or ask for one that exists
+    TopicsChangedError           a topic went while its cluster was asked about it: ask for the topics again
     OutOfOrderSequenceError      batches of this producer are missing before this one: send them first
     InvalidProducerEpochError    a later producer took this one's id over: it must stop
     InvalidTxnStateError         the producer has an open transaction: end it before batches without one
@@ -40,6 +41,7 @@ __all__ = [
     "SparkLostError",
     "StorageError",
     "StoreLockedError",
+    "TopicsChangedError",
     "TransactionCoordinatorFencedError",
     "UnflushedRecordsLostError",
     "UnknownTopicError",
@@ -87,6 +89,10 @@ class RecordTooLargeError(InvalidRecordError):
 
 class UnknownTopicError(LogStorageError):
     """No such topic or partition in this store or folder."""
+
+
+class TopicsChangedError(LogStorageError):
+    """A topic was deleted, or its log went back, between two questions to its cluster."""
 
 
 class OutOfOrderSequenceError(LogStorageError):

@@ -15,8 +15,10 @@ import threading
 
 __all__ = [
     "CHECKPOINT_FAULT_POINTS",
+    "CUT_FAULT_POINTS",
     "FAULT_POINTS",
     "FLUSH_FAULT_POINTS",
+    "GROUP_FAULT_POINTS",
     "LEDGER_FAULT_POINTS",
     "OWNED_NAMES_FAULT_POINTS",
     "reach",
@@ -48,11 +50,17 @@ FAULT_POINTS = (
 FLUSH_FAULT_POINTS = ("flush.synced",)
 """Steps of syncing logs outside of a micro-batch: by a close, and by a reopen after a crash."""
 
+GROUP_FAULT_POINTS = ("groups.written",)
+"""A mirror's step before its micro-batch: the offsets of consumer groups are durable."""
+
 CHECKPOINT_FAULT_POINTS = ("checkpoint.written", "checkpoint.replaced")
 """Steps of replacing a small file: after the write under another name; after the rename, before the folder's fsync."""
 
 LEDGER_FAULT_POINTS = ("tidy.checkpointed", "tidy.synced", "tidy.cleaned")
 """Steps of tidying the ledger, every 100 commits: its checkpoint is written; synced; older entries are removed."""
+
+CUT_FAULT_POINTS = ("cut.written", "cut.dropped")
+"""Steps before the commit of a micro-batch, if a cut is due: it is durable; an old one is dropped, a visit for each."""
 
 OWNED_NAMES_FAULT_POINTS = ("names.held",)
 """Between the check of an owner and each removal or rename by path, where a successor must wait."""

@@ -6,7 +6,9 @@ See `fault_points`. Tests use the tables; the product names each step at its pla
 __all__ = [
     "CLEANER_FAULT_POINTS",
     "DIRECTORY_FAULT_POINTS",
+    "IMPORT_FAULT_POINTS",
     "LOAD_FAULT_POINTS",
+    "MOUNT_FAULT_POINTS",
     "QUARANTINE_FAULT_POINTS",
     "REPAIR_FAULT_POINTS",
     "RETENTION_FAULT_POINTS",
@@ -30,8 +32,29 @@ DIRECTORY_FAULT_POINTS = (
 opening.
 """
 
-TRUNCATE_FAULT_POINTS = ("truncate.committed", "truncate.filled", "truncate.finished")
-"""Steps of truncating a log, apart from those of undoing."""
+IMPORT_FAULT_POINTS = (
+    "import.intended",
+    "import.copied",
+    "import.settings",
+    "import.expected",
+    "import.committed",
+    "import.finished",
+)
+"""Every step of `sparklog import --execute`, in order."""
+
+MOUNT_FAULT_POINTS = (
+    "mount.copied",
+    "mount.placed",
+    "mount.unclean",
+    "mount.emptied",
+    "mount.starts",
+    "mount.renamed",
+    "mount.finished",
+)
+"""Every step of `sparklog mount --into --execute`, in order; the first and the sixth for each log."""
+
+TRUNCATE_FAULT_POINTS = ("truncate.committed", "truncate.filled", "truncate.epochs", "truncate.finished")
+"""Steps of truncating logs, apart from those of undoing; the second and third for each log."""
 
 UPGRADE_FAULT_POINTS = ("upgrade.written", "upgrade.committed", "upgrade.finished")
 """Every step of `sparklog upgrade --execute`, in order."""
@@ -47,9 +70,17 @@ RETENTION_FAULT_POINTS = ("retain.rolled", "retain.committed", "retain.renamed",
 ROLL_FAULT_POINTS = ("roll.closed", "roll.added", "roll.committed")
 """Every step of rolling active segments without an append, before a cleaning; the first two for each log."""
 
-CLEANER_FAULT_POINTS = ("clean.cleaned", "clean.swap", "clean.deleted", "clean.renamed", "clean.checkpoint")
-"""Every step of cleaning a log, in order; all but the last one for each group of segments: the new one is written;
-complete; the old ones are removed; it has its name; all groups are done, the checkpoint is not recorded yet.
+CLEANER_FAULT_POINTS = (
+    "clean.announced",
+    "clean.cleaned",
+    "clean.swap",
+    "clean.deleted",
+    "clean.renamed",
+    "clean.checkpoint",
+)
+"""Every step of cleaning logs, in order: the ledger says how far each of them will be compacted; then for each group of
+segments of a log, the new one is written; complete; the old ones are removed; it has its name; all groups of the log
+are done, the checkpoint is not recorded yet.
 """
 
 LOAD_FAULT_POINTS = (

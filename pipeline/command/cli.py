@@ -1,10 +1,12 @@
 """The command `sparklog`; each verb also runs under `spark-submit`.
 
 Exit code 0: done. 1: failed, or found damage. 2: wrong use or wrong settings. A failure is one line on stderr.
-Here are all verbs with their options and help. The code of a verb is in its module in `pipeline/verbs`, imported only
-when the verb runs: help, and a wrong option, wait for no library.
+Here are the verbs with their options and help; those for brokers are in `broker_commands`. The code of a verb is in its
+module in `pipeline/verbs`, imported only when the verb runs: help, and a wrong option, wait for no library.
 """
 
+import atexit
+import gc
 import io
 import logging
 import sys
@@ -14,7 +16,8 @@ from typing import Any
 
 import click
 
-from sparklog.pipeline.command.options import EXECUTE, JSON, PLACE, TIME, TIME_OR_END
+from sparklog.pipeline.command.broker_commands import BROKER_COMMANDS
+from sparklog.pipeline.command.options import AS_OF, EXECUTE, FILE, FOLDER, JSON, PLACE, TIME, TIME_OR_END
 from sparklog.pipeline.report import DONE, FAILED
 from sparklog.pipeline.terminal import LogLines, say, say_at_once
 from sparklog.storage_core.errors import InvalidConfigError, LogStorageError
@@ -23,15 +26,13 @@ __all__ = ["cli", "main"]
 
 _WRONG_USE = 2
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_FOLDER = click.Path(file_okay=False, path_type=Path)
 _KEYS = click.Path(exists=True, dir_okay=False, path_type=Path)
 _CONFIG = click.option("--config", required=True, metavar="FILE", help="Settings file (YAML).")
 _SET = click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Override one setting; may be repeated.")
 _KEEP_IN = click.option(
     "--keep-cut-in",
     "keep_in",
-    type=_FOLDER,
+    type=FOLDER,
     metavar="DIR2",
     help="Plain folders: where a repair keeps the bytes it drops; default DIR-cut.",
 )
@@ -55,7 +56,7 @@ def cli() -> None:
 @_SET
 @click.option("--available-now", is_flag=True, help="Read all rows available now, then stop; overrides the trigger.")
 @click.option("--take-lock-by-force", is_flag=True, help="Take the store from a writer that does not stop.")
-@click.option("--metrics-file", type=_FILE, metavar="FILE", help="File for Prometheus metrics.")
+@click.option("--metrics-file", type=FILE, metavar="FILE", help="File for Prometheus metrics.")
 def stream(**given: Any) -> None:
     """Stream a source into the Kafka logs of a store, exactly once.
 
@@ -85,6 +86,8 @@ def check(config: str, overrides: tuple[str, ...]) -> None:
 @cli.command()
 @click.argument("store", type=PLACE)
 @click.argument("topic", required=False)
+@AS_OF
+@click.option("--cuts", "with_cuts", is_flag=True, help="List the states of the past that a STORE can be read as of.")
 @_KEEP_IN
 @JSON
 def describe(**given: Any) -> None:
@@ -110,6 +113,7 @@ def describe(**given: Any) -> None:
     help="Such as 2026-11-20T10:00Z, 2026-11-20, -1h or MS since 1970; or earliest, latest, max-timestamp.",
 )
 @_ISOLATION
+@AS_OF
 @JSON
 def offsets(**given: Any) -> None:
     """Print TOPIC:PARTITION:OFFSET of each log at a time; OFFSET is -1 if every record is earlier."""
@@ -131,6 +135,7 @@ def offsets(**given: Any) -> None:
 )
 @click.option("--max", "limit", type=click.IntRange(0), metavar="N", help="Stop after N records.")
 @_ISOLATION
+@AS_OF
 @click.option("--raw", "as_raw", is_flag=True, help="Do not escape control characters; a terminal may execute them.")
 @JSON
 def read(**given: Any) -> None:
@@ -325,34 +330,6 @@ def move_log(**given: Any) -> None:
 
 
 @cli.command()
-@click.argument("store", type=PLACE)
-@click.option("--out", required=True, type=_FOLDER, metavar="DIR", help="New or empty folder for the brokers' files.")
-@click.option("--topics", metavar="PATTERN", help="Regular expressions of topic names, with commas; default: all.")
-@click.option(
-    "--broker",
-    "brokers",
-    multiple=True,
-    default=["1@localhost:9092"],
-    show_default=True,
-    metavar="ID@HOST:PORT",
-    help="A broker of the cluster; may be repeated. Its controller takes the next port.",
-)
-@click.option("--replication-factor", type=click.IntRange(1), default=1, show_default=True, metavar="N")
-@click.option("--cluster-id", metavar="ID", help="Of the cluster; default: a new one.")
-@click.option("--allow-gaps", is_flag=True, help="Mount logs although a repair lost offsets of them.")
-@EXECUTE
-@JSON
-def mount(**given: Any) -> None:
-    """Make a new Kafka cluster's data directories of a STORE's logs; kafka-server-start then serves them.
-
-    May run beside a sink. Closed segments are linked, not copied, if STORE and DIR are on one filesystem.
-    """
-    from sparklog.pipeline.brokers.mount import run
-
-    run(**given)
-
-
-@cli.command()
 @click.argument("store", type=PLACE, required=False)
 @click.option("--config", metavar="FILE", help="Settings file (YAML), in place of STORE.")
 @EXECUTE
@@ -392,8 +369,13 @@ def forget(**given: Any) -> int:
     return run(**given)
 
 
+for _command in BROKER_COMMANDS:
+    cli.add_command(_command)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
+    atexit.register(gc.freeze)  # else the interpreter's end searches all that was imported for cycles: 0.2 s
     log = logging.StreamHandler(sys.stderr)
     log.setFormatter(LogLines("%(levelname)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[log])

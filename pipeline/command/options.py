@@ -1,13 +1,18 @@
 """The options that several verbs of the command have."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-__all__ = ["EXECUTE", "JSON", "PLACE", "TIME", "TIME_OR_END"]
+if TYPE_CHECKING:
+    from sparklog.sink.ledger.versions import AsOf
+
+__all__ = ["AS_OF", "EXECUTE", "FILE", "FOLDER", "JSON", "PLACE", "TIME", "TIME_OR_END", "TIME_OR_NOW"]
 
 PLACE: Final = click.Path(exists=True, file_okay=False, path_type=Path)
+FILE: Final = click.Path(dir_okay=False, path_type=Path)
+FOLDER: Final = click.Path(file_okay=False, path_type=Path)
 EXECUTE: Final = click.option("--execute", is_flag=True, help="Do it; without, only show the plan.")
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 
@@ -39,3 +44,29 @@ TIME_OR_END: Final = _Time(
     | {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
 )
 """Also an end of a log, by Kafka's name or number."""
+
+TIME_OR_NOW: Final = _Time({"now": "now"})
+
+_MOST_VERSION_DIGITS: Final = 10
+
+
+class _AsOf(click.ParamType["AsOf"]):
+    """A version of the ledger, or a time in any form of `sparklog.pipeline.times`; ms since 1970 have more digits."""
+
+    name = "time or version"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "AsOf":
+        """Return what names the state, or end the command."""
+        from sparklog.sink.ledger.versions import AsOf
+
+        if value.isascii() and value.isdigit() and len(value) <= _MOST_VERSION_DIGITS:
+            return AsOf(version=int(value))
+        return AsOf(timestamp_ms=int(TIME.convert(value, param, ctx)))
+
+
+AS_OF: Final = click.option(
+    "--as-of",
+    type=_AsOf(),
+    metavar="TIME|VERSION",
+    help="The store as it was: at a time, such as -1h or 2026-11-20T10:00Z, or at a version of its ledger.",
+)

@@ -4,6 +4,7 @@
     deletions: one ledger commit, then renames
     remove renamed files whose delay is over
     roll active segments of the plan: a commit
+    record how far logs will be compacted: a commit
     logs -> slots                        --------> clean log by log, the largest first
     rows                                 <-------- one row per log
     logs with more keys than a map holds: `offset_map_job`, one after the other
@@ -33,13 +34,13 @@ from sparklog.pipeline.maintenance.runs import TaskResult, result_of_cleaning, r
 from sparklog.pipeline.maintenance.slots import slots_of
 from sparklog.pipeline.maintenance.stop_file import StopFile
 from sparklog.pipeline.spark.task_progress import task_progress
-from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.opening.access import MaintainedStore
 from sparklog.sink.operations.clean_logs import (
     CleanerBudget,
     LogCleaning,
     LogCleaningRow,
+    announce_cleanings,
     clean_log_with,
     clean_one_log,
     failed_cleaning,
@@ -110,7 +111,7 @@ def run_plan(
     cleanings = [each.cleaning for each in due if each.cleaning is not None]
     rolls = [each.log for each in cleanings if each.plan is not None and each.plan.rolls]
     roll_without_sink(maintained, rolls, clock)
-    states = Ledger.open(maintained.store.ledger_path).states()
+    states = announce_cleanings(maintained, cleanings, clock)
     shared = _Shared(replace(budget, leaves_large=True), clock, owner, stop)
     tasks = _tasks(cleanings, states)
     rows = _clean_on_spark(spark, tasks, shared)

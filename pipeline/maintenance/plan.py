@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from sparklog.pipeline.control.cleaner_checkpoints import CleanerCheckpoint
+from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.operations.clean_logs import LogCleaning
 from sparklog.sink.operations.retain_logs import LogRetention
 from sparklog.storage_core.quantity_text import duration_text, iso_time, size_text
@@ -134,6 +135,19 @@ class MaintenancePlan:
     def due(self) -> list[PlannedTask]:
         """The tasks to do, in order."""
         return [each for each in self.tasks if each.decision == "do"]
+
+    def rows_after(self) -> dict[TopicPartition, LogState]:
+        """Return the ledger rows of logs that the tasks change, as they will be."""
+        rows: dict[TopicPartition, LogState] = {}
+        for task in self.due:
+            if task.retention is not None and task.retention.plan is not None:
+                row = rows.get(task.log, task.retention.state)
+                rows[task.log] = replace(row, log_start_offset=task.retention.plan.log_start_offset)
+            elif task.cleaning is not None and task.cleaning.plan is not None:
+                row = rows.get(task.log, task.cleaning.state)
+                compacted_offset = max(row.compacted_offset, task.cleaning.plan.first_uncleanable_offset)
+                rows[task.log] = replace(row, compacted_offset=compacted_offset)
+        return rows
 
     def with_leases(self, leased_by: Mapping[TopicPartition, str]) -> MaintenancePlan:
         """Return the plan in which tasks on logs that other runs have leased wait.

@@ -25,14 +25,15 @@ _MOST_ROWS = 200
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """A plan for the store with this id."""
+    """A plan for the store with this id; `print_plan` prints its tasks."""
 
     plan: MaintenancePlan
     store_id: str
+    overtaken: str | None = None
 
     def lines(self) -> tuple[str, ...]:
-        """Return nothing: `print_plan` prints the tasks."""
-        return ()
+        """Return what the plan means for cuts."""
+        return () if self.overtaken is None else (self.overtaken,)
 
     def verdict(self) -> str:
         """Return the last line of a plan for people."""

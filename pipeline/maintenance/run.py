@@ -12,7 +12,7 @@ import logging
 import secrets
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from sparklog.pipeline.settings.maintenance_settings import MaintenanceSettings,
 from sparklog.pipeline.settings.stream_settings import load_settings
 from sparklog.sink.opening.access import MaintainedStore, maintaining
 from sparklog.sink.operations.clean_logs import CleanerBudget
+from sparklog.sink.operations.cut_before import write_cut_before_maintenance
 from sparklog.sink.operations.forget_keys import RequestState, finish_requests, known_erasure, prepare_erasure
 from sparklog.sink.operations.retain_logs import PendingRemoval, RetentionRun, last_removal_ms, remove_deleted
 from sparklog.sink.store.forgotten_keys import ForgetRequest, erased_keys, read_requests
@@ -90,7 +91,7 @@ class Callbacks:
     Attributes:
         plan: gets the plan before the first task.
         waits: gets the number of files that wait to be removed, and until when.
-        sleep: waits that many seconds.
+        sleep: waits that many seconds; raises KeyboardInterrupt if the run was asked to end.
     """
 
     plan: Callable[[MaintenancePlan], None]
@@ -147,11 +148,11 @@ def execute_maintenance(
         UnsupportedFormatError: a newer release wrote a control table.
         CorruptFileError: a control table is damaged.
         WriterFencedError: another run took over.
-        KeyboardInterrupt: while files waited to be removed; the next run removes them.
     """
     check_tables(place.root)
     refuse_leased(place.root, clock)
     with maintaining(place.root) as maintained:
+        write_cut_before_maintenance(maintained, clock)
         erasure = prepare_erasure(maintained, clock)
         survey = survey_store(maintained.store, _bounds(place.settings), clock, erasure)
         if place.given_plan is not None:
@@ -161,7 +162,9 @@ def execute_maintenance(
         erasures = finish_requests(maintained.store, erasure.requests, clock)
     if (until_ms := last_removal_ms(pending, clock)) is not None:
         callbacks.waits(sum(len(each.files) for each in pending), until_ms)
-    unremoved = remove_deleted(RetentionRun([], pending), clock, callbacks.sleep)
+    unremoved: dict[TopicPartition, str] = {}
+    with suppress(KeyboardInterrupt):  # the tasks are done and recorded; the next run removes the files
+        unremoved = remove_deleted(RetentionRun([], pending), clock, callbacks.sleep)
     return replace(run, unremoved=unremoved, erasures=erasures)
 
 

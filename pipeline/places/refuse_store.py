@@ -19,10 +19,17 @@ __all__ = ["refuse_store"]
 
 _STORE_FILE = "store.properties"
 _META_FILE = "meta.properties"
+_RECOVERY = (
+    "logs of a store can't be recovered or repaired without it",
+    "its next opening for writing truncates uncommitted bytes, and `sparklog repair {store}` repairs damage",
+)
 
 
-def refuse_store(folders: Iterable[Path]) -> None:
+def refuse_store(folders: Iterable[Path], why: tuple[str, str] = _RECOVERY) -> None:
     """Refuse a folder that is a store, or lies in one or in one of its log directories, also through links.
+
+    Args:
+        why: the beginning of the message, and what to do.
 
     Raises:
         InvalidConfigError: there is such a folder; the message names the store.
@@ -30,7 +37,7 @@ def refuse_store(folders: Iterable[Path]) -> None:
     """
     for real in sorted({real for folder in set(folders) for real in _real_folders(folder)}):
         for each in (real, *real.parents):
-            _refuse(real, each)
+            _refuse(real, each, why)
 
 
 def _real_folders(folder: Path) -> Iterator[Path]:
@@ -42,7 +49,7 @@ def _real_folders(folder: Path) -> Iterator[Path]:
         yield from (each.resolve() for each in links)
 
 
-def _refuse(folder: Path, above: Path) -> None:
+def _refuse(folder: Path, above: Path, why: tuple[str, str]) -> None:
     """Refuse a folder if it, or a folder above, is a store or a log directory of one.
 
     Raises:
@@ -57,7 +64,4 @@ def _refuse(folder: Path, above: Path) -> None:
             remedy = f"; if this is a copy, or no store uses it any more, remove {STORE_PROPERTY} from {meta}"
         else:
             return
-    raise InvalidConfigError(
-        f"logs of a store can't be recovered or repaired without it: path={folder} store={store}; its next opening for"
-        f" writing truncates uncommitted bytes, and `sparklog repair {store}` repairs damage{remedy}"
-    )
+    raise InvalidConfigError(f"{why[0]}: path={folder} store={store}; {why[1].format(store=store)}{remedy}")

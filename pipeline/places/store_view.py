@@ -7,13 +7,16 @@ that file is damaged, logs can be listed and checked, but not read: their starts
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sparklog.pipeline.places.placed_logs import place_logs
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.ledger.versions import AsOf, open_ledger_at
+from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.ledger.versions import AsOf
 from sparklog.sink.opening.clean_end import find_surplus
+from sparklog.sink.past.judge_past import Judgement, LogsNow
+from sparklog.sink.past.past_state import PastState, find_past
 from sparklog.sink.store.expected_log import expected_log
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import read_preserved_topics, read_topic_configs
@@ -52,6 +55,7 @@ class LogView:
         checkpointed_recovery_point: its recovery point in the checkpoint beside it; None without one.
         damaged_checkpoints: the damage of these checkpoints, by file name.
         offline: why its log directory can't be read; None if it can.
+        judgement: of an earlier state: what of it can still be read; `expected` starts where the log does today.
     """
 
     log: TopicPartition
@@ -61,6 +65,7 @@ class LogView:
     checkpointed_recovery_point: int | None = None
     damaged_checkpoints: Mapping[str, str] = field(default_factory=dict)
     offline: str | None = None
+    judgement: Judgement | None = None
 
     @property
     def recovery_point(self) -> int | None:
@@ -73,7 +78,7 @@ class LogView:
         return self.checkpointed_recovery_point if self.expected is None else self.expected.recovery_point
 
     def reader(self) -> LogReader:
-        """Return a reader of the committed records; a store has no transactions, so all its records are stable.
+        """Return a reader of the committed records.
 
         Raises:
             LogDirOfflineError: the log directory is offline.
@@ -85,9 +90,11 @@ class LogView:
         expected = self.expected
         if expected is None:
             return LogReader(self.directory, log_start_offset=self._plain_start())
-        end = expected.log_end_offset
         return LogReader(
-            self.directory, log_start_offset=expected.log_start_offset, log_end_offset=end, last_stable_offset=end
+            self.directory,
+            log_start_offset=expected.log_start_offset,
+            log_end_offset=expected.log_end_offset,
+            last_stable_offset=expected.last_stable_offset,
         )
 
     def require_online(self) -> None:
@@ -126,6 +133,7 @@ class StoreView:
 
     Attributes:
         ledger_version: of the store's ledger; None in a plain folder.
+        past: the earlier state that this is; None for the newest.
         unknown: log directories of a store that its ledger does not name.
         set_aside: `-delete`, `-future` and `-stray` directories beside the logs.
         surplus: bytes above a committed end after a clean close, as an error text; None without.
@@ -135,6 +143,7 @@ class StoreView:
     root: Path
     logs: tuple[LogView, ...]
     ledger_version: int | None = None
+    past: PastState | None = None
     unknown: tuple[Path, ...] = ()
     set_aside: tuple[Path, ...] = ()
     surplus: str | None = None
@@ -150,16 +159,17 @@ class StoreView:
             raise LedgerDamagedError(self.surplus)
 
 
-def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
+def open_logs(root: Path, as_of: AsOf | PastState | None = None) -> StoreView:
     """Open a store, a folder of log directories, or a single log directory.
 
     Args:
-        as_of: an earlier version of a store's ledger; None for the newest.
+        as_of: an earlier state of a store, or what finds it; None for the newest.
 
     Raises:
         LedgerDamagedError: the store's ledger can't be read.
         UnsupportedFormatError: a newer release wrote the store.
-        InvalidConfigError: the ledger has no such version, or the folder has no ledger, or two directories of one log.
+        InvalidConfigError: neither ledger nor cuts have such a state, or the folder has no ledger, or two directories
+            of one log.
     """
     if (root / "store.properties").exists():
         return _open_store(root, as_of)
@@ -178,9 +188,9 @@ def open_logs(root: Path, as_of: AsOf | None = None) -> StoreView:
     )
 
 
-def open_named(root: Path, name: str | None) -> tuple[StoreView, list[LogView]]:
+def open_named(root: Path, name: str | None, as_of: AsOf | None = None) -> tuple[StoreView, list[LogView]]:
     """Open a place for reading; return it with the logs of this name, or with all of its logs."""
-    view = open_logs(root)
+    view = open_logs(root, as_of)
     view.require_clean_end()
     logs = list(view.logs) if name is None else select_logs(view.logs, name)
     return view, sorted(logs, key=lambda each: each.offline is not None)  # readable logs first: an offline one fails
@@ -212,35 +222,48 @@ def _check_no_twins(logs: Sequence[LogView]) -> None:
         seen[each.log] = each.directory
 
 
-def _open_store(root: Path, as_of: AsOf | None) -> StoreView:
+def _open_store(root: Path, as_of: AsOf | PastState | None) -> StoreView:
     store = Store.find(root)
-    ledger = Ledger.open(store.ledger_path) if as_of is None else open_ledger_at(store.ledger_path, as_of)
-    states = ledger.states()
-    placed = place_logs(store, states, ledger if as_of is None else Ledger.open(store.ledger_path))
+    newest = Ledger.open(store.ledger_path)
+    now = newest.states()
+    past = find_past(store.ledger_path, as_of) if isinstance(as_of, AsOf) else as_of
+    states = now if past is None else past.states
+    placed = place_logs(store, states, newest)
+    readable = {log: path for log, path in placed.directories.items() if log not in placed.offline}
+    judged = {} if past is None else LogsNow(now, readable).judge(past.states)
     compacted, preserved = _topics_with_gaps(store)
     logs = [
         LogView(
             log=log,
             directory=placed.directories[log],
             expected=expected_log(
-                state,
+                state if past is None else _begun_today(state, now.get(log)),
                 has_gaps=True if log.topic in compacted else None,
                 preserves_offsets=log.topic in preserved,
             ),
             offline=placed.offline.get(log),
+            judgement=judged.get(log),
         )
         for log, state in states.items()
     ]
-    surplus, damaged = _surplus(store, ledger) if as_of is None else (None, None)
+    surplus, damaged = _surplus(store, newest) if past is None else (None, None)
     return StoreView(
         root=root,
         logs=tuple(sorted(logs, key=lambda each: each.log)),
-        ledger_version=ledger.version,
+        ledger_version=newest.version if past is None else past.ledger_version,
+        past=past,
         unknown=placed.unknown,
         set_aside=placed.set_aside,
         surplus=surplus,
         damaged_control=damaged,
     )
+
+
+def _begun_today(past: LogState, now: LogState | None) -> LogState:
+    """Return an earlier row with the log's start of today, if that lies inside it."""
+    if now is None or not past.log_start_offset < now.log_start_offset <= past.log_end_offset:
+        return past
+    return replace(past, log_start_offset=now.log_start_offset)
 
 
 def _surplus(store: Store, ledger: Ledger) -> tuple[str | None, str | None]:

@@ -6,6 +6,7 @@ Spark filters rows itself: with filters in a Python data source it may mix up th
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from sparklog.pipeline.places.past_logs import past_of, require_readable
 from sparklog.pipeline.places.store_view import open_logs
 from sparklog.pipeline.reader.columns import kafka_columns
 from sparklog.pipeline.reader.log_bounds import find_bounds, resolve_ends, resolve_starts
@@ -82,11 +84,16 @@ class _FrameReader(DataSourceReader):
         """Return the tasks; an empty one if there is nothing to read, as Spark would invent a partition."""
         options = self._options
         view = open_logs(options.path, options.as_of)
-        bounds = find_bounds(choose_logs(view, options), options)
+        logs = choose_logs(view, options)
+        require_readable(view, logs)
+        bounds = find_bounds(logs, options)
         starts, ends = resolve_starts(bounds, options), resolve_ends(bounds, options)
         wanted = {log: (starts[log], ends[log]) for log in bounds}
         nothing = ReadTask((), options.include_headers, options.fail_on_data_loss)
-        return [*(plan_tasks(wanted, bounds, options) or [nothing])]
+        tasks = plan_tasks(wanted, bounds, options)
+        if view.past is not None:
+            tasks = [replace(each, past=past_of(view, [bounds[log].view for log in each.logs])) for each in tasks]
+        return [*(tasks or [nothing])]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""

@@ -35,7 +35,7 @@ class LogBounds:
         start_offset: the first.
         end_offset: above the last that the isolation level allows.
         log_end_offset: above the last of all.
-        isolation: level for tasks; `read_uncommitted` in a store, which holds no transactions.
+        isolation: level for tasks.
         is_certain: whether the log was readable up to its end; otherwise it may end higher.
     """
 
@@ -201,9 +201,13 @@ def _bounds(view: LogView, options: ReaderOptions) -> LogBounds:
     if view.offline is not None:
         _skip_offline(view, options)
     if view.expected is not None:
-        start, end = view.expected.log_start_offset, view.expected.log_end_offset
+        end, is_committed = view.expected.log_end_offset, options.isolation == "read_committed"
         return LogBounds(
-            view=view, start_offset=start, end_offset=end, log_end_offset=end, isolation="read_uncommitted"
+            view=view,
+            start_offset=view.expected.log_start_offset,
+            end_offset=view.expected.last_stable_offset if is_committed else end,
+            log_end_offset=end,
+            isolation=options.isolation,
         )
     view.require_start()
     try:

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from sparklog.pipeline.reader.index_marks import read_marks
 from sparklog.pipeline.reader.log_bounds import LogBounds
 from sparklog.pipeline.reader.options import ReaderOptions
+from sparklog.sink.past.past_logs import PastLogs
 from sparklog.storage_core.errors import LogStorageError
 from sparklog.storage_core.log.files.segments import list_readable_segments
 from sparklog.storage_core.log.producers.transactions import Isolation
@@ -58,11 +59,18 @@ class ReadTask(InputPartition):
 
     Attributes:
         fail_on_data_loss: whether damaged or missing offsets fail the task, or are skipped and logged.
+        past: the rows of an earlier state that the splits are of; None for the newest.
     """
 
     splits: tuple[LogSplit, ...]
     include_headers: bool
     fail_on_data_loss: bool
+    past: PastLogs | None = None
+
+    @property
+    def logs(self) -> list[TopicPartition]:
+        """The logs of the splits, each once."""
+        return sorted({each.log for each in self.splits})
 
 
 def plan_tasks(

@@ -37,6 +37,7 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
     Raises:
         LogStorageError: records can't be read, and `failOnDataLoss` is true; the message names file and position.
         StorageError: the disk refuses, for both values of `failOnDataLoss`: the records may be whole.
+        InvalidConfigError: an earlier state was read, and a compaction, retention or truncation has overtaken it.
     """
     loss = _Loss()
     for split in task.splits:
@@ -45,6 +46,8 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
             yield from _rows(records, maker, split, task)
             del records  # before the next ones are decoded
     loss.report()
+    if task.past is not None:
+        task.past.require_readable()  # a compaction beside it has told of itself before it began
 
 
 def _rows(records: pa.RecordBatch, maker: RowMaker, split: LogSplit, task: ReadTask) -> Iterator[pa.RecordBatch]:

@@ -5,11 +5,9 @@ import re
 from sparklog.pipeline.places.store_view import LogView, StoreView
 from sparklog.pipeline.reader.options import ReaderOptions
 from sparklog.storage_core.errors import UnknownTopicError
+from sparklog.storage_core.topic_pattern import INTERNAL_TOPICS
 
 __all__ = ["choose_logs"]
-
-_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
-"""Read only if named, as by Kafka's own clients."""
 
 
 def choose_logs(view: StoreView, options: ReaderOptions) -> tuple[LogView, ...]:
@@ -26,9 +24,8 @@ def choose_logs(view: StoreView, options: ReaderOptions) -> tuple[LogView, ...]:
     if options.subscribe is not None:
         return _subscribed(view, options.subscribe)
     pattern = re.compile(options.subscribe_pattern or ".*")
-    return tuple(
-        each for each in view.logs if each.log.topic not in _INTERNAL_TOPICS and pattern.fullmatch(each.log.topic)
-    )
+    named = (each for each in view.logs if each.log.topic not in INTERNAL_TOPICS)  # read only if named, as in Kafka
+    return tuple(each for each in named if pattern.fullmatch(each.log.topic))
 
 
 def _assigned(view: StoreView, options: ReaderOptions) -> tuple[LogView, ...]:

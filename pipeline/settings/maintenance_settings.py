@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from sparklog.pipeline.settings.section import SettingsSection
-from sparklog.pipeline.times import parse_duration
 from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.quantity_text import parse_duration
 
 __all__ = ["MaintenanceSettings", "maintenance_options", "parse_maintenance"]
 

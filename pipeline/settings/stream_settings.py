@@ -15,10 +15,19 @@ from sparklog.pipeline.settings.maintenance_settings import MaintenanceSettings,
 from sparklog.pipeline.settings.overrides import apply_override, split_key
 from sparklog.pipeline.settings.places import SettingsPlaces, repeated_keys
 from sparklog.pipeline.settings.section import SettingsSection
-from sparklog.sink.config import SinkConfig
+from sparklog.sink.config import SinkConfig, TopicConfig
 from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.log_config import LogConfig
 
-__all__ = ["SOURCE_FORMATS", "RecordSettings", "Settings", "SourceSettings", "TriggerSettings", "load_settings"]
+__all__ = [
+    "SOURCE_FORMATS",
+    "RecordSettings",
+    "Settings",
+    "SourceSettings",
+    "TriggerSettings",
+    "load_settings",
+    "load_topics",
+]
 
 SOURCE_FORMATS = ("csv", "json", "parquet", "text", "delta", "rate", "kafka")
 
@@ -102,6 +111,7 @@ class Settings:
         offsets: `assigned` or `preserved`.
         quarantine: folder for diverted rows; None: the sink's default.
         spark: Spark's settings, as text.
+        cuts: `every` and `keep`, already checked.
         maintenance: of `sparklog maintain`.
         places: of the settings, for messages.
     """
@@ -116,6 +126,7 @@ class Settings:
     offsets: str = "assigned"
     quarantine: str | None = None
     spark: Mapping[str, str]
+    cuts: Mapping[str, object] = field(default_factory=dict)
     maintenance: MaintenanceSettings = _USUAL_MAINTENANCE
     places: SettingsPlaces = field(compare=False, repr=False)
 
@@ -143,6 +154,24 @@ def load_settings(path: str | Path, overrides: Sequence[str] = ()) -> Settings:
     if problems or wrong or settings is None:
         raise InvalidConfigError(*wrong, *map(places.located, problems))
     return settings
+
+
+def load_topics(path: Path) -> dict[str, LogConfig]:
+    """Read the settings of topics from a settings file, which may have nothing else.
+
+    Raises:
+        InvalidConfigError: the file can't be read, or its topics have problems; names all of them.
+    """
+    tree, places, problems = _read_yaml(path)
+    found = {}
+    for name, properties in _parse_topics(SettingsSection(tree, "", problems).section("topics", required=True)).items():
+        try:
+            found[name] = TopicConfig.from_properties(name, properties).log
+        except InvalidConfigError as error:
+            problems += error.problems
+    if problems:
+        raise InvalidConfigError(*map(places.located, problems))
+    return found
 
 
 def _read_yaml(path: Path) -> tuple[dict[object, object], SettingsPlaces, list[str]]:
@@ -194,9 +223,10 @@ def _parse(root: SettingsSection, problems: list[str], places: SettingsPlaces) -
     quarantine = root.text("quarantine")
     spark = _parse_spark(root.section("spark"))
     maintenance = parse_maintenance(root.section("maintenance"))
+    cuts = _parse_scalars(root.section("cuts"))
     root.finish()
     try:
-        SinkConfig.from_options(store or ".", topics, log_dirs=log_dirs)
+        SinkConfig.from_options(store or ".", topics, log_dirs=log_dirs, cuts=cuts)
     except InvalidConfigError as error:
         problems += error.problems
     if records:
@@ -216,6 +246,7 @@ def _parse(root: SettingsSection, problems: list[str], places: SettingsPlaces) -
         offsets=offsets,
         quarantine=quarantine,
         spark=spark,
+        cuts=cuts,
         maintenance=maintenance,
         places=places,
     )

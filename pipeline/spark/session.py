@@ -9,18 +9,29 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 import sparklog
-from sparklog.sink.spark.errors import SPARK_ERRORS
+from sparklog.pipeline.spark.jars import obtain_jars
+from sparklog.sink.spark.errors import SPARK_ERRORS, explain
 from sparklog.sink.spark.worker_python import is_local, prepare_workers
-from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.errors import InvalidConfigError, LogStorageError
 
-__all__ = ["build_session", "end_session", "is_submitted", "names_jars", "session_conf", "submitted_conf"]
+__all__ = [
+    "LOG_CONFIG",
+    "build_session",
+    "end_session",
+    "is_submitted",
+    "names_jars",
+    "running_session",
+    "session_conf",
+    "submitted_conf",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +61,7 @@ _DELTA_CONF = {
 _LONGEST_SOCKET_FOLDER = 61
 """Spark refuses a longer path: a socket's name takes 43 more, and the kernel 107 bytes in all."""
 
-_LOG_CONFIG = Path(__file__).with_name("log4j2.xml")
+LOG_CONFIG = Path(__file__).with_name("log4j2.xml")
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 
 
@@ -88,7 +99,7 @@ def session_conf(
         conf |= _DELTA_CONF
     conf |= given
     if submitted is None:
-        quiet = f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}"
+        quiet = f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"
         conf[_JVM_OPTIONS] = f"{quiet} {conf[_JVM_OPTIONS]}" if _JVM_OPTIONS in conf else quiet
     return conf
 
@@ -135,6 +146,31 @@ def build_session(
     spark = builder.getOrCreate()
     prepare_workers(spark.sparkContext)
     return spark
+
+
+@contextmanager
+def running_session(configured: Mapping[str, str], *, with_jars: bool) -> Iterator[SparkSession]:
+    """Start Spark and stop it at the end, or join the session that the platform has started.
+
+    Args:
+        configured: as of `session_conf`.
+        with_jars: whether to load the jars of the delta and kafka sources, unless the settings name jars.
+    """
+    submitted = submitted_conf()
+    wants_jars = with_jars and submitted is None and not names_jars(configured)
+    is_ours = SparkContext._active_spark_context is None
+    try:
+        spark = build_session(configured, submitted, obtain_jars() if wants_jars else ())
+    except SPARK_ERRORS as error:
+        raise LogStorageError(f"Spark can't start: {explain(error)}") from error
+    try:
+        yield spark
+    finally:
+        if is_ours:
+            try:
+                end_session(spark)
+            except SPARK_ERRORS as error:
+                logger.debug("Spark was lost before it was stopped: %s", error)
 
 
 def end_session(spark: SparkSession) -> None:

@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from sparklog.pipeline.control.leases import refuse_leased
 from sparklog.pipeline.settings.stream_settings import Settings, TriggerSettings
-from sparklog.pipeline.spark.jars import obtain_jars
-from sparklog.pipeline.spark.session import build_session, end_session, names_jars, submitted_conf
+from sparklog.pipeline.spark.session import running_session
 from sparklog.pipeline.streaming.checkpoint_check import check_checkpoint
 from sparklog.pipeline.streaming.checkpoint_sync import CheckpointSync, drop_torn
 from sparklog.pipeline.streaming.metrics import StreamMetrics
@@ -32,7 +30,7 @@ from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import wait_until
 from sparklog.storage_core.errors import InvalidConfigError, LogStorageError
 
-__all__ = ["run_stream", "spark_session"]
+__all__ = ["look_at_store", "run_stream", "spark_session"]
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +54,7 @@ def run_stream(
     Raises:
         LogStorageError: the query failed; no record of the failed micro-batch is visible.
     """
-    _look_at_store(settings, take_lock_by_force)
+    look_at_store(Path(settings.store), take_lock_by_force)
     with StopRequest(report, "micro-batch") as stop, spark_session(settings) as spark:
         stop.install()
         frame = select_records(open_source(spark, settings.source), settings.records)
@@ -112,12 +110,11 @@ class _StoppedError(Exception):
     """The query is stopping: this micro-batch runs at the next start."""
 
 
-def _look_at_store(settings: Settings, take_lock_by_force: bool) -> None:
+def look_at_store(root: Path, take_lock_by_force: bool) -> None:
     """Before Spark starts, refuse a store that another writer holds, or that a newer release wrote.
 
     The sink's opening checks again, under its lock.
     """
-    root = Path(settings.store)
     if (root / "store.properties").exists():
         store = Store.find(root)
         if take_lock_by_force or may_have_truncations(store):
@@ -129,26 +126,9 @@ def _look_at_store(settings: Settings, take_lock_by_force: bool) -> None:
 @contextmanager
 def spark_session(settings: Settings) -> Iterator[SparkSession]:
     """Start Spark with a settings file's settings, and stop it at the end; or join the platform's session."""
-    submitted = submitted_conf()
-    wants_jars = needs_jars(settings.source) and submitted is None and not names_jars(settings.spark)
-    is_ours = SparkContext._active_spark_context is None
-    try:
-        configured = {"spark.app.name": _name(settings), **settings.spark}
-        spark = build_session(configured, submitted, obtain_jars() if wants_jars else ())
-    except SPARK_ERRORS as error:
-        raise LogStorageError(f"Spark can't start: {explain(error)}") from error
-    try:
+    configured = {"spark.app.name": _name(settings), **settings.spark}
+    with running_session(configured, with_jars=needs_jars(settings.source)) as spark:
         yield spark
-    finally:
-        if is_ours:
-            _end(spark)
-
-
-def _end(spark: SparkSession) -> None:
-    try:
-        end_session(spark)
-    except SPARK_ERRORS as error:
-        logger.debug("Spark was lost before it was stopped: %s", error)
 
 
 def _open_sink(settings: Settings, lines: ProgressLines, take_lock_by_force: bool) -> LogSink:
@@ -163,6 +143,7 @@ def _open_sink(settings: Settings, lines: ProgressLines, take_lock_by_force: boo
         on_invalid=settings.records.on_invalid,
         quarantine=settings.quarantine,
         log_dirs=settings.log_dirs,
+        cuts=settings.cuts,
         take_lock_by_force=take_lock_by_force,
         on_commit=lines.add,
     )

@@ -6,7 +6,7 @@ a value.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from pyspark.errors import PySparkException
@@ -27,6 +27,7 @@ from sparklog.sink.store.log_dirs import find_unreadable
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topics import topic_problems
 from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.quantity_text import duration_text
 
 __all__ = ["check_store", "run"]
 
@@ -59,6 +60,7 @@ def _check_stream(settings: Settings) -> list[str]:
         f"records: {records}{'' if fixed is None else f'; all to topic {fixed}'}",
         f"trigger: {_trigger_text(settings.trigger)}",
         *(_topic_line(name, properties) for name, properties in settings.topics.items()),
+        *_cut_lines(settings),
         "sound: nothing was started or written",
     ]
 
@@ -114,9 +116,28 @@ def check_store(settings: Settings) -> None:
     states = ledger.states().values()
     store.refuse_claimed({state.log_dir for state in states} - set(find_unreadable(store, states)))
     store.refuse_foreign(config.log_dirs)
-    if problems := topic_problems(config, ledger.topics):
+    if problems := topic_problems(config, ledger.rows):
         raise InvalidConfigError(*problems)
     check_checkpoint(settings.checkpoint, settings.store, ledger.transaction_version)
+
+
+def _cut_lines(settings: Settings) -> Iterator[str]:
+    """Yield when cuts are written, and the topics of which the older ones can't be read."""
+    config = SinkConfig.from_options(settings.store, settings.topics, log_dirs=settings.log_dirs, cuts=settings.cuts)
+    cuts = config.cuts
+    if cuts.every_ms is None:
+        yield "cuts: none"
+        return
+    keep = duration_text(cuts.keep_ms)
+    yield f"cuts: one every {duration_text(cuts.every_ms)}, kept {keep}"
+    for name, log in ((name, topic.log) for name, topic in config.topics.items()):
+        lag_ms, retention_ms = log.min_compaction_lag_ms, log.retention_ms
+        if log.is_compacted and lag_ms < cuts.keep_ms:
+            setting = f"min.compaction.lag.ms is {duration_text(lag_ms)}"
+            yield f"warning: {name}: compaction may overtake a cut before it is {keep} old: {setting}"
+        if "delete" in log.cleanup_policies and 0 <= retention_ms < cuts.keep_ms:
+            setting = f"retention.ms is {duration_text(retention_ms)}"
+            yield f"warning: {name}: retention overtakes a cut before it is {keep} old: {setting}"
 
 
 def _topic_line(name: str, properties: object) -> str:

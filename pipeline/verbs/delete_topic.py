@@ -101,7 +101,7 @@ def execute_deletion(
     refuse_leased(root, clock)
     with writing(root) as written:
         planned = plan_topic_deletion(written.store, written.ledger, topic)
-        directories = delete_topic(written, topic)
+        directories = delete_topic(written, topic, clock)
     due_ms = clock.monotonic_ms() + planned.file_delete_delay_ms
     if directories and planned.file_delete_delay_ms:
         waits(directories, clock.now_ms() + planned.file_delete_delay_ms)

@@ -30,6 +30,7 @@ from sparklog.pipeline.report import DONE, FAILED, show
 from sparklog.pipeline.streaming.stop_request import StopRequest
 from sparklog.pipeline.terminal import say, say_at_once
 from sparklog.pipeline.verbs.retain import say_files_wait
+from sparklog.sink.past.overtaken_cuts import describe_overtaken
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import SystemClock, sleep
 from sparklog.storage_core.errors import InvalidConfigError, StorageError
@@ -74,7 +75,9 @@ def run(
     plan = plan_maintenance_of(place, SystemClock())
     if not as_json:
         print_plan(plan, with_kept=with_kept)
-    show(PlanReport(plan, Store.find(place.root).store_id), as_json=as_json)
+    found = Store.find(place.root)
+    overtaken = describe_overtaken(found.ledger_path, plan.rows_after())
+    show(PlanReport(plan, found.store_id, overtaken), as_json=as_json)
     return DONE
 
 
@@ -149,7 +152,7 @@ def _maintain(place: MaintainedPlace, shown: _Shown) -> int:
             return _maintain_once(place, spark, rest, shown)
 
         try:
-            return run_every(run_once, place.settings.every_ms, lambda: stop.requested, SystemClock(), rest)
+            return run_every(run_once, place.settings.every_ms, lambda: stop.requested, SystemClock(), sleep)
         finally:
             if stop.requested:
                 stop_file.clear()

@@ -4,17 +4,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from sparklog.pipeline.places.past_logs import require_readable
 from sparklog.pipeline.places.store_view import LogView, open_named
 from sparklog.pipeline.report import to_json
 from sparklog.pipeline.terminal import say
+from sparklog.sink.ledger.versions import AsOf
 from sparklog.storage_core.log.producers.transactions import Isolation
 
 __all__ = ["run"]
 
 
-def run(store: Path, name: str, time: int | str, isolation: Isolation, as_json: bool) -> None:
+def run(store: Path, name: str, time: int | str, isolation: Isolation, as_of: AsOf | None, as_json: bool) -> None:
     """Carry the verb out."""
-    _, logs = open_named(store, name)
+    view, logs = open_named(store, name, as_of)
+    require_readable(view, logs)
+    if view.past is not None:
+        say(f"as of {view.past}", err=True)
     for found in _lookup(logs, time, isolation):
         offset = -1 if found["offset"] is None else found["offset"]
         say(to_json(found) if as_json else f"{found['topic']}:{found['partition']}:{offset}")

@@ -8,7 +8,10 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
+from sparklog.pipeline.places.past_logs import past_of, require_readable
 from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs, open_named, select_logs
+from sparklog.pipeline.terminal import say
+from sparklog.sink.ledger.versions import AsOf
 from sparklog.storage_core.errors import InvalidConfigError, OffsetOutOfRangeError
 from sparklog.storage_core.inspect.dump.record_lines import record_lines
 from sparklog.storage_core.log.files.segments import list_readable_segments
@@ -31,6 +34,7 @@ def run(
     start_time: int | None,
     limit: int | None,
     isolation: Isolation,
+    as_of: AsOf | None,
     as_raw: bool,
     as_json: bool,
 ) -> None:
@@ -39,11 +43,16 @@ def run(
         raise click.UsageError("--from and --from-time exclude each other")
     if as_raw and as_json:
         raise click.UsageError("--raw and --json exclude each other")
-    view, logs = open_named(store, name)
+    view, logs = open_named(store, name, as_of)
+    require_readable(view, logs)
+    if view.past is not None:
+        say(f"as of {view.past}", err=True)
     texts = _raw_records if as_raw else record_lines if as_json else _record_texts
     for each, batch in read_records(view, logs, start_offset, start_time, limit, isolation):
         for line in texts(each.log, batch):
             click.echo(line)
+    if (past := past_of(view, logs)) is not None:
+        past.require_readable()  # a compaction beside it has told of itself before it began
 
 
 def read_records(
@@ -78,10 +87,10 @@ def read_records(
         reader = each.reader()
         offset: int | None = reader.log_start_offset if start_offset is None else start_offset
         if start_time is not None:
-            reader, offset = _find_time(view.root, each.log, reader, start_time, isolation)
+            reader, offset = _find_time(view, each.log, reader, start_time, isolation)
         if offset is None:
             continue
-        read = partial(_read_from_earliest, view.root, each.log) if start_offset is None else LogReader.read
+        read = partial(_read_from_earliest, view, each.log) if start_offset is None else LogReader.read
         for batch in read(reader, offset, limit, isolation=isolation):
             yield each, batch
             limit = None if limit is None else limit - batch.num_rows
@@ -90,7 +99,7 @@ def read_records(
 
 
 def _read_from_earliest(
-    root: Path, log: TopicPartition, reader: LogReader, offset: int, limit: int | None, *, isolation: Isolation
+    view: StoreView, log: TopicPartition, reader: LogReader, offset: int, limit: int | None, *, isolation: Isolation
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a log; skip records that are deleted meanwhile, with a warning."""
     while True:
@@ -101,7 +110,7 @@ def _read_from_earliest(
                 limit = None if limit is None else limit - batch.num_rows
             return
         except OffsetOutOfRangeError:
-            reader = _open_again(root, log)
+            reader = _open_again(view, log)
             if reader.log_start_offset <= offset:  # not deleted, but lost
                 raise
         _warn_of_deleted(log, offset, reader.log_start_offset)
@@ -109,7 +118,7 @@ def _read_from_earliest(
 
 
 def _find_time(
-    root: Path, log: TopicPartition, reader: LogReader, timestamp_ms: int, isolation: Isolation
+    view: StoreView, log: TopicPartition, reader: LogReader, timestamp_ms: int, isolation: Isolation
 ) -> tuple[LogReader, int | None]:
     """Return a reader of a log and the offset of the first record at a time; None if every record is earlier.
 
@@ -119,7 +128,7 @@ def _find_time(
     while True:
         found = reader.offset_for_time(timestamp_ms, isolation)
         files = list_readable_segments(reader.directory)
-        now = _open_again(root, log) if files and files[0].base_offset > reader.log_start_offset else reader
+        now = _open_again(view, log) if files and files[0].base_offset > reader.log_start_offset else reader
         if now.log_start_offset <= reader.log_start_offset:
             return reader, None if found is None else found[0]
         before, reader = reader.log_start_offset, now
@@ -127,9 +136,9 @@ def _find_time(
             _warn_of_deleted(log, before, reader.log_start_offset)
 
 
-def _open_again(root: Path, log: TopicPartition) -> LogReader:
-    """Return a reader of a log as it is now."""
-    [now] = select_logs(open_logs(root).logs, f"{log.topic}:{log.partition}")
+def _open_again(view: StoreView, log: TopicPartition) -> LogReader:
+    """Return a reader of a log as it is now, or as it was, from its start of today."""
+    [now] = select_logs(open_logs(view.root, view.past).logs, f"{log.topic}:{log.partition}")
     return now.reader()
 
 

@@ -21,7 +21,6 @@ from sparklog.pipeline.terminal import say
 from sparklog.sink.locks.broker_lock import lock_roots, lock_roots_to_read
 from sparklog.storage_core.clock import Clock, SystemClock
 from sparklog.storage_core.errors import InvalidConfigError
-from sparklog.storage_core.log.files.names import parse_base_offset
 from sparklog.storage_core.log.load.load_log import LoadedLog
 from sparklog.storage_core.log.load.load_root import (
     LoadedRoot,
@@ -33,8 +32,8 @@ from sparklog.storage_core.log.load.load_root import (
     plan_roots,
 )
 from sparklog.storage_core.log.load.steps import LoadStep
+from sparklog.storage_core.log.load.survey import is_log_directory
 from sparklog.storage_core.quantity_text import size_text
-from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.topic_partition import parse_directory_name
 
 __all__ = [
@@ -48,7 +47,6 @@ __all__ = [
 
 _Lock = Callable[[Iterable[Path]], AbstractContextManager[None]]
 
-_METADATA_FILE = "partition.metadata"
 _JOBS_PER_CORE = 4
 """A recovery mostly waits for the disk: it syncs each file it writes."""
 
@@ -208,7 +206,7 @@ def _opened(
 ) -> Iterator[tuple[RootOptions, Path | None]]:
     """Keep brokers out; yields the options of the load, and the log if the folder is a single one."""
     refuse_store(folders)
-    logs = [folder for folder in folders if _is_log(folder)]
+    logs = [folder for folder in folders if is_log_directory(folder)]
     if logs and len(folders) > 1:
         raise InvalidConfigError(f"give several roots, or one log alone: path={logs[0]}")
     roots = [folder.absolute().parent if folder in logs else folder for folder in folders]
@@ -221,15 +219,6 @@ def _opened(
             loaded=lambda _log: options.progress(),
         )
         yield how, logs[0] if logs else None
-
-
-def _is_log(folder: Path) -> bool:
-    """Whether a folder is a log, not a root: both may have the name `logs-1`."""
-    if parse_directory_name(folder.absolute().name) is None:
-        return False
-    with storage_errors(folder), os.scandir(folder) as entries:
-        names = [each.name for each in entries if each.is_file()]
-    return any(name == _METADATA_FILE or parse_base_offset(name) is not None for name in names)
 
 
 def _log_as_dict(log: LoadedLog) -> dict[str, Any]:

@@ -218,7 +218,7 @@ def _rounds(
 def _repair_logs(now: _Round, options: RepairOptions, clock: Clock, owner: Owner) -> None:
     _write_down_lost(now, options, clock)
     for each, log_report, repair in now.logs():
-        _repair_one(repair, log_report, _place(now.view, each, options, owner))
+        _repair_one(repair, log_report, _place(now.view, each, log_report, options, owner))
 
 
 def _check(view: StoreView, options: RepairOptions) -> _Round:
@@ -246,13 +246,13 @@ def _sizes(report: LogReport) -> dict[str, int]:
         return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
 
 
-def _place(view: StoreView, each: LogView, options: RepairOptions, owner: Owner) -> RepairPlace:
+def _place(view: StoreView, each: LogView, report: LogReport, options: RepairOptions, owner: Owner) -> RepairPlace:
     expected = each.expected
     return RepairPlace(
         directory=each.directory,
         keep_in=cut_folder(view, options.keep_in),
         index_interval_bytes=options.index_interval_bytes,
-        leader_epoch=expected.leader_epoch if expected else 0,
+        leader_epoch=report.epochs[-1][0] if report.epochs else expected.leader_epoch if expected else 0,
         committed=(expected.active_base_offset, expected.active_size_bytes) if expected else None,
         owner=owner,
     )

@@ -15,8 +15,11 @@ from sparklog.pipeline.control.leases import refuse_leased
 from sparklog.pipeline.report import DONE, FAILED, say_waiting, show
 from sparklog.pipeline.terminal import PeopleTable
 from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.opening.access import maintaining
+from sparklog.sink.operations.cut_before import write_cut_before_maintenance
 from sparklog.sink.operations.retain_logs import LogRetention, execute_plans, last_removal_ms, plan_logs, remove_deleted
+from sparklog.sink.past.overtaken_cuts import describe_overtaken
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import Clock, SystemClock, sleep
 from sparklog.storage_core.errors import UnknownTopicError
@@ -32,10 +35,11 @@ _WIDE = 160
 
 @dataclass(frozen=True, slots=True)
 class _Retention:
-    """The retention of each log, planned or done."""
+    """The retention of each log, planned or done; and what the plan means for cuts."""
 
     logs: Sequence[LogRetention]
     is_executed: bool
+    overtaken: str | None
 
     @property
     def failed_count(self) -> int:
@@ -43,8 +47,8 @@ class _Retention:
         return sum(each.failure is not None for each in self.logs)
 
     def lines(self) -> list[str]:
-        """Return the lines below the table: segments that stay, files that wait, failures."""
-        return [line for each in self.logs for line in _notes(each)]
+        """Return the lines below the table: segments that stay, files that wait, failures, cuts that are overtaken."""
+        return [*(line for each in self.logs for line in _notes(each)), *([self.overtaken] if self.overtaken else [])]
 
     def verdict(self) -> str:
         """Return the last line for people."""
@@ -79,8 +83,13 @@ def retain(root: Path, plan: Callable[[Store], list[LogRetention]], *, execute: 
         return planned
 
     clock = SystemClock()
-    logs = execute_retention(root, shown, clock, say_files_wait, sleep) if execute else shown(Store.find(root))
-    report = _Retention(logs, execute)
+    if execute:
+        logs, overtaken = execute_retention(root, shown, clock, say_files_wait, sleep), None
+    else:
+        store = Store.find(root)
+        logs = shown(store)
+        overtaken = describe_overtaken(store.ledger_path, _rows_after(logs))
+    report = _Retention(logs, execute, overtaken)
     show(report, as_json=as_json)
     return FAILED if report.failed_count else DONE
 
@@ -115,11 +124,21 @@ def execute_retention(
     """
     refuse_leased(root, clock)
     with maintaining(root) as maintained:
+        write_cut_before_maintenance(maintained, clock)
         retention = execute_plans(maintained, plan(maintained.store), clock)
     if (until_ms := last_removal_ms(retention.pending, clock)) is not None:
         waits(sum(len(each.files) for each in retention.pending), until_ms)
     failures = remove_deleted(retention, clock, pause)
     return [_removed(each, failures.get(each.log)) for each in retention.logs]
+
+
+def _rows_after(logs: Sequence[LogRetention]) -> dict[TopicPartition, LogState]:
+    """Return the ledger rows of logs that will start higher, as they will be."""
+    return {
+        each.log: replace(each.state, log_start_offset=each.plan.log_start_offset)
+        for each in logs
+        if each.plan is not None and each.failure is None and each.plan.log_start_offset > each.state.log_start_offset
+    }
 
 
 def _print_plan(logs: Sequence[LogRetention]) -> None:

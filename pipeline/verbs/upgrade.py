@@ -1,4 +1,4 @@
-"""The verb `upgrade`: upgrades a store of the previous layout."""
+"""The verb `upgrade`: upgrades a store of an older layout."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -14,7 +14,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -37,6 +37,7 @@ from sparklog.sink.delta.entries import (
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.storage.local import storage_errors, sync_directory, sync_files, write_all
 from sparklog.storage_core.storage.open_regular import check_regular_files, open_to_change
+from sparklog.storage_core.storage.owned_names import UNSHARED, Owner
 
 __all__ = ["NO_HOOKS", "DeltaLog"]
 
@@ -165,10 +166,15 @@ class DeltaLog:
         """
         if partition is None:
             return [self.path / unquote(uri.rpartition("/")[2]) for uri in table.file_uris()]
-        files = table.get_add_actions(flatten=True)  # quicker than a predicate
-        values = files.column(f"partition.{partition[0]}").to_pylist()
-        names = zip(files.column("path").to_pylist(), values, strict=True)
-        return [self.path / name for name, value in names if value == partition[1]]
+        return self.files_by_partition(table, partition[0]).get(partition[1], [])
+
+    def files_by_partition(self, table: DeltaTable, column: str) -> dict[str, list[Path]]:
+        """Return the data files of a version by their value of the partition column."""
+        files, found = table.get_add_actions(flatten=True), dict[str, list[Path]]()  # quicker than a predicate
+        values = files.column(f"partition.{column}").to_pylist()
+        for name, value in zip(files.column("path").to_pylist(), values, strict=True):
+            found.setdefault(value, []).append(self.path / name)
+        return found
 
     def read(self, table: DeltaTable, schema: pa.Schema, partition: tuple[str, str] | None = None) -> pa.Table:
         """Return rows of a version; to be called inside `refusing_damage`.
@@ -178,7 +184,11 @@ class DeltaLog:
             schema: names and types of the columns to read.
             partition: as for `data_files`.
         """
-        parts = [_read_file(file, schema) for file in self.data_files(table, partition)]
+        return self.read_files(self.data_files(table, partition), schema)
+
+    def read_files(self, files: Iterable[Path], schema: pa.Schema) -> pa.Table:
+        """Return rows of data files; to be called inside `refusing_damage`."""
+        parts = [_read_file(file, schema) for file in files]
         return pa.concat_tables([pa.Table.from_batches([], schema), *parts])
 
     def create(
@@ -195,6 +205,8 @@ class DeltaLog:
         metadata: Mapping[str, str],
         transactions: Sequence[Transaction] = (),
         partition: tuple[str, str] | None = None,
+        owner: Owner = UNSHARED,
+        dropped: Sequence[str] = (),
     ) -> None:
         """Add the next version; its entry is not synced yet, and `table` stays at the version before.
 
@@ -205,11 +217,13 @@ class DeltaLog:
             metadata: for the entry's first line.
             transactions: that come with them.
             partition: column and value of the partition that they belong to; None where a table has none.
+            owner: checked, and held while the entry is written: for a table whose versions show no other writer.
+            dropped: further values of the partition column whose rows go, too; of an overwriting commit.
 
         Raises:
             CommitFailedError: another writer has added that version.
         """
-        replaced = len(self.data_files(table, partition)) if mode == "overwrite" else 0
+        replaced = self._count_replaced(table, partition, dropped) if mode == "overwrite" else 0
         added = [self.write_data_file(rows, partition)] if len(rows) else []
         reach("commit.data")
         properties = CommitProperties(
@@ -217,7 +231,8 @@ class DeltaLog:
             app_transactions=list(transactions) or None,
             custom_metadata={**metadata, ACTION_COUNT: str(len(added) + replaced + len(transactions))},
         )
-        self.write_entry(table, added, mode, properties, partition)
+        with owner.holding():
+            self.write_entry(table, added, mode, properties, partition, dropped)
 
     def write_entry(
         self,
@@ -226,6 +241,7 @@ class DeltaLog:
         mode: Literal["append", "overwrite"],
         properties: CommitProperties,
         partition: tuple[str, str] | None = None,
+        dropped: Sequence[str] = (),
     ) -> None:
         """Write the log entry of the next version."""
         table.create_write_transaction(
@@ -233,7 +249,7 @@ class DeltaLog:
             mode=mode,
             schema=table.schema(),
             partition_by=None if partition is None else [partition[0]],
-            partition_filters=None if partition is None else [(partition[0], "=", partition[1])],
+            partition_filters=None if partition is None else [(partition[0], "in", [partition[1], *dropped])],
             commit_properties=properties,
             post_commithook_properties=NO_HOOKS,
         )
@@ -242,7 +258,7 @@ class DeltaLog:
         """Write rows to a file that no entry names yet, durably."""
         name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
         buffer = io.BytesIO()
-        pq.write_table(rows, buffer)
+        pq.write_table(rows, buffer, write_page_checksum=True)
         data = buffer.getvalue()
         descriptor = open_to_change(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
@@ -273,6 +289,13 @@ class DeltaLog:
         sync_directory(self.path)
         sync_directory(self.folder)
 
+    def _count_replaced(self, table: DeltaTable, partition: tuple[str, str] | None, dropped: Sequence[str]) -> int:
+        """Return the number of data files that an entry removes, each once: too high a count calls it torn."""
+        if partition is None:
+            return len(self.data_files(table))
+        files = self.files_by_partition(table, partition[0])
+        return sum(len(files.get(each, ())) for each in {partition[1], *dropped})
+
     def _name_damaged(self, version: int) -> None:
         for file in self.parts(version):
             if (number := entry_version(file.name)) is None:
@@ -298,6 +321,7 @@ class DeltaLog:
 def _read_file(file: Path, schema: pa.Schema) -> pa.Table:
     with file_named(file):
         # Not `to_pyarrow_table`: its I/O threads may outlive a short command and abort the interpreter as it ends.
-        part = pq.ParquetFile(file).read(schema.names, use_threads=False).select(schema.names)
+        found = pq.ParquetFile(file, page_checksum_verification=True)
+        part = found.read(schema.names, use_threads=False).select(schema.names)
         # A cast, even to the same types, costs the import of pyarrow.compute.
         return part if part.schema.equals(schema) else part.cast(schema)

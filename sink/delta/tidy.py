@@ -16,9 +16,16 @@ from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.storage.local import sync_directory, sync_files
 from sparklog.storage_core.storage.owned_names import Owner, change_names, remove_file
 
-__all__ = ["CHECKPOINT_INTERVAL", "TableTidy"]
+__all__ = ["CHECKPOINT_INTERVAL", "SHORT_PAST", "TableTidy"]
 
 CHECKPOINT_INTERVAL = 100
+SHORT_PAST = {
+    # Tombstones and log entries that stay for days make each commit slower; these go with the next checkpoint.
+    "delta.deletedFileRetentionDuration": "interval 0 seconds",
+    "delta.logRetentionDuration": "interval 0 seconds",
+    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+}
+"""Delta's configuration of a table that is tidied."""
 _DATA_FILE_AGE_S = 60.0
 """A replaced data file stays this long, for readers that opened the version it belongs to."""
 

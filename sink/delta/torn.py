@@ -17,9 +17,9 @@ from sparklog.sink.delta.delta_log import DeltaLog
 from sparklog.sink.delta.entries import ACTION_COUNT
 from sparklog.storage_core.storage.local import storage_errors, sync_directory
 from sparklog.storage_core.storage.open_regular import read_file
-from sparklog.storage_core.storage.owned_names import Owner, remove_file
+from sparklog.storage_core.storage.owned_names import Owner, remove_file, remove_tree
 
-__all__ = ["drop_torn_checkpoint", "drop_torn_entry"]
+__all__ = ["drop_torn_checkpoint", "drop_torn_commit", "drop_torn_entry"]
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +60,25 @@ def drop_torn_entry(log: DeltaLog, owner: Owner, signed_off: int = -1) -> None:
     logger.warning(
         "Dropped the newest entry of %s, torn by a power cut before it counted path=%s", log.damage.table, entry
     )
+
+
+def drop_torn_commit(log: DeltaLog, owner: Owner) -> None:
+    """Drop what a power cut tore of a table that the store can make anew: checkpoint, entry, or the whole first commit.
+
+    Raises:
+        LogStorageError: of the table's damage: the newest entry is damaged, and the one before it is not there.
+        StorageError: the disk refused.
+    """
+    with storage_errors(log.path):
+        if log.path.exists() and not log.files():
+            remove_tree(owner, log.path)  # left of a first commit, before the entry that makes the table
+    drop_torn_checkpoint(log, owner)
+    try:
+        drop_torn_entry(log, owner)
+    except log.damage.error:
+        if len(log.files()) > 1:
+            raise
+        remove_tree(owner, log.path)  # the entry that made the table
 
 
 def _is_torn(entry: Path, version: int) -> bool:

@@ -12,7 +12,17 @@ from typing import Any, Final, TypeAlias
 from sparklog.storage_core.log_config import INT64_MAX
 from sparklog.storage_core.topic_partition import TopicPartition, set_aside_name
 
-__all__ = ["Copy", "Deletion", "Intent", "Move", "Truncation", "future_name", "parse_intents", "render_intents"]
+__all__ = [
+    "Copy",
+    "Deletion",
+    "Import",
+    "Intent",
+    "Move",
+    "Truncation",
+    "future_name",
+    "parse_intents",
+    "render_intents",
+]
 
 _UNIQUE_ID: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -65,9 +75,26 @@ class Deletion:
     """The log is deleted: its directories are to go, and then its row."""
 
 
-Intent: TypeAlias = Truncation | Copy | Move | Deletion
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """The log is being copied into the store and does not exist yet: its copy is to go, and then its row.
 
-_KINDS: Final[dict[str, type[Intent]]] = {"truncate": Truncation, "copy": Copy, "move": Move, "delete": Deletion}
+    Attributes:
+        unique_id: of the `-future` directory, in the row's log directory.
+    """
+
+    unique_id: str
+
+
+Intent: TypeAlias = Truncation | Copy | Move | Deletion | Import
+
+_KINDS: Final[dict[str, type[Intent]]] = {
+    "truncate": Truncation,
+    "copy": Copy,
+    "move": Move,
+    "delete": Deletion,
+    "import": Import,
+}
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
@@ -90,7 +117,7 @@ def render_intents(intents: tuple[Intent, ...]) -> str:
     return json.dumps([{"kind": _NAMES[type(each)], **asdict(each)} for each in intents]) if intents else ""
 
 
-def future_name(log: TopicPartition, intent: Copy | Move) -> str:
+def future_name(log: TopicPartition, intent: Copy | Move | Import) -> str:
     """Return the name of the directory that a copy is made in."""
     return set_aside_name(log, intent.unique_id, "future")
 

@@ -21,9 +21,16 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from sparklog.sink.delta.damage import Damage, one_line
 from sparklog.sink.delta.delta_log import DeltaLog
-from sparklog.sink.delta.tidy import CHECKPOINT_INTERVAL, TableTidy
+from sparklog.sink.delta.tidy import SHORT_PAST, TableTidy
 from sparklog.sink.delta.torn import drop_torn_checkpoint, drop_torn_entry
-from sparklog.sink.ledger.crc import ROWS_CRC, TRANSACTIONS_CRC, read_committed, rows_crc, transactions_crc
+from sparklog.sink.ledger.crc import (
+    CHANGED_MS,
+    ROWS_CRC,
+    TRANSACTIONS_CRC,
+    read_committed,
+    rows_crc,
+    transactions_crc,
+)
 from sparklog.sink.ledger.rows import LEDGER_PARTITION, LEDGER_SCHEMA, ROWS_SCHEMA, LedgerRows, LogState
 from sparklog.sink.locks.signed_off_version import require_signed_off, signed_off_version
 from sparklog.storage_core.errors import (
@@ -43,12 +50,6 @@ __all__ = ["Ledger", "ledger_log"]
 
 logger = logging.getLogger(__name__)
 
-_CONFIGURATION = {
-    # Tombstones and log entries that stay for days make each commit slower; these go with the next checkpoint.
-    "delta.deletedFileRetentionDuration": "interval 0 seconds",
-    "delta.logRetentionDuration": "interval 0 seconds",
-    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
-}
 _FAILURES = (DeltaError, OSError, ValueError, StorageError)
 """Errors of a table's files: what the disk answers, or holds."""
 _DAMAGE = Damage(
@@ -75,6 +76,7 @@ class Ledger:
         self._version = int(table.version())
         self._tidy: TableTidy | None = None
         self._rows = LedgerRows.from_table(log.read(table, ROWS_SCHEMA, LEDGER_PARTITION))
+        self._changed_ms = int(self.column("updated_ms").max(initial=0))  # unless the entry has it
 
     @classmethod
     def create(cls, path: Path, owner: Owner) -> "Ledger":
@@ -82,7 +84,7 @@ class Ledger:
         log = ledger_log(path)
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            change_names(owner, partial(log.create, LEDGER_SCHEMA, _CONFIGURATION, LEDGER_PARTITION[0]))
+            change_names(owner, partial(log.create, LEDGER_SCHEMA, SHORT_PAST, LEDGER_PARTITION[0]))
             try:
                 ledger = cls(log, log.open())
                 log.make_durable(ledger._table)
@@ -170,10 +172,24 @@ class Ledger:
             ledger._log.make_durable(ledger._table)
         return ledger
 
+    def newest(self) -> "Ledger":
+        """Return the ledger at its newest version, read-only; this one unless one came since. Raises as `open`."""
+        return self if self._log.last_version() == self.version else Ledger.open(self._log.path)
+
     @property
     def version(self) -> int:
         """Version of the table that this state is."""
         return self._version
+
+    @property
+    def changed_ms(self) -> int:
+        """When a micro-batch, or a command, last made a state that cuts tell apart; 0 for an empty store."""
+        return self._changed_ms
+
+    @property
+    def held_rows(self) -> LedgerRows:
+        """All rows of this version; they never change, a commit makes others."""
+        return self._rows
 
     @property
     def topics(self) -> list[str]:
@@ -211,19 +227,19 @@ class Ledger:
             version = self._table.transaction_version(query_id)
         return None if version is None else int(version)
 
-    def add(self, states: list[LogState], owner: Owner) -> None:
+    def add(self, states: list[LogState], owner: Owner, changed_ms: int | None = None) -> None:
         """Append rows for new logs, in one commit; as `change`."""
-        self.change(lambda rows: rows.with_added(states), owner)
+        self.change(lambda rows: rows.with_added(states), owner, changed_ms=changed_ms)
 
     def update(
         self,
         rows: npt.NDArray[np.int64],
         values: Mapping[str, npt.NDArray[np.int64]],
-        query_id: str,
-        batch_id: int,
+        transaction: tuple[str, int],
+        changed_ms: int,
         owner: Owner,
     ) -> None:
-        """Replace values of some rows and record the micro-batch, in one commit.
+        """Replace values of some rows and record the micro-batch, in one commit; arguments as of `change`.
 
         Beside the writer, maintenance may commit log start offsets and cleaner limits. Then the writer loses the race
         for the next version, takes these changes over and tries again. Any other commit means that the store was taken.
@@ -232,7 +248,7 @@ class Ledger:
             WriterFencedError: another writer committed since this state was read.
             CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
         """
-        self.change(lambda held: held.with_risen(rows, values), owner, (query_id, batch_id))
+        self.change(lambda held: held.with_risen(rows, values), owner, transaction, changed_ms)
 
     def raise_recovery_points(self, rows: npt.NDArray[np.int64], points: npt.NDArray[np.int64], owner: Owner) -> None:
         """Record that logs are synced up to these offsets, in one commit; as `change`."""
@@ -243,6 +259,7 @@ class Ledger:
         change: Callable[[LedgerRows], LedgerRows],
         owner: Owner,
         transaction: tuple[str, int] | None = None,
+        changed_ms: int | None = None,
     ) -> None:
         """Commit changed rows; takes changes of maintenance over as `update` does.
 
@@ -250,34 +267,41 @@ class Ledger:
             change: of the rows; called again on rows that maintenance has changed.
             owner: of the store.
             transaction: query id and number of a micro-batch.
+            changed_ms: the time, if this makes a state that cuts tell apart; None for maintenance and openings.
         """
         while True:
             try:
-                self._commit(change(self._rows), transaction)
+                self._commit(change(self._rows), transaction, changed_ms)
                 return
             except WriterFencedError:
                 if not self._take_over_maintenance():
                     raise
                 owner.check()  # after the reading: a later take-over commits, which is a conflict again
 
-    def correct(self, rows: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.int64] | Sequence[str]]) -> None:
-        """Replace values of some rows, in one commit that is no micro-batch.
+    def correct(
+        self,
+        rows: npt.NDArray[np.int64],
+        values: Mapping[str, npt.NDArray[np.int64] | Sequence[str]],
+        changed_ms: int | None = None,
+    ) -> None:
+        """Replace values of some rows, in one commit that is no micro-batch; `changed_ms` as in `change`.
 
         Raises:
             WriterFencedError: another writer committed since this state was read.
             CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
         """
-        self._commit(self._rows.with_values(rows, values), None)
+        self._commit(self._rows.with_values(rows, values), None, changed_ms)
 
     def fence(self) -> None:
-        """Commit the state unchanged, so that a writer that read an earlier version can't commit any more.
+        """Commit the next leader epoch of every log: a writer that read an earlier version can't commit any more.
 
         Raises:
             LedgerDamagedError: another writer's commit can't be read.
         """
         while True:
             try:
-                self._commit(self._rows, None)
+                epochs = self._rows.integers["leader_epoch"] + 1
+                self._commit(self._rows.with_values(np.arange(len(epochs)), {"leader_epoch": epochs}))
                 return
             except WriterFencedError:
                 self._reload()
@@ -299,6 +323,7 @@ class Ledger:
         with storage_errors(self._log.path):
             self._log.make_durable(newest._table)
         self._table, self._version, self._rows = newest._table, newest._version, newest._rows
+        self._changed_ms = newest._changed_ms
 
     def _take_over_maintenance(self) -> bool:
         """Read the newest version; return whether maintenance alone committed since this one."""
@@ -322,8 +347,13 @@ class Ledger:
             held = self._table.transaction_version(query_id)
             if held != batch_id:
                 raise ValueError(f"a micro-batch is not what was committed: {query_id=} {held=} committed={batch_id}")
+        if committed.changed_ms is not None:
+            self._changed_ms = committed.changed_ms
 
-    def _commit(self, rows: LedgerRows, transaction: tuple[str, int] | None) -> None:
+    def _commit(
+        self, rows: LedgerRows, transaction: tuple[str, int] | None = None, changed_ms: int | None = None
+    ) -> None:
+        changed_ms = self._changed_ms if changed_ms is None else changed_ms
         transactions = [Transaction(*transaction)] if transaction else []
         old_files, known = self._log.data_files(self._table), self._version
         if self._table.version() != known:  # an earlier commit failed half-way: its rows are not these
@@ -331,7 +361,8 @@ class Ledger:
         try:
             metadata = {
                 ROWS_CRC: rows_crc(rows.text, rows.integers),
-                TRANSACTIONS_CRC: transactions_crc([transaction] if transaction else []),
+                TRANSACTIONS_CRC: transactions_crc([transaction] if transaction else [], changed_ms),
+                CHANGED_MS: str(changed_ms),
             }
             self._log.commit(self._table, rows.to_table(), "overwrite", metadata, transactions, LEDGER_PARTITION)
             self._table.update_incremental()
@@ -351,7 +382,7 @@ class Ledger:
                 f"the ledger's folder can't be synced: {error}", *(transaction or ("", -1))
             ) from error
         reach("commit.synced")
-        self._version, self._rows = int(self._table.version()), rows
+        self._version, self._rows, self._changed_ms = int(self._table.version()), rows, changed_ms
         self._tidy_up(old_files)
 
     def _tidy_up(self, replaced: list[Path] | None) -> None:

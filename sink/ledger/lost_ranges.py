@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from sparklog.sink.delta.damage import Damage
 from sparklog.sink.delta.delta_log import DeltaLog
-from sparklog.sink.delta.torn import drop_torn_checkpoint, drop_torn_entry
+from sparklog.sink.delta.torn import drop_torn_commit
 from sparklog.storage_core.errors import LedgerDamagedError
 from sparklog.storage_core.storage.local import make_directory, storage_errors, sync_directory, write_all
 from sparklog.storage_core.storage.open_regular import open_to_change, read_file
-from sparklog.storage_core.storage.owned_names import Owner, remove_tree
+from sparklog.storage_core.storage.owned_names import Owner
 
 __all__ = ["LOST_RANGES_SCHEMA", "LostRange", "LostRangeFile", "LostRangeTable"]
 
@@ -142,17 +142,7 @@ class LostRangeTable:
 
         Call this before anything is read: with a torn entry every check of the store fails, the repair's own too.
         """
-        log = self._log
-        with storage_errors(log.path):
-            if log.path.exists() and not log.files():
-                remove_tree(owner, log.path)  # left of a first commit, before the entry that makes the table
-        drop_torn_checkpoint(log, owner)
-        try:
-            drop_torn_entry(log, owner)
-        except LedgerDamagedError:
-            if len(log.files()) > 1:
-                raise
-            remove_tree(owner, log.path)  # the entry that made the table
+        drop_torn_commit(self._log, owner)
 
 
 class LostRangeFile:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparklog.sink.ledger.intents import Copy, Deletion, Intent, Move, future_name, parse_intents
+from sparklog.sink.ledger.intents import Copy, Deletion, Import, Intent, Move, future_name, parse_intents
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.record.schema import int64s
 from sparklog.storage_core.topic_partition import TopicPartition
 
@@ -32,6 +33,8 @@ ROWS_SCHEMA = pa.schema(
         pa.field("cleaner_limit_offset", pa.int64(), nullable=False),
         pa.field("intent", pa.string(), nullable=False),
         pa.field("owes", pa.string(), nullable=False),
+        pa.field("compacted_offset", pa.int64(), nullable=False),
+        pa.field("first_unstable_offset", pa.int64(), nullable=False),
     ]
 )
 """Columns of a data file with rows of logs."""
@@ -47,7 +50,9 @@ LEDGER_SCHEMA = pa.schema(
 _TEXT = tuple(field.name for field in ROWS_SCHEMA if pa.types.is_string(field.type))
 _INTEGERS = tuple(field.name for field in ROWS_SCHEMA if field.name not in _TEXT)
 
-_OF_MAINTENANCE = frozenset({"log_start_offset", "recovery_point", "updated_ms", "cleaner_limit_offset"})
+_OF_MAINTENANCE = frozenset(
+    {"log_start_offset", "recovery_point", "updated_ms", "cleaner_limit_offset", "compacted_offset"}
+)
 """What maintenance changes, which may run beside a writer; the first two only rise."""
 
 
@@ -67,6 +72,9 @@ class LogState:
         intent: what is left to do about the log (`intents.py`).
         owes: what the log needs once its log directory is back, which was offline: a close "look" as after a crash, or
             to "renew" its files after a taking by force.
+        compacted_offset: highest end of a compaction so far, also of one that was killed: records below it may have
+            gone because of later ones below it. -1 never compacted.
+        first_unstable_offset: first offset of a transaction that stays open for good, -1 none.
     """
 
     topic: str
@@ -84,6 +92,8 @@ class LogState:
     cleaner_limit_offset: int = -1
     intent: str = ""
     owes: str = ""
+    compacted_offset: int = -1
+    first_unstable_offset: int = -1
 
     @property
     def log(self) -> TopicPartition:
@@ -91,22 +101,31 @@ class LogState:
         return TopicPartition(self.topic, self.partition)
 
     @property
+    def committed_end(self) -> CommittedEnd:
+        """Where its files end."""
+        return CommittedEnd(self.active_base_offset, self.active_size_bytes, self.log_end_offset)
+
+    @property
     def intents(self) -> tuple[Intent, ...]:
         """What is left to do about the log."""
         return parse_intents(self.intent)
 
     @property
-    def is_deleted(self) -> bool:
-        """Whether the row only waits for its directories to go."""
-        return _is_deleted(self.intent)
+    def is_absent(self) -> bool:
+        """Whether there is no such log, deleted or not imported yet: the row only waits for its directories to go."""
+        return _is_absent(self.intents)
 
     @property
     def leftovers(self) -> list[tuple[str, str]]:
         """Log directory and name of each directory that has to go, or to get the log's name, if it is still there."""
         name, intents = self.log.directory_name, self.intents
-        found = [(self.log_dir, name)] if self.is_deleted else []
+        found = []
         for each in intents:
-            if isinstance(each, Copy):
+            if isinstance(each, Deletion):
+                found.append((self.log_dir, name))
+            elif isinstance(each, Import):
+                found.append((self.log_dir, future_name(self.log, each)))
+            elif isinstance(each, Copy):
                 found.append((each.target, future_name(self.log, each)))
             elif isinstance(each, Move):
                 found += [(each.source, name)] if each.source != self.log_dir else []
@@ -120,7 +139,7 @@ class LedgerRows:
     Attributes:
         text: (n,) values of each text column, by name; not to be changed.
         integers: (n,) int64 values of each integer column, by name; not to be changed.
-        number_of: row number of each log; rows of deleted logs, which stay until their directories are gone, have none.
+        number_of: row number of each log; rows of logs that are deleted or not imported yet have none.
 
     Args:
         before: rows with the same text, as those before almost every commit have.
@@ -224,8 +243,9 @@ class LedgerRows:
 
 def _number(text: Mapping[str, list[str]], partitions: Sequence[int]) -> dict[TopicPartition, int]:
     rows = enumerate(zip(text["topic"], partitions, text["intent"], strict=True))
-    return {TopicPartition(topic, number): row for row, (topic, number, intent) in rows if not _is_deleted(intent)}
+    there = (each for each in rows if not _is_absent(parse_intents(each[1][2])))
+    return {TopicPartition(topic, number): row for row, (topic, number, _) in there}
 
 
-def _is_deleted(intent: str) -> bool:
-    return any(isinstance(each, Deletion) for each in parse_intents(intent))
+def _is_absent(intents: Sequence[Intent]) -> bool:
+    return any(isinstance(each, Deletion | Import) for each in intents)

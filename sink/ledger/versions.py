@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sparklog.sink.delta.delta_log import DeltaLog
 from sparklog.sink.ledger.ledger import Ledger, ledger_log
-from sparklog.sink.ledger.rows import LEDGER_PARTITION
+from sparklog.sink.ledger.rows import ROWS_SCHEMA
 from sparklog.storage_core.errors import InvalidConfigError, LedgerDamagedError
 
 __all__ = ["AsOf", "open_ledger_at"]
@@ -59,7 +59,7 @@ def open_ledger_at(path: Path, as_of: AsOf) -> Ledger:
 def _has_older_layout(log: DeltaLog, version: int) -> bool:
     """Whether the table had other columns then: `sparklog upgrade` changed them in a later version."""
     with log.refusing_damage():
-        return bool(log.open(version).metadata().partition_columns != [LEDGER_PARTITION[0]])
+        return not {field.name for field in log.open(version).schema().fields}.issuperset(ROWS_SCHEMA.names)
 
 
 def _version_at(log: DeltaLog, timestamp_ms: int) -> int:

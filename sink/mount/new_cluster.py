@@ -6,8 +6,10 @@
   data/                    its log.dirs
     meta.properties        cluster, node and directory id
     bootstrap.checkpoint   features, topics, partitions and their settings, in force before retention first runs
-    recovery-point-offset-checkpoint   log-start-offset-checkpoint   cleaner-offset-checkpoint
+    recovery-point-offset-checkpoint   replication-offset-checkpoint
+    log-start-offset-checkpoint        cleaner-offset-checkpoint
     <topic>-<partition>/
+    __consumer_offsets-<partition>/     offsets of consumer groups, if a mirror has read some
 ```
 
 Each broker is a controller, too, with all brokers as voters. The folder gets its name once it is complete.
@@ -15,30 +17,41 @@ Each broker is a controller, too, with all brokers as voters. The folder gets it
 Source: Kafka StorageTool, BootstrapDirectory, LogManager.loadLogs.
 """
 
-from dataclasses import dataclass
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from sparklog.sink.mount.place_logs import place_log, write_checkpoints
+from sparklog.sink.mount.cluster import Broker, NewCluster
+from sparklog.sink.mount.place_groups import place_groups
+from sparklog.sink.mount.place_logs import may_be_linked, place_log, refuse_damage, write_checkpoints
 from sparklog.sink.mount.plan_mount import MountedLog, MountPlan
+from sparklog.sink.store.new_log_place import can_share, check_rooms
 from sparklog.sink.store.store_folder import Store, random_id
 from sparklog.storage_core.checkpoint.meta_properties import render_meta_properties, render_properties
-from sparklog.storage_core.errors import CorruptFileError, InvalidConfigError
-from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS
-from sparklog.storage_core.inspect.verify.verify_log import VerifyOptions, verify_directory
+from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.kraft.bootstrap_checkpoint import BOOTSTRAP_CHECKPOINT, render_bootstrap_checkpoint
+from sparklog.storage_core.kraft.group_offsets import (
+    OFFSETS_PARTITIONS,
+    OFFSETS_SETTINGS,
+    OFFSETS_TOPIC,
+    by_partition,
+)
 from sparklog.storage_core.kraft.metadata_records import (
     PartitionMetadata,
     TopicMetadata,
     feature_records,
     topic_records,
 )
-from sparklog.storage_core.log_config import INT32_MAX, LogConfig
+from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.storage.local import storage_errors, write_file
 from sparklog.storage_core.storage.new_folder import new_folder
 from sparklog.storage_core.storage.share_file import Sharing
+from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["Broker", "NewCluster", "check_target", "make_cluster", "topic_settings"]
+__all__ = ["check_target", "make_cluster", "mounted_settings", "topic_settings"]
 
 _FEATURES: Final = {
     "metadata.version": 30,
@@ -54,91 +67,29 @@ _NOT_A_BROKERS: Final = frozenset({"batch.size"})
 _BROKERS_DEFAULTS: Final = {"message.timestamp.after.max.ms": 3_600_000}
 """Where a broker's default is another one than ours."""
 
-_LAST_PORT: Final = 65_535
+_MOST_NAMES: Final = 5
+_LEAST_REPLICAS: Final = "min.insync.replicas"
 _SEGMENT_BYTES: Final = "segment.bytes"
 _LEAST_SEGMENT_BYTES: Final = 1 << 20
 """A broker refuses a smaller `segment.bytes`, but takes it as `internal.segment.bytes`."""
 
+_BULKY_BYTES: Final = 1 << 20
+"""Of a segment: several threads check larger ones faster; over smaller ones they wait for each other."""
+
 _KEPT_FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """A broker of the cluster, which is a controller, too.
-
-    Attributes:
-        host: clients and brokers reach it there, and it listens there.
-        port: for clients; the next one is for controllers.
-    """
-
-    node_id: int
-    host: str
-    port: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.node_id <= INT32_MAX:
-            raise InvalidConfigError(f"a node id is outside 0..{INT32_MAX}: broker={self}")
-        if not 1 <= self.port < _LAST_PORT:
-            raise InvalidConfigError(
-                f"a port is outside 1..{_LAST_PORT - 1}, as the next one is taken, too: broker={self}"
-            )
-
-    def __str__(self) -> str:
-        return f"{self.node_id}@{self.host}:{self.port}"
-
-    @property
-    def voter(self) -> str:
-        """Its entry in `controller.quorum.voters`."""
-        return f"{self.node_id}@{self.host}:{self.port + 1}"
-
-    def addresses(self) -> list[tuple[str, int]]:
-        """Return where it listens."""
-        return [(self.host, self.port), (self.host, self.port + 1)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewCluster:
-    """A cluster to make.
-
-    Attributes:
-        cluster_id: its id.
-        brokers: each one once.
-        replication_factor: of every topic.
-    """
-
-    cluster_id: str
-    brokers: tuple[Broker, ...]
-    replication_factor: int
-
-    def __post_init__(self) -> None:
-        nodes = [each.node_id for each in self.brokers]
-        addresses = [address for each in self.brokers for address in each.addresses()]
-        if len(set(nodes)) < len(nodes):
-            raise InvalidConfigError(f"a node id is given twice: nodes={nodes}")
-        if len(set(addresses)) < len(addresses):
-            listed = ", ".join(map(str, self.brokers))
-            raise InvalidConfigError(f"two listeners have one port, a controller's is its broker's plus one: {listed}")
-        if not 1 <= self.replication_factor <= len(nodes):
-            raise InvalidConfigError(
-                f"the replication factor is outside 1..{len(nodes)}, the number of brokers: {self.replication_factor}"
-            )
-
-    def replicas(self, topic_number: int, partition: int) -> tuple[Broker, ...]:
-        """Return the brokers of a partition, its preferred leader first: in turn, as a controller places them."""
-        first = topic_number + partition
-        return tuple(self.brokers[(first + each) % len(self.brokers)] for each in range(self.replication_factor))
-
-    def folder(self, broker: Broker) -> str:
-        """Return the name of a broker's folder below that of the cluster; empty for an only broker."""
-        return "" if len(self.brokers) == 1 else f"broker-{broker.node_id}"
-
-
-def check_target(store: Store, plan: MountPlan, out: Path) -> None:
-    """Refuse a folder in which a cluster can't be made.
+def check_target(store: Store, plan: MountPlan, cluster: NewCluster, out: Path) -> None:
+    """Refuse a cluster that can't be made, or not in this folder.
 
     Raises:
-        InvalidConfigError: it lies in the store or around it; it is a mount point; its name can't be in a list.
+        InvalidConfigError: the folder lies in the store or around it; it is a mount point; its name can't be in a list;
+            replicas are assigned of partitions that are not mounted.
     """
+    unknown = sorted(set(cluster.assigned).difference(each.log for each in plan.logs))
+    if unknown:
+        named = ", ".join(map(str, unknown[:_MOST_NAMES])) + (", ..." if unknown[_MOST_NAMES:] else "")
+        raise InvalidConfigError(f"replicas are assigned of {len(unknown)} partitions that are not mounted: {named}")
     target = out.resolve()
     for folder in {store.root, *(each.directory.parent for each in plan.logs)}:
         if target.is_relative_to(folder.resolve()) or folder.resolve().is_relative_to(target):
@@ -156,23 +107,27 @@ def make_cluster(plan: MountPlan, cluster: NewCluster, out: Path, now_ms: int) -
         InvalidConfigError: the folder exists, and is not empty.
         StoreLockedError: another process is making it.
         CorruptFileError: a log is damaged; nothing is left.
-        StorageError: the disk refused; nothing is left.
+        StorageError: the disk refused, or has no room; nothing is left.
     """
     directory_ids = {each: random_id() for each in cluster.brokers}
     topics, placement = _topics(plan, cluster, directory_ids)
+    groups = by_partition(plan.groups.given)
+    offsets_topic = _offsets_topic(cluster, directory_ids, len(topics)) if groups else None
+    topics += [offsets_topic] if offsets_topic is not None else []
     records = [*feature_records(_FEATURES), *(record for topic in topics for record in topic_records(topic))]
     metadata = render_bootstrap_checkpoint(records, now_ms)
-    used, may_link = set[Sharing](), cluster.replication_factor == 1
+    used, linked = set[Sharing](), _of_one_replica(placement)
+    _check_room(placement, out, linked)
     with new_folder(out) as folder:
         for broker, logs in placement.items():
             data = folder / cluster.folder(broker) / "data"
             with storage_errors(data):
                 data.mkdir(parents=True)
-                for each in logs:
-                    target = data / each.log.directory_name
-                    used |= place_log(each, target, may_link=may_link)
-                    _refuse_damage(each, target)
+                used |= _place(logs, data, linked)
                 write_checkpoints(logs, data)
+                if offsets_topic is not None:
+                    for number in _partitions_on(broker, offsets_topic):
+                        place_groups(groups.get(number, []), number, offsets_topic.topic_id, data, commit_ms=now_ms)
                 meta = render_meta_properties(cluster.cluster_id, broker.node_id, directory_ids[broker])
                 write_file(data / "meta.properties", meta)
                 write_file(data / BOOTSTRAP_CHECKPOINT, metadata)
@@ -181,15 +136,55 @@ def make_cluster(plan: MountPlan, cluster: NewCluster, out: Path, now_ms: int) -
     return used
 
 
-def _refuse_damage(each: MountedLog, directory: Path) -> None:
-    """Check a log as `verify` does, by what the ledger has of it."""
-    report = verify_directory(directory, each.expected, VerifyOptions(known_lost=each.lost))
-    found = [finding for finding in report.findings if finding.kind not in HARMLESS_KINDS]
-    if found:
-        more = f" and {len(found) - 1} more findings" if found[1:] else ""
-        raise CorruptFileError(
-            f"a log of the store is damaged: {found[0]}{more}: path={each.directory}; repair the store"
-        )
+def _of_one_replica(placement: Mapping[Broker, Sequence[MountedLog]]) -> set[TopicPartition]:
+    """Return the logs whose files only one broker gets: those may be links."""
+    counts = Counter(each.log for logs in placement.values() for each in logs)
+    return {log for log, count in counts.items() if count == 1}
+
+
+def _check_room(placement: Mapping[Broker, Sequence[MountedLog]], out: Path, linked: Set[TopicPartition]) -> None:
+    """Refuse a filesystem without room for what is copied; whether blocks are shared is tried once per log directory.
+
+    Raises:
+        StorageError: it has less.
+    """
+    shares: dict[tuple[Path, bool], bool] = {}
+    needed = []
+    for each in (log for logs in placement.values() for log in logs):
+        how = each.directory.parent, each.log in linked and may_be_linked(each)
+        if how not in shares and each.closed:
+            shares[how] = can_share(each.closed[0].log_path, each.log, out, may_link=how[1])
+        needed.append((out, each.copied_bytes(shares=shares.get(how, True))))
+    check_rooms(needed)
+
+
+def _place(logs: Sequence[MountedLog], data: Path, linked: Set[TopicPartition]) -> set[Sharing]:
+    """Put logs into a log directory, and check them there; return how closed segments got there."""
+
+    def place(each: MountedLog) -> set[Sharing]:
+        target = data / each.log.directory_name
+        used = place_log(each, target, may_link=each.log in linked)
+        refuse_damage(each, target)
+        return used
+
+    segments = sum(len(each.closed) + 1 for each in logs)
+    is_bulky = sum(each.size_bytes for each in logs) >= segments * _BULKY_BYTES
+    with ThreadPoolExecutor(os.cpu_count() if is_bulky else 1, thread_name_prefix="mount") as pool:
+        return set[Sharing]().union(*pool.map(place, logs))
+
+
+def _offsets_topic(cluster: NewCluster, directory_ids: dict[Broker, str], number: int) -> TopicMetadata:
+    """Return the topic of the groups' offsets."""
+    partitions = []
+    for partition in range(OFFSETS_PARTITIONS):
+        replicas = cluster.replicas(number, TopicPartition(OFFSETS_TOPIC, partition))
+        nodes, directories = (each.node_id for each in replicas), (directory_ids[each] for each in replicas)
+        partitions.append(PartitionMetadata(partition, tuple(nodes), tuple(directories), leader_epoch=0))
+    return TopicMetadata(OFFSETS_TOPIC, random_id(), tuple(partitions), OFFSETS_SETTINGS)
+
+
+def _partitions_on(broker: Broker, topic: TopicMetadata) -> list[int]:
+    return [each.partition for each in topic.partitions if broker.node_id in each.replicas]
 
 
 def topic_settings(config: LogConfig | None) -> dict[str, str]:
@@ -212,6 +207,20 @@ def topic_settings(config: LogConfig | None) -> dict[str, str]:
     return found
 
 
+def mounted_settings(plan: MountPlan, topic: str, replication_factor: int) -> dict[str, str]:
+    """Return the settings of a topic for its brokers.
+
+    Those of a mirrored topic that only brokers use are among them, without what these brokers can't have.
+    """
+    others = {
+        name: value
+        for name, value in plan.others.get(topic, {}).items()
+        if not (name.startswith("remote.") or name.endswith(".throttled.replicas"))
+        and not (name == _LEAST_REPLICAS and int(value) > replication_factor)
+    }
+    return topic_settings(plan.settings.get(topic)) | others
+
+
 def _topics(
     plan: MountPlan, cluster: NewCluster, directory_ids: dict[Broker, str]
 ) -> tuple[list[TopicMetadata], dict[Broker, list[MountedLog]]]:
@@ -221,13 +230,13 @@ def _topics(
     for number, (name, logs) in enumerate(plan.topics().items()):
         partitions = []
         for each in logs:
-            replicas = cluster.replicas(number, each.log.partition)
+            replicas = cluster.replicas(number, each.log)
             for broker in replicas:
                 placement[broker].append(each)
             nodes = tuple(broker.node_id for broker in replicas)
             directories = tuple(directory_ids[broker] for broker in replicas)
             partitions.append(PartitionMetadata(each.log.partition, nodes, directories, each.state.leader_epoch))
-        settings = topic_settings(plan.settings.get(name))
+        settings = mounted_settings(plan, name, min(len(each.replicas) for each in partitions))
         topics.append(TopicMetadata(name, logs[0].state.topic_id, tuple(partitions), settings))
     return topics, placement
 

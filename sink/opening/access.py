@@ -27,6 +27,7 @@ __all__ = [
     "MaintainedStore",
     "WrittenStore",
     "both_locks",
+    "enter_writer",
     "keep_maintenance_out",
     "maintaining",
     "writing",
@@ -78,6 +79,24 @@ class WrittenStore:
     store: Store
     ledger: Ledger
     lock: WriterLock
+
+
+def enter_writer(maintained: MaintainedStore, held: contextlib.ExitStack) -> WrittenStore | None:
+    """Return a store open for writing until the stack ends; None while a sink has it, or if its opening fails.
+
+    What needs no writer lock, as retention of closed segments, continues without it.
+
+    Raises:
+        WriterFencedError: the store was taken by force.
+        LedgerDamagedError: the ledger can't be trusted.
+    """
+    try:
+        return held.enter_context(maintained.try_writer())
+    except (WriterFencedError, LedgerDamagedError):
+        raise
+    except LogStorageError as error:
+        logger.warning("The store can't be opened for writing: %s", error)
+        return None
 
 
 @contextlib.contextmanager

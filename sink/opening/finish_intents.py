@@ -1,28 +1,31 @@
-"""Finishes deleted topics and moved logs: renames and removes the directories that ledger rows name.
+"""Finishes deleted topics, moves and imports: renames and removes the directories that ledger rows name.
 
+An import that was not committed leaves no trace: its settings go, and requests to forget keys do not wait for its logs.
 A moved log lives in the directory that the ledger names: that one gets its final name, others are set aside. On an
 offline disk nothing can be done, so the row keeps its intent.
 """
 
+import contextlib
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
-from sparklog.sink.ledger.intents import Move, Truncation, future_name, render_intents
+from sparklog.sink.ledger.intents import Import, Move, Truncation, future_name, render_intents
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.lost_ranges import LostRangeTable
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.store.derived_files import DerivedFiles
+from sparklog.sink.store.forgotten_keys import lower_ends, read_requests
 from sparklog.sink.store.log_dirs import check_root
 from sparklog.sink.store.set_aside import find_deleted, remove_deleted, set_aside, stored_topic_id
 from sparklog.sink.store.store_folder import Store
-from sparklog.sink.store.topic_configs import forget_topic_config
+from sparklog.sink.store.topic_configs import forget_topic_config, keep_topic_configs
 from sparklog.storage_core.errors import StorageError
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.storage.local import storage_errors, sync_directory
 from sparklog.storage_core.storage.owned_names import Owner, rename
 
-__all__ = ["clear_directories", "finish_directories", "named_log_dirs", "remaining_intents"]
+__all__ = ["clear_directories", "expect_undone_no_more", "finish_directories", "named_log_dirs", "remaining_intents"]
 
 logger = logging.getLogger(__name__)
 
@@ -43,16 +46,46 @@ def finish_directories(store: Store, ledger: Ledger, owner: Owner) -> list[Path]
         StoreLockedError: a task of a dead maintenance run still holds a log that was deleted or moved.
     """
     states = _unfinished(ledger).values()
-    for topic in sorted({state.topic for state in states if state.is_deleted}.difference(ledger.topics)):
+    for topic in sorted({state.topic for state in states if state.is_absent}.difference(ledger.topics)):
         _forget_topic(store, topic, owner)
+    if imported := {state.topic for state in states if _is_imported(state)}:
+        keep_topic_configs(store, {}, owner, imported)  # only now: an import that is undone leaves no gaps
     deleted = []
     for state in states:
-        if not state.is_deleted:
+        if not state.is_absent:
             _take_name(store, state, owner)
         for directory in _leftovers(store, ledger, state):
             deleted.append(set_aside(state.log, directory, owner))
-            reach("delete-topic.renamed" if state.is_deleted else "move.renamed")
+            reach("delete-topic.renamed" if state.is_absent else "move.renamed")
     return deleted
+
+
+def expect_undone_no_more(
+    store: Store,
+    ledger: Ledger,
+    owner: Owner,
+    keep_maintenance_out: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+) -> None:
+    """Let requests to forget keys no longer cover the logs of imports that were not committed.
+
+    Otherwise they would erase later records of a log that a sink makes in their place.
+
+    Args:
+        keep_maintenance_out: entered if a request changes: it needs both locks.
+
+    Raises:
+        CorruptFileError: a request is damaged.
+        StoreLockedError: a maintenance run holds its lock.
+    """
+    ends: dict[str, dict[int, int]] = {}
+    for state in _unfinished(ledger).values():
+        if state.log not in ledger.rows and any(isinstance(each, Import) for each in state.intents):
+            ends.setdefault(state.topic_id, {})[state.partition] = 0
+    if not ends or not any(each.covers(ends.get(each.topic_id, ())) for each in read_requests(store)):
+        return
+    with keep_maintenance_out():
+        for topic_id, offsets in ends.items():
+            lower_ends(store, topic_id, offsets, owner)
 
 
 def clear_directories(store: Store, ledger: Ledger, owner: Owner) -> set[str]:
@@ -88,14 +121,19 @@ def remaining_intents(store: Store, ledger: Ledger, done: Collection[str]) -> Ma
     for row, state in _unfinished(ledger).items():
         if not _log_dirs(state).issubset(done) or any(_leftovers(store, ledger, state)):
             continue
-        if state.is_deleted or store.log_path(state).is_dir():
+        if state.is_absent or store.log_path(state).is_dir():
             left = tuple(each for each in state.intents if isinstance(each, Truncation))
-            found[row] = None if state.is_deleted else render_intents(left)
+            found[row] = None if state.is_absent else render_intents(left)
     return found
 
 
 def _unfinished(ledger: Ledger) -> dict[int, LogState]:
     return {row: state for row, state in enumerate(ledger.all_states()) if state.intent and state.leftovers}
+
+
+def _is_imported(state: LogState) -> bool:
+    """Whether the log is of a committed import that is not finished yet: it never lay anywhere else."""
+    return any(isinstance(each, Move) and each.source == state.log_dir for each in state.intents)
 
 
 def _log_dirs(state: LogState) -> set[str]:
@@ -136,7 +174,7 @@ def _leftovers(store: Store, ledger: Ledger, state: LogState) -> Iterator[Path]:
     until the new one has its name.
     """
     is_offline = check_root(store, state.log_dir) is not None
-    if not state.is_deleted and (is_offline or not store.log_path(state).is_dir()):
+    if not state.is_absent and (is_offline or not store.log_path(state).is_dir()):
         return
     row = ledger.rows.get(state.log)
     home = None if row is None else store.log_path(ledger.state(row))

@@ -16,6 +16,7 @@ from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.access import MAINTENANCE_LOCK, keep_maintenance_out
 from sparklog.sink.opening.open_log_dirs import LogDirs
 from sparklog.sink.opening.open_store import OpenedStore, Opening, open_store
+from sparklog.sink.past.write_cuts import write_due_cut
 from sparklog.sink.place.placer import Placer
 from sparklog.sink.quarantine.diverted_rows import Quarantine
 from sparklog.sink.store.store_folder import Store
@@ -86,7 +87,13 @@ def open_sink_store(config: SinkConfig, clock: Clock, lock: WriterLock) -> SinkS
 def _add_topics(
     opened: OpenedStore, config: SinkConfig, lock: WriterLock, added: list[LogState], usable: list[str]
 ) -> None:
+    if added:
+        changed_ms = max(state.updated_ms for state in added)
+        write_due_cut(opened.store.root, opened.ledger, lock, changed_ms, config.cuts)
     with_segment = config.offsets == "assigned"
     create_topics(opened.store, opened.ledger, added, usable, with_segment=with_segment, owner=lock)
     preserved = () if with_segment else config.topics
-    keep_topic_configs(opened.store, {name: topic.log for name, topic in config.topics.items()}, lock, preserved)
+    settings = {name: topic.log for name, topic in config.topics.items()}
+    settings |= {name: topic.settings for name, topic in config.mirrored.items()}
+    others = {name: topic.others for name, topic in config.mirrored.items()}
+    keep_topic_configs(opened.store, settings, lock, preserved, others)

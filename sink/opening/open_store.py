@@ -8,14 +8,17 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sparklog.sink.ledger.group_table import GroupTable
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.lost_ranges import LostRangeTable
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.clean_end import refuse_surplus
+from sparklog.sink.opening.finish_intents import expect_undone_no_more
 from sparklog.sink.opening.finish_truncation import finish_truncations
 from sparklog.sink.opening.open_log_dirs import LogDirs, open_log_dirs, take_log_dirs
 from sparklog.sink.opening.undo import cut_back_torn, find_torn_online, renew, renew_returned, sync_cuts
 from sparklog.sink.opening.unflushed import check_unflushed, flush_logs
+from sparklog.sink.past.write_cuts import drop_torn_cuts
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.topic_partition import TopicPartition
 
@@ -51,7 +54,7 @@ class Opening:
         is_mended: whether this owner has repaired logs: they are checked as after a crash.
         beside: other locks that were taken only for this opening.
         plan: checks the caller's additions before any change; returns the function that makes them.
-        keep_maintenance_out: entered to finish a truncation, which needs both locks.
+        keep_maintenance_out: entered to finish a truncation, or to undo an import, which needs both locks.
     """
 
     lock: WriterLock
@@ -87,6 +90,8 @@ def open_store(store: Store, opening: Opening) -> OpenedStore:
     # Before deletions and moves are finished: the former writer could still commit records to a log that is moved.
     if lock.owes_renewal:
         ledger.fence()
+    # Before the rows of undone imports go, which name their logs.
+    expect_undone_no_more(store, ledger, lock, opening.keep_maintenance_out)
     # Before logs are checked: a moved log may not have its name yet, and its committed bytes would seem gone.
     log_dirs = open_log_dirs(store, ledger, lock, offline)
     # Before `begin`: both only read, and a store refused here must not be marked as crashed.
@@ -100,6 +105,9 @@ def open_store(store: Store, opening: Opening) -> OpenedStore:
     # committed ends as damage.
     for each in (lock, *opening.beside):
         each.begin()
+    # Before topics are added: the cut that is due comes first.
+    if opening.follows_crash:
+        drop_torn_cuts(store.root, lock)
     # Before the lock forgets that it was taken by force: rows of logs that can't be renewed now record it.
     log_dirs.note_offline()
     # Before the states are taken: logs added here are renewed and synced below.
@@ -122,6 +130,7 @@ def open_store(store: Store, opening: Opening) -> OpenedStore:
     # Before truncations, which add to the lost ranges: a commit after a torn entry fails.
     if opening.follows_crash:
         LostRangeTable(store.root / "control" / "lost_ranges").drop_torn(lock)
+        GroupTable(store.root).drop_torn(lock)
     # Before the logs are synced: a truncation fills a log up, and moves its end.
     finish_truncations(store, ledger, lock, log_dirs.offline, opening.keep_maintenance_out)
     # Last: after this, records above a recovery point are this owner's.

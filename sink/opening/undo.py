@@ -9,22 +9,16 @@ from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.open_log_dirs import LogDirs
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.log.append.cut_back import cut_back_logs, has_leftovers, needs_cut_back, renew_active_segment
-from sparklog.storage_core.log.append.state import CommittedEnd
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.write_back import sync_filesystems
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["committed_end", "cut_back_torn", "find_torn", "find_torn_online", "renew", "renew_returned", "sync_cuts"]
+__all__ = ["cut_back_torn", "find_torn", "find_torn_online", "renew", "renew_returned", "sync_cuts"]
 
 _CHUNK = 256
 """Logs that a thread checks in one go."""
 _SYNC_THREADS = 8
 """Threads that mostly wait for the disk."""
-
-
-def committed_end(state: LogState) -> CommittedEnd:
-    """Return where the ledger says a log ends."""
-    return CommittedEnd(state.active_base_offset, state.active_size_bytes, state.log_end_offset)
 
 
 def find_torn(store: Store, states: Mapping[TopicPartition, LogState], *, follows_crash: bool) -> list[TopicPartition]:
@@ -38,7 +32,7 @@ def find_torn(store: Store, states: Mapping[TopicPartition, LogState], *, follow
 
     def look(logs: list[TopicPartition]) -> Iterator[TopicPartition]:
         for log in logs:
-            directory, end = store.log_path(states[log]), committed_end(states[log])
+            directory, end = store.log_path(states[log]), states[log].committed_end
             if needs_cut_back(directory, end) or (follows_crash and has_leftovers(directory, end)):
                 yield log
 
@@ -78,7 +72,7 @@ def renew(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: Wr
     """
 
     def renew_log(state: LogState) -> None:
-        renew_active_segment(log_dirs.store.log_path(state), committed_end(state), lock.token, lock)
+        renew_active_segment(log_dirs.store.log_path(state), state.committed_end, lock)
 
     with ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="renew") as pool:
         list(pool.map(renew_log, log_dirs.online(states).values()))
@@ -88,7 +82,7 @@ def renew(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: Wr
 def renew_returned(log_dirs: LogDirs, states: Mapping[TopicPartition, LogState], lock: WriterLock) -> None:
     """Give returned logs new inodes if the store was taken by force meanwhile; then clear all paid debts."""
     for log in log_dirs.with_remedy(states, "renew"):
-        renew_active_segment(log_dirs.store.log_path(states[log]), committed_end(states[log]), lock.token, lock)
+        renew_active_segment(log_dirs.store.log_path(states[log]), states[log].committed_end, lock)
     log_dirs.commit_finished()
 
 
@@ -101,4 +95,4 @@ def cut_back_torn(
         CorruptFileError: committed bytes are gone; nothing was changed.
         WriterFencedError: another writer owns the store.
     """
-    cut_back_logs([(log_dirs.store.log_path(states[log]), committed_end(states[log])) for log in torn], lock)
+    cut_back_logs([(log_dirs.store.log_path(states[log]), states[log].committed_end) for log in torn], lock)

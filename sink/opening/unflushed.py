@@ -14,10 +14,9 @@ import numpy as np
 
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
-from sparklog.sink.opening.undo import committed_end
 from sparklog.storage_core.errors import UnflushedRecordsLostError
 from sparklog.storage_core.fault_points import reach
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.files.names import LOG, segment_file_name
 from sparklog.storage_core.log.read.unflushed import first_lost_offset, unflushed_segments
 from sparklog.storage_core.storage.local import storage_errors, sync_directories, sync_files
@@ -109,4 +108,4 @@ def _unflushed(ledger: Ledger, offline: Collection[str]) -> Mapping[int, LogStat
 
 
 def _bounds(state: LogState) -> tuple[int, CommittedEnd]:
-    return state.recovery_point, committed_end(state)
+    return state.recovery_point, state.committed_end

@@ -1,7 +1,9 @@
 """Compaction of a store's logs: plans, and carries plans out beside a running sink.
 
-The ledger bounds a cleaning: the log's start, its end, its active segment, which is never touched. The caller keeps the
-cleaner checkpoints; without one a cleaning begins at the log's start and finds little to do.
+The ledger bounds a cleaning: the log's start, its end, its active segment, which is never touched. Before the first log
+is cleaned, one commit says of all due logs how far they will be compacted (`clean.announced`): so a reader of a past
+state, or a truncation, finds out whether records may have gone. The caller keeps the cleaner checkpoints; without one a
+cleaning begins at the log's start and finds little to do.
 
 The row of a log that can't be cleaned has the reason; the other logs are cleaned.
 """
@@ -19,7 +21,7 @@ import pyarrow as pa
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.opening.access import MaintainedStore
-from sparklog.sink.opening.undo import committed_end
+from sparklog.sink.operations.raise_offsets import raise_compacted_offsets
 from sparklog.sink.operations.retain_logs import PendingRemoval, remaining_delay_ms
 from sparklog.sink.store.map_logs import map_logs
 from sparklog.sink.store.store_folder import Store
@@ -29,6 +31,7 @@ from sparklog.storage_core.cleaner.survey.cleanable import CleaningPlan, by_urge
 from sparklog.storage_core.cleaner.survey.plan_log import LogFacts, plan_log
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import CorruptFileError, LogStorageError, WriterFencedError
+from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.log.files.deleted_files import list_deleted
 from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.storage.owned_names import Owner
@@ -38,6 +41,7 @@ __all__ = [
     "CleanerBudget",
     "LogCleaning",
     "LogCleaningRow",
+    "announce_cleanings",
     "clean_log_with",
     "clean_logs",
     "clean_one_log",
@@ -146,7 +150,7 @@ def plan_cleanings(
         each = LogCleaning(log=log, state=state, directory=directory, config=configs.get(log.topic, usual))
         facts = LogFacts(
             directory=directory,
-            end=committed_end(state),
+            end=state.committed_end,
             log_start_offset=max(state.log_start_offset, (log_starts or {}).get(log, 0)),
             checkpoint=checkpoints.get(log),
             may_roll=may_roll,
@@ -158,6 +162,30 @@ def plan_cleanings(
             return replace(each, failure=str(error))
 
     return map_logs(plan, [each for each in sorted(states.items()) if logs is None or each[0] in logs])
+
+
+def announce_cleanings(
+    maintained: MaintainedStore, cleanings: Collection[LogCleaning], clock: Clock
+) -> dict[TopicPartition, LogState]:
+    """Commit how far these logs will be compacted, if they still fit their plans; return the rows of all logs.
+
+    Killed after it, a log counts as compacted although nothing was cleaned: that only refuses more than it must.
+
+    Raises:
+        WriterFencedError: the store was taken by force.
+        LedgerDamagedError: the ledger can't be read.
+        CommitStateUnknownError: the ledger's folder failed; the commit may or may not count.
+    """
+    states = Ledger.open(maintained.store.ledger_path).states()
+    planned = [each for each in cleanings if each.plan is not None]
+    fitting = [each for each in planned if _misfit(each, states.get(each.log)) is None]
+    offsets = {each.log: _plan_of(each).first_uncleanable_offset for each in fitting}
+    if not offsets:
+        return states
+    maintained.lock.check()
+    states |= raise_compacted_offsets(maintained.store, offsets, clock)
+    reach("clean.announced")
+    return states
 
 
 def clean_logs(
@@ -176,6 +204,7 @@ def clean_logs(
     due = by_urgency(planned, _plan_of)
     erased = {each.log for each in planned if each.config.is_compacted and each.state.topic_id in budget.erased_keys}
     due += [each for each in planned if not _plan_of(each).is_due and each.log in erased]
+    announce_cleanings(maintained, due, clock)
     for each in due:
         states = Ledger.open(maintained.store.ledger_path).states()
         row = _clean(each, states.get(each.log), budget, clock, _with_one_map(maintained.lock))
@@ -186,7 +215,7 @@ def clean_logs(
 def clean_one_log(
     each: LogCleaning, state: LogState, budget: CleanerBudget, clock: Clock, owner: Owner
 ) -> LogCleaningRow:
-    """Clean one log that has a plan, due or not; for callers that clean several at once.
+    """Clean one log that has a plan and was announced, due or not; for callers that clean several at once.
 
     Args:
         state: of the log, from a ledger read under the maintenance lock; a sink may append meanwhile.
@@ -258,12 +287,11 @@ def _clean(
             cleaned=cleaned,
         )
 
-    if state is None or (state.log_dir, state.topic_id) != (each.state.log_dir, each.state.topic_id):
-        return row("skipped", "the plan no longer fits, the log is another one")
-    if state.log_end_offset < plan.first_uncleanable_offset:
-        return row("skipped", "the plan no longer fits, the log was truncated")
-    if plan.rolls and state.active_base_offset < plan.first_uncleanable_offset:
-        return row("skipped", "the plan no longer fits, the active segment was not rolled")
+    misfit = _misfit(each, state)
+    if state is None or misfit is not None:
+        return row("skipped", f"the plan no longer fits, {misfit}")
+    if state.compacted_offset < plan.first_uncleanable_offset:
+        return row("skipped", "the plan no longer fits, its cleaning was not announced")
     try:
         cleaned = clean(_to_clean(each, state, budget, now_ms))
     except WriterFencedError:
@@ -277,12 +305,24 @@ def _clean(
     return row("failed" if cleaned.stopped.is_short_of_disk else "stopped", cleaned.stopped.reason, cleaned)
 
 
+def _misfit(each: LogCleaning, state: LogState | None) -> str | None:
+    """Return why a log does not fit its plan any more, None if it does."""
+    end = _plan_of(each).first_uncleanable_offset
+    if state is None or (state.log_dir, state.topic_id) != (each.state.log_dir, each.state.topic_id):
+        return "the log is another one"
+    if state.log_end_offset < end:
+        return "the log was truncated"
+    if _plan_of(each).rolls and state.active_base_offset < end:
+        return "the active segment was not rolled"
+    return None
+
+
 def _to_clean(each: LogCleaning, state: LogState, budget: CleanerBudget, now_ms: int) -> LogToClean:
     """Return a log's present state: its start may have risen since the plan."""
     plan = _plan_of(each)
     return LogToClean(
         directory=each.directory,
-        end=committed_end(state),
+        end=state.committed_end,
         log_start_offset=state.log_start_offset,
         first_dirty_offset=max(plan.first_dirty_offset, state.log_start_offset),
         first_uncleanable_offset=min(plan.first_uncleanable_offset, state.active_base_offset),

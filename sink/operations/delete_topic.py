@@ -20,14 +20,16 @@ import numpy as np
 
 from sparklog.sink.ledger.intents import Deletion, Truncation, render_intents
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.ledger.rows import LogState
+from sparklog.sink.ledger.rows import LedgerRows, LogState
 from sparklog.sink.opening.access import WrittenStore
 from sparklog.sink.opening.finish_intents import finish_directories, named_log_dirs
+from sparklog.sink.past.write_cuts import write_due_cut
 from sparklog.sink.store.derived_files import DerivedFiles
 from sparklog.sink.store.log_dirs import check_root
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import read_topic_configs
 from sparklog.storage_core.cleaner.hold_log import wait_for_tasks
+from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import UnknownTopicError
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.log_config import LogConfig
@@ -95,7 +97,7 @@ def plan_topic_deletion(store: Store, ledger: Ledger, topic: str) -> TopicDeleti
     )
 
 
-def delete_topic(written: WrittenStore, topic: str) -> list[Path]:
+def delete_topic(written: WrittenStore, topic: str, clock: Clock) -> list[Path]:
     """Delete a topic, except the content of its directories.
 
     Returns:
@@ -112,7 +114,14 @@ def delete_topic(written: WrittenStore, topic: str) -> list[Path]:
     wait_for_tasks(store.log_path(state) for state in states if check_root(store, state.log_dir) is None)
     rows = np.array([ledger.rows[state.log] for state in states], np.int64)
     ends = np.array([state.log_end_offset for state in states], np.int64)  # no record needs a sync any more
-    ledger.correct(rows, {"intent": [_intent(state) for state in states], "recovery_point": ends})
+    intents = [_intent(state) for state in states]
+
+    def change(held: LedgerRows) -> LedgerRows:
+        return held.with_values(rows, {"intent": intents, "recovery_point": ends})
+
+    now_ms = clock.now_ms()
+    write_due_cut(store.root, ledger, written.lock, now_ms)
+    ledger.change(change, written.lock, changed_ms=now_ms)
     reach("delete-topic.committed")
     deleted = finish_directories(store, ledger, written.lock)
     DerivedFiles(store, ledger, written.lock).write_roots(named_log_dirs(ledger))

@@ -20,10 +20,11 @@ import pyarrow as pa
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.opening.access import MaintainedStore
-from sparklog.sink.operations.search_keys import FoundRecords, search_log
+from sparklog.sink.operations.search_keys import FoundRecords, find_keys, search_log
 from sparklog.sink.store.forgotten_keys import ForgetRequest, complete_request, make_request, put_request, read_requests
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import Clock
+from sparklog.storage_core.errors import LogStorageError
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from sparklog.storage_core.topic_partition import TopicPartition
 
@@ -133,13 +134,14 @@ def known_erasure(store: Store, requests: Sequence[ForgetRequest]) -> Erasure:
 def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> Erasure:
     """Search for the erasures of a run; updates only the requests.
 
-    A request whose topic was deleted is done.
+    A request whose topic was deleted is done. One that was done begins again if an import has brought records back.
 
     Raises:
         CorruptFileError, UnsupportedFormatError: a request can't be read.
     """
     store = maintained.store
-    wanted = _without_gone(store, read_requests(store), clock)
+    requests = read_requests(store)
+    wanted = _without_gone(store, requests, clock) + _begun_again(store, requests)
     searched = [_noted(store, each) for each in _search_requests(store, wanted)]
     found = [found for each in searched for found in each.found]
     return Erasure(
@@ -174,6 +176,33 @@ def _without_gone(store: Store, requests: Sequence[ForgetRequest], clock: Clock)
             complete_request(store, each, clock.now_ms(), UNSHARED)
             logger.info("A topic with forgotten keys was deleted request=%s topic=%s", each.request_id, each.topic)
     return [each for each in wanted if each.topic_id in topic_ids]
+
+
+def _begun_again(store: Store, requests: Sequence[ForgetRequest]) -> list[ForgetRequest]:
+    """Return the finished requests whose keys are back in imported logs, with these keys, as unfinished ones."""
+    states, begun = Ledger.open(store.ledger_path).states(), []
+    for each in requests:
+        logs = _logs_of(each, states) if each.completed_ms is not None else []
+        try:
+            keys = _keys_in(store, each, logs)
+        except LogStorageError as error:
+            logger.warning("A log can't be searched for forgotten keys request=%s: %s", each.request_id, error)
+            continue
+        if keys:
+            again = replace(each, keys=pa.array(sorted(keys), pa.binary()), completed_ms=None)
+            put_request(store, again, UNSHARED)
+            logger.info("Forgotten keys came back request=%s keys=%d", each.request_id, len(keys))
+            begun.append(again)
+        elif logs:
+            put_request(store, replace(each, cleared=each.cleared.union(log.partition for log, _ in logs)), UNSHARED)
+    return begun
+
+
+def _keys_in(store: Store, request: ForgetRequest, logs: Sequence[tuple[TopicPartition, LogState]]) -> set[bytes]:
+    """Return the keys of a request that logs have records of."""
+    wanted = request.key_set()
+    found = (find_keys(store, state, wanted, request.end_offsets[log.partition]) for log, state in logs)
+    return set[bytes]().union(*found)
 
 
 def _search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[RequestState]:

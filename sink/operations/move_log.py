@@ -20,20 +20,19 @@ Source: Kafka LogManager.replaceCurrentWithFutureLog; KIP-113.
 
 import logging
 import os
-import shutil
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from sparklog.sink.config import log_dir_problem
 from sparklog.sink.ledger.intents import Copy, Move, future_name, render_intents
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.opening.access import WrittenStore
 from sparklog.sink.opening.finish_intents import clear_directories, finish_directories, remaining_intents
-from sparklog.sink.store.log_dirs import check_log_dirs, check_root, require_online
+from sparklog.sink.store.log_dirs import check_log_dirs, require_online
+from sparklog.sink.store.new_log_place import check_new_log, check_rooms, known_log_dir
 from sparklog.sink.store.set_aside import remove_deleted
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.cleaner.hold_log import wait_for_tasks
@@ -42,13 +41,12 @@ from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.log.files.names import CLEANED, DELETED, LOG, SWAP, segment_file_name
 from sparklog.storage_core.storage.copy_directory import copy_directory
 from sparklog.storage_core.storage.local import storage_errors
-from sparklog.storage_core.topic_partition import TopicPartition, set_aside_name
+from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["MovePlan", "move_log", "plan_move"]
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_NAME = 255
 _LEFT_BEHIND = (CLEANED, DELETED, ".tmp")
 
 
@@ -92,15 +90,14 @@ def plan_move(store: Store, ledger: Ledger, log: TopicPartition, target: str) ->
     if state is None:
         raise UnknownTopicError(f"no such log in the ledger: log={log.topic}:{log.partition}")
     names = sorted({each.log_dir for each in states.values()})
-    name = _known_name(store, names, target)
+    name = known_log_dir(store, names, target)
     if name == state.log_dir:
         raise InvalidConfigError(f"the log lies there already: log={log} log_dir={store.log_dir(name)}")
     offline = check_log_dirs(store, [each for each in states.values() if each.log_dir in (state.log_dir, name)])
     require_online(store, [state], offline)
     if name in offline:
         raise LogDirOfflineError(f"log directory is offline: log_dir={store.log_dir(name)} reason={offline[name]}")
-    _check_place(store, name, names)
-    _check_target(store, log, name)
+    check_new_log(store, log, name)
     plan = MovePlan(
         log=log,
         state=state,
@@ -109,7 +106,7 @@ def plan_move(store: Store, ledger: Ledger, log: TopicPartition, target: str) ->
         sizes=_sizes(store.log_path(state), state),
         is_new=not (store.log_dir(name) / "meta.properties").exists(),
     )
-    _check_room(store.log_dir(name), plan.size_bytes)
+    check_rooms([(store.log_dir(name), plan.size_bytes)])
     return plan
 
 
@@ -154,43 +151,6 @@ def _finish(written: WrittenStore, log: TopicPartition) -> None:
         ledger.correct(np.array([row]), {"intent": [left]})
 
 
-def _known_name(store: Store, names: list[str], target: str) -> str:
-    """Return the ledger's name of a log directory, else the given one."""
-    wanted = os.path.realpath(store.log_dir(target))
-    return next((name for name in names if os.path.realpath(store.log_dir(name)) == wanted), target)
-
-
-def _check_place(store: Store, name: str, names: list[str]) -> None:
-    """Refuse a new log directory that overlaps the store's own folders or another log directory."""
-    if name in names:
-        return
-    problem = log_dir_problem(store.root, name)
-    if problem is not None:
-        raise InvalidConfigError(problem)
-    root = Path(os.path.realpath(store.log_dir(name)))
-    for other in (*names, "quarantine"):
-        path = Path(os.path.realpath(store.log_dir(other)))
-        if root.is_relative_to(path) or path.is_relative_to(root):
-            raise InvalidConfigError(f"one folder would lie in the other: log_dir={store.log_dir(name)} path={path}")
-
-
-def _check_target(store: Store, log: TopicPartition, name: str) -> None:
-    root = store.log_dir(name)
-    if len(set_aside_name(log, "0" * 32, "future")) > _LONGEST_NAME:
-        raise InvalidConfigError(f"the topic's name is too long to move a log of it: topic={log.topic}")
-    with storage_errors(root):
-        if (root / log.directory_name).exists():
-            raise InvalidConfigError(f"a directory of that name is there already: path={root / log.directory_name}")
-        if not root.exists():
-            return
-        is_empty = root.is_dir() and set(os.listdir(root)) <= {"meta.properties.tmp"}  # an orphan of a crash
-        if not (root / "meta.properties").exists() and not is_empty:
-            raise InvalidConfigError(f"neither a log directory nor an empty folder: log_dir={root}")
-    problem = check_root(store, name) if (root / "meta.properties").exists() else None
-    if problem is not None:
-        raise InvalidConfigError(f"the log can't move there: log_dir={root} reason={problem}")
-
-
 def _sizes(directory: Path, state: LogState) -> dict[str, int]:
     """Return the bytes to copy of each file; those of the active segment from the ledger."""
     with storage_errors(directory), os.scandir(directory) as entries:
@@ -207,11 +167,3 @@ def _sizes(directory: Path, state: LogState) -> dict[str, int]:
         for name, _, size_bytes in found
         if not name.endswith(_LEFT_BEHIND)
     }
-
-
-def _check_room(root: Path, size_bytes: int) -> None:
-    existing = next(each for each in (root, *root.absolute().parents) if each.exists())
-    with storage_errors(root):
-        free = shutil.disk_usage(existing).free
-    if free < size_bytes:
-        raise StorageError(f"no space left on the disk: log_dir={root} needed={size_bytes} free={free}")

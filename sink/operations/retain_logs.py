@@ -21,15 +21,14 @@ import numpy as np
 
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
-from sparklog.sink.opening.access import MaintainedStore, WrittenStore
-from sparklog.sink.opening.undo import committed_end
-from sparklog.sink.operations.log_starts import raise_log_starts
+from sparklog.sink.opening.access import MaintainedStore, WrittenStore, enter_writer
+from sparklog.sink.operations.raise_offsets import raise_log_starts
 from sparklog.sink.store.derived_files import DerivedFiles
 from sparklog.sink.store.map_logs import map_logs
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
 from sparklog.storage_core.clock import Clock, sleep
-from sparklog.storage_core.errors import LedgerDamagedError, LogStorageError, StorageError, WriterFencedError
+from sparklog.storage_core.errors import LogStorageError, StorageError, WriterFencedError
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.log.files.deleted_files import DeletedFile, drop_listed, list_deleted
 from sparklog.storage_core.log.files.empty_segment import add_empty_segment
@@ -222,7 +221,7 @@ def _plan_log(
         return config.retention_ms < 0 or now_ms - timestamp <= config.retention_ms
 
     try:
-        listed = list_log(directory, committed_end(state))
+        listed = list_log(directory, state.committed_end)
         facts = read_log_facts(directory, listed, state.log_start_offset, is_young)
         plan = decide(facts, config) if decide else plan_retention(facts, config, now_ms)
     except LogStorageError as error:
@@ -233,26 +232,12 @@ def _plan_log(
     return replace(found, failure=f"its age is unknown, so it stays: {plan.undecided}; repair the store")
 
 
-def _try_writer(maintained: MaintainedStore, held: contextlib.ExitStack) -> WrittenStore | None:
-    """Return the store open for writing, None while a sink has it, or if its opening fails.
-
-    Retention of closed segments continues without it.
-    """
-    try:
-        return held.enter_context(maintained.try_writer())
-    except (WriterFencedError, LedgerDamagedError):
-        raise
-    except LogStorageError as error:
-        logger.warning("The store can't be opened for writing: %s", error)
-        return None
-
-
 def _rolled(maintained: MaintainedStore, plans: Sequence[LogRetention], clock: Clock) -> list[LogRetention]:
     """Roll due active segments, or drop them from the plans; the writer lock is held only for this."""
     if not any(each.plan is not None and each.plan.rolls for each in plans):
         return list(plans)
     with contextlib.ExitStack() as held:
-        written = _try_writer(maintained, held)
+        written = enter_writer(maintained, held)
         if written is not None:
             return _roll(written, plans, clock)
     return [
@@ -302,7 +287,7 @@ def _check(each: LogRetention, states: Mapping[TopicPartition, LogState]) -> Log
     if state is None or (state.log_dir, state.topic_id) != (each.state.log_dir, each.state.topic_id):
         return _outdated(each, "the log is another one")
     try:
-        listed = list_log(each.directory, committed_end(state))
+        listed = list_log(each.directory, state.committed_end)
     except LogStorageError as error:
         return replace(each, failure=str(error))
     if not fits(each.plan, listed):
@@ -345,7 +330,7 @@ def _pending(each: LogRetention, clock: Clock) -> Iterator[PendingRemoval]:
 def _write_derived(maintained: MaintainedStore) -> None:
     """Write the checkpoint files unless a sink does; a failure only warns, as everything is committed."""
     with contextlib.ExitStack() as held:
-        written = _try_writer(maintained, held)
+        written = enter_writer(maintained, held)
         try:
             if written is not None:
                 DerivedFiles(written.store, written.ledger, written.lock).write()

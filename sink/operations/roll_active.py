@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.opening.access import MaintainedStore, WrittenStore
-from sparklog.sink.opening.undo import committed_end
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import LogStorageError, WriterFencedError
 from sparklog.storage_core.fault_points import reach
@@ -85,7 +84,7 @@ def _roll_one(written: WrittenStore, state: LogState, clock: Clock) -> bool:
     """Add an empty segment after an active one; return whether that succeeded."""
     directory = written.store.log_path(state)
     try:
-        appended = load_append_state(directory, committed_end(state), clock.monotonic_ms(), 0, written.lock)
+        appended = load_append_state(directory, state.committed_end, clock.monotonic_ms(), 0, written.lock)
         _close_time_index(directory, appended, written)
         reach("roll.closed")
         add_empty_segment(directory, state.log_end_offset, written.lock.token, written.lock)

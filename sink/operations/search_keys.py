@@ -5,6 +5,7 @@ Segments may change during a search; if retention removes the first ones, the se
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sparklog.sink.ledger.rows import LogState
-from sparklog.sink.opening.undo import committed_end
 from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.cleaner.keys.keyed_records import iter_keyed
+from sparklog.storage_core.cleaner.keys.keyed_records import KeyedRecords, iter_keyed
 from sparklog.storage_core.cleaner.keys.offset_map import KeySet
 from sparklog.storage_core.cleaner.survey.cleaned_transactions import is_control
 from sparklog.storage_core.cleaner.survey.listed_segments import list_cleanable_segments
@@ -23,7 +23,7 @@ from sparklog.storage_core.errors import CorruptBatchError, LogStorageError, Off
 from sparklog.storage_core.log.scan.log_walk import LogWalk, SegmentList
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["FoundRecords", "search_log"]
+__all__ = ["FoundRecords", "find_keys", "search_log"]
 
 _TRIES: Final = 3
 """Searches of a log that loses its first segments to retention."""
@@ -90,10 +90,31 @@ def search_log(store: Store, state: LogState, keys: KeySet, end_offset: int) -> 
     return segments
 
 
+def find_keys(store: Store, state: LogState, keys: KeySet, end_offset: int) -> set[bytes]:
+    """Return those of some keys that a log has records of below an offset: a digest alone does not tell its key.
+
+    Raises:
+        LogStorageError: the log can't be read.
+    """
+    return {
+        records.source[start : start + size].tobytes()
+        for _, records, hits in _matches(store, state, keys, end_offset)
+        for start, size in zip(records.key_start[hits].tolist(), records.key_size[hits].tolist(), strict=True)
+    }
+
+
 def _search(found: _Offsets, store: Store, state: LogState, keys: KeySet, end_offset: int) -> None:
-    """Add offsets to `found`, as far as a log can be read; skips transaction markers, whose keys look like int32."""
+    """Add offsets to `found`, as far as a log can be read."""
+    for base_offset, records, hits in _matches(store, state, keys, end_offset):
+        found.setdefault(base_offset, []).append(records.offset[hits])
+
+
+def _matches(
+    store: Store, state: LogState, keys: KeySet, end_offset: int
+) -> Iterator[tuple[int, KeyedRecords, npt.NDArray[np.bool_]]]:
+    """Yield records with some of the keys, and the segment; skips transaction markers, whose keys look like int32."""
     end = min(end_offset, state.log_end_offset)
-    list_cleanable_segments(store.log_path(state), committed_end(state), state.log_start_offset)  # refuses lost ones
+    list_cleanable_segments(store.log_path(state), state.committed_end, state.log_start_offset)  # refuses lost ones
     segments = SegmentList(store.log_path(state), state.log_end_offset)
     first = segments.files[0].base_offset if segments.files else 0
     with closing(LogWalk(segments, first, end).chunks()) as chunks:
@@ -102,7 +123,7 @@ def _search(found: _Offsets, store: Store, state: LogState, keys: KeySet, end_of
             for records in iter_keyed(chunk.data, chunk.scan.take(~is_control(chunk.scan))):
                 hits = keys.contains(records.digests(keys.hash_key)) & records.has_key & (records.offset < end)
                 if hits.any():
-                    found.setdefault(reader.files.base_offset, []).append(records.offset[hits])
+                    yield reader.files.base_offset, records, hits
 
 
 def _found_records(state: LogState, base_offset: int, offsets: npt.NDArray[np.int64]) -> FoundRecords:

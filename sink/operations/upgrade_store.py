@@ -1,23 +1,33 @@
-"""Upgrades a store of layout 2, which named unfinished work in files below `control/`, to layout 3: in ledger rows.
+"""Upgrades a store of layout 2 or 3 to layout 4.
+
+| layout | what it lacks |
+|---|---|
+| 2 | what is left to do about logs: files below `control/` named it; and what layout 3 lacks |
+| 3 | how far logs are compacted, and where a transaction stays open |
 
 The rows get their new columns in one entry of the same Delta table: micro-batches of every query, the ledger's version
 and what is recorded of it stay. So a crash leaves the old ledger, or the new one:
 
 | step | done | killed after it |
 |---|---|---|
-| 1 | the new data file is durable (`upgrade.written`) | layout 2, as it was |
+| 1 | the new data file is durable (`upgrade.written`) | the old layout, as it was |
 | 2 | the entry has its name, durably (`upgrade.committed`) | a second upgrade goes on; no release opens it before |
-| 3 | `store.properties` names layout 3 (`upgrade.finished`) | layout 3 |
+| 3 | `store.properties` names layout 4 (`upgrade.finished`) | layout 4 |
+
+Sparklog can't know how far logs of an older layout are compacted. So those of compacted topics, and of topics whose
+settings are unknown, count as compacted up to their end.
 
 Source: Delta protocol, "Change Metadata": the newest `metaData` of a table is its schema and partitioning.
 """
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
@@ -29,17 +39,25 @@ from sparklog.sink.ledger.rows import LEDGER_PARTITION, LEDGER_SCHEMA, ROWS_SCHE
 from sparklog.sink.locks.signed_off_version import require_signed_off, signed_off_version
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.access import MAINTENANCE_LOCK, WRITER_LOCK, both_locks
-from sparklog.sink.store.store_folder import LAYOUT_VERSION, Store
+from sparklog.sink.store.store_folder import UPGRADED_LAYOUTS, Store
+from sparklog.sink.store.topic_configs import read_topic_configs
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.fault_points import reach
+from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.open_regular import read_if_there
 from sparklog.storage_core.storage.owned_names import Owner, remove_file, replace_file
 
 __all__ = ["plan_upgrade", "upgrade_store"]
 
-_FROM_LAYOUT: Final = LAYOUT_VERSION - 1
-_NEW_COLUMNS: Final[dict[str, int | str]] = {"cleaner_limit_offset": -1, "intent": "", "owes": ""}
+_NEW_COLUMNS: Final[dict[str, int | str]] = {
+    "cleaner_limit_offset": -1,
+    "intent": "",
+    "owes": "",
+    "compacted_offset": -1,
+    "first_unstable_offset": -1,
+}
+"""Since layout 2."""
 _NOTES: Final = (
     "pending-directories.json",
     "pending-truncations.json",
@@ -75,11 +93,11 @@ def plan_upgrade(root: Path) -> int:
         UnsupportedFormatError: it is of another layout.
         LedgerDamagedError: the ledger is damaged.
     """
-    store = Store.find(root, _FROM_LAYOUT)
+    store = Store.find(root, UPGRADED_LAYOUTS)
     for name in (WRITER_LOCK, MAINTENANCE_LOCK):
         _require_ended_well(root / name, was_left=WriterLock.owner_crashed(root / name))
     _require_nothing_left(store)
-    return len(_read_old(store.ledger_path).rows)
+    return len(_read_old(store).rows)
 
 
 def upgrade_store(root: Path) -> int:
@@ -89,13 +107,13 @@ def upgrade_store(root: Path) -> int:
         StoreLockedError: a sink or a maintenance runs.
         StorageError: the disk refused; the next call goes on.
     """
-    Store.find(root, _FROM_LAYOUT)
+    Store.find(root, UPGRADED_LAYOUTS)
     with both_locks(root) as locks:
-        store = Store.find(root, _FROM_LAYOUT)
+        store = Store.find(root, UPGRADED_LAYOUTS)
         for each in locks:
             _require_ended_well(root / each.name, was_left=each.follows_crash)
         _require_nothing_left(store)
-        old = _read_old(store.ledger_path)
+        old = _read_old(store)
         if not old.is_upgraded:
             _commit(old, locks[0])
         reach("upgrade.committed")
@@ -127,26 +145,31 @@ def _names_anything(data: bytes) -> bool:
         return True
 
 
-def _read_old(path: Path) -> _OldLedger:
+def _read_old(store: Store) -> _OldLedger:
+    path, configs = store.ledger_path, read_topic_configs(store)
     log, least = ledger_log(path), signed_off_version(path)
     with log.refusing_damage():
         table = log.open()
-        is_upgraded = table.metadata().partition_columns == [LEDGER_PARTITION[0]]
-        old_schema = ROWS_SCHEMA if is_upgraded else _old_schema()
+        had = {field.name for field in table.schema().fields}.union(set(ROWS_SCHEMA.names) - set(_NEW_COLUMNS))
+        old_schema = pa.schema([field for field in ROWS_SCHEMA if field.name in had])
         content = log.read(table, old_schema)
         for name in ROWS_SCHEMA.names[len(old_schema) :]:
             field = ROWS_SCHEMA.field(name)
             content = content.append_column(field, pa.array([_NEW_COLUMNS[name]] * len(content), field.type))
         rows = LedgerRows.from_table(content)
-        found, committed = _crc(rows, set(old_schema.names)), read_committed(log, table.version())
+        found, committed = _crc(rows, had), read_committed(log, table.version())
         if found != committed.rows_crc:
             raise ValueError(f"its rows are not what was committed: crc={found} committed={committed.rows_crc}")
     require_signed_off(path, table.version(), least)
-    return _OldLedger(log, table, rows, is_upgraded)
+    is_upgraded = len(old_schema) == len(ROWS_SCHEMA)
+    return _OldLedger(log, table, rows if is_upgraded else _with_compacted(rows, configs), is_upgraded)
 
 
-def _old_schema() -> pa.Schema:
-    return pa.schema([field for field in ROWS_SCHEMA if field.name not in _NEW_COLUMNS])
+def _with_compacted(rows: LedgerRows, configs: Mapping[str, LogConfig]) -> LedgerRows:
+    """Let logs that may have been compacted count as compacted up to their end."""
+    topics = enumerate(rows.text["topic"])
+    numbers = np.array([row for row, topic in topics if topic not in configs or configs[topic].is_compacted], np.int64)
+    return rows.with_values(numbers, {"compacted_offset": rows.integers["log_end_offset"][numbers]})
 
 
 def _crc(rows: LedgerRows, names: set[str]) -> str:

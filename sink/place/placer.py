@@ -24,10 +24,12 @@ from sparklog.storage_core.errors import StorageError
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.index.offset_index import pack_offset_entries
 from sparklog.storage_core.index.time_index import pack_time_entries
+from sparklog.storage_core.log.append.begin_epoch import begin_epoch
 from sparklog.storage_core.log.append.cut_back import cut_back_logs
 from sparklog.storage_core.log.append.roll import APPEND_STATE, AppendPlan, BatchColumns, plan_appends
 from sparklog.storage_core.log.append.segment_writer import SegmentAppend, SegmentWriter, StagedRange, WrittenFiles
-from sparklog.storage_core.log.append.state import CommittedEnd, load_append_state
+from sparklog.storage_core.log.append.state import load_append_state
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.files.names import INDEX, LOG, TIMEINDEX, segment_file_name
 from sparklog.storage_core.storage.local import storage_errors, sync_directories, sync_files, write_all
 from sparklog.storage_core.storage.open_regular import open_to_change
@@ -202,14 +204,25 @@ class Placer:
         return path
 
     def _load(self, rows: npt.NDArray[np.int64]) -> None:
-        monotonic_ms = self._clock.monotonic_ms()
-        for row in rows[~self._is_loaded[rows]].tolist():
+        monotonic_ms, new = self._clock.monotonic_ms(), rows[~self._is_loaded[rows]].tolist()
+        for row in new:
             most = int(self._limits.roll[row]["max_jitter_ms"])
             jitter_ms = int(self._random.integers(most)) if most else 0
             self._state[row] = load_append_state(
                 self._directories[row], self.committed_end(row), monotonic_ms, jitter_ms, self.owner
             )
-            self._is_loaded[row] = True
+        self._begin_epochs([row for row in new if self._ledger.column("leader_epoch")[row]])
+        self._is_loaded[new] = True
+
+    def _begin_epochs(self, rows: list[int]) -> None:
+        """Let the next batches of logs be of their ledger's epoch; the first one, 0, begins with the log."""
+        epochs, ends = self._ledger.column("leader_epoch"), self._ledger.column("log_end_offset")
+
+        def begin(number: int) -> None:
+            row = rows[number]
+            begin_epoch(self._directories[row], int(epochs[row]), int(ends[row]), self.owner)
+
+        self._run_all(begin, len(rows))
 
     def _plan(self, staged: StagedBatches, rows: npt.NDArray[np.int64], log: npt.NDArray[np.int64]) -> AppendPlan:
         preserved = staged.base_offset if self._preserved else np.full(len(log), -1, np.int64)

@@ -18,4 +18,5 @@ def expected_log(state: LogState, *, has_gaps: bool | None, preserves_offsets: b
         recovery_point=state.recovery_point,
         has_gaps=has_gaps,
         preserves_offsets=preserves_offsets,
+        first_unstable_offset=state.first_unstable_offset,
     )

@@ -3,7 +3,8 @@
 A request has keys of a topic and the ends of its logs: earlier records of these keys are erased, tombstones included.
 Until it is done, it has the keys themselves, and cleanings drop every record of them, later ones too. Then the keys
 are dropped from it, too. It keeps digests under a hash key of its own, to find a key that came back, and the number of
-records by segment.
+records by segment. If an import brings keys back, the next maintenance run finds them by the digests, puts these keys
+into the request again, and erases them.
 
 A reader of these files can test keys against the digests.
 """
@@ -17,25 +18,28 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.cleaner.keys.offset_map import HASH_KEY_BYTES, KeySet, digest_keys
 from sparklog.storage_core.errors import CorruptFileError, UnsupportedFormatError
 from sparklog.storage_core.storage.local import make_directory, storage_errors
 from sparklog.storage_core.storage.open_regular import read_file
 from sparklog.storage_core.storage.owned_names import Owner, replace_file
 from sparklog.storage_core.topic_partition import TopicPartition
 
+if TYPE_CHECKING:  # its kernels cost every opening of a store 0.2 s; a store without requests needs none
+    from sparklog.storage_core.cleaner.keys.offset_map import KeySet
+
 __all__ = [
     "FOLDER",
     "ForgetRequest",
     "complete_request",
     "erased_keys",
+    "expect_again",
     "lower_ends",
     "make_request",
     "put_request",
@@ -57,7 +61,7 @@ class ForgetRequest:
         digests: 16 bytes for each key.
         found: number of records of its keys at the request, by partition and base offset of the segment; without
             partitions that could not be searched.
-        cleared: partitions where a search found none of its records left; none can come.
+        cleared: partitions where a search found none of its records left; only an import brings new ones.
         keys: binary; None after it is done.
         completed_ms: when no record was left; None before.
     """
@@ -84,8 +88,14 @@ class ForgetRequest:
         """Number of records of its keys at the request."""
         return sum(sum(segments.values()) for segments in self.found.values())
 
+    def covers(self, partitions: Iterable[int]) -> bool:
+        """Whether records of one of these logs count as earlier than the request."""
+        return any(self.end_offsets.get(each, 0) > 0 for each in partitions)
+
     def key_set(self) -> KeySet:
         """Return the keys for a search."""
+        from sparklog.storage_core.cleaner.keys.offset_map import KeySet
+
         digests = np.frombuffer(self.digests, "<u8").reshape(-1, 2).astype(np.uint64)
         return KeySet.from_digests(digests, self.hash_key)
 
@@ -97,6 +107,8 @@ def make_request(topic: str, keys: pa.Array, states: Mapping[TopicPartition, Log
         keys: binary, without nulls; each counts once.
         states: of the topic's logs at least.
     """
+    from sparklog.storage_core.cleaner.keys.offset_map import HASH_KEY_BYTES, digest_keys
+
     logs = {log.partition: state for log, state in states.items() if log.topic == topic}
     unique, hash_key = keys.unique(), secrets.token_bytes(HASH_KEY_BYTES)
     return ForgetRequest(
@@ -135,22 +147,41 @@ def put_request(store: Store, request: ForgetRequest, owner: Owner) -> None:
 
 def complete_request(store: Store, request: ForgetRequest, now_ms: int, owner: Owner) -> ForgetRequest:
     """Record that no record is left, and drop the keys."""
-    done = replace(request, keys=None, completed_ms=now_ms)
+    done = replace(request, keys=None, completed_ms=now_ms, cleared=frozenset(request.end_offsets))
     put_request(store, done, owner)
     return done
 
 
-def lower_ends(store: Store, topic_id: str, partition: int, offset: int, owner: Owner) -> None:
-    """Lower the end offsets of requests to a log's truncation offset; the caller holds both locks of the store.
+def lower_ends(store: Store, topic_id: str, offsets: Mapping[int, int], owner: Owner) -> None:
+    """Lower the end offsets of requests to truncation offsets; the caller holds both locks of the store.
 
-    Records that were not there at the request will get the offsets above it.
+    Records that were not there at the request will get the offsets above them.
+
+    Args:
+        offsets: by partition; 0 of a log that never came into the store.
 
     Raises:
         CorruptFileError: a request is damaged.
     """
     for each in read_requests(store):
-        if each.topic_id == topic_id and each.end_offsets.get(partition, 0) > offset:
-            put_request(store, replace(each, end_offsets={**each.end_offsets, partition: offset}), owner)
+        lower = {number: end for number, end in offsets.items() if each.end_offsets.get(number, 0) > end}
+        if each.topic_id == topic_id and lower:
+            put_request(store, replace(each, end_offsets={**each.end_offsets, **lower}), owner)
+
+
+def expect_again(store: Store, topic_id: str, end_offsets: Mapping[int, int], owner: Owner) -> None:
+    """Let requests cover logs that come into the store: their records count as earlier than every request.
+
+    Args:
+        end_offsets: of these logs, by partition; they replace those of logs that were deleted.
+
+    Raises:
+        CorruptFileError: a request is damaged.
+    """
+    for each in read_requests(store):
+        if each.topic_id == topic_id:
+            cleared = each.cleared.difference(end_offsets)
+            put_request(store, replace(each, end_offsets={**each.end_offsets, **end_offsets}, cleared=cleared), owner)
 
 
 def read_requests(store: Store) -> list[ForgetRequest]:
@@ -177,6 +208,8 @@ def erased_keys(requests: Iterable[ForgetRequest]) -> dict[str, pa.Array]:
 
 
 def _parse(path: Path, data: bytes) -> ForgetRequest:
+    from sparklog.storage_core.cleaner.keys.offset_map import HASH_KEY_BYTES
+
     try:
         content: dict[str, Any] = json.loads(data)
         if content["version"] > _VERSION:

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from sparklog.sink.ledger.ledger import Ledger, ledger_log
@@ -35,16 +35,17 @@ from sparklog.storage_core.storage.open_regular import read_file, read_if_there
 from sparklog.storage_core.storage.owned_names import Owner, remove_tree, replace_file
 from sparklog.storage_core.topic_partition import parse_directory_name
 
-__all__ = ["LAYOUT_VERSION", "Store", "random_id"]
+__all__ = ["LAYOUT_VERSION", "UPGRADED_LAYOUTS", "Store", "random_id"]
 
 logger = logging.getLogger(__name__)
 
-LAYOUT_VERSION = 3
+LAYOUT_VERSION = 4
+UPGRADED_LAYOUTS = (2, 3)
+"""What `sparklog upgrade` turns into a store of this release."""
 
 _LOCKS = ("writer.lock", "maintenance.lock", TAKEOVER_LOCK)
 _OWN_NAMES = ("store.properties", *_LOCKS, "ledger", "staging", "quarantine", "control")
 _NODE_ID = 1
-_UPGRADED_LAYOUT = "2"
 
 
 class Store:
@@ -59,8 +60,11 @@ class Store:
         self.store_id = store_id
 
     @classmethod
-    def find(cls, root: Path, layout_version: int = LAYOUT_VERSION) -> "Store":
+    def find(cls, root: Path, layouts: Collection[int] = (LAYOUT_VERSION,)) -> "Store":
         """Return the store in a folder, for reading.
+
+        Args:
+            layouts: that the caller can read.
 
         Raises:
             InvalidConfigError: there is none.
@@ -74,11 +78,11 @@ class Store:
         lines = data.decode(errors="replace").splitlines()
         values = dict(line.split("=", 1) for line in lines if "=" in line)
         found = values.get("layout.version")
-        if found != str(layout_version):
-            remedy = f"sparklog upgrade {root} --execute" if found == _UPGRADED_LAYOUT else "use a newer release"
-            raise UnsupportedFormatError(
-                f"store has layout.version={found}, wanted is {layout_version}: path={path}; {remedy}"
-            )
+        if found not in [str(each) for each in layouts]:
+            is_older = found in [str(each) for each in UPGRADED_LAYOUTS]
+            remedy = f"sparklog upgrade {root} --execute" if is_older else "use a newer release"
+            wanted = " or ".join(map(str, layouts))
+            raise UnsupportedFormatError(f"store has layout.version={found}, wanted is {wanted}: path={path}; {remedy}")
         return cls(root, values.get("store.id", ""))
 
     @classmethod

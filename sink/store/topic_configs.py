@@ -6,13 +6,16 @@ unknown: maintenance must not delete their records by a default.
 
 `preserved` has the topics that a sink has written with preserved offsets. Their logs may have gaps, also after a sink
 assigns offsets.
+
+`others` has the properties of mirrored topics that have no meaning here: brokers get them back.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any, Final
 
-from sparklog.sink.store.control_file import ControlFile, check_topic
+from sparklog.sink.store.control_file import ControlFile, check_name, check_topic
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import CorruptFileError
 from sparklog.storage_core.log_config import LogConfig
@@ -22,6 +25,7 @@ __all__ = [
     "UNKNOWN_SETTINGS",
     "forget_topic_config",
     "keep_topic_configs",
+    "read_other_properties",
     "read_preserved_topics",
     "read_topic_configs",
 ]
@@ -53,29 +57,43 @@ def read_preserved_topics(store: Store) -> frozenset[str]:
     return _FILE.read(store, _preserved) or frozenset()
 
 
+def read_other_properties(store: Store) -> dict[str, dict[str, str]]:
+    """Return the properties by topic that only brokers use. Raises as `read_topic_configs`."""
+    return _FILE.read(store, _others) or {}
+
+
 def keep_topic_configs(
-    store: Store, configs: Mapping[str, LogConfig], owner: Owner, preserved: Collection[str] = ()
+    store: Store,
+    configs: Mapping[str, LogConfig],
+    owner: Owner,
+    preserved: Collection[str] = (),
+    others: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> None:
     """Record the settings of some topics; the caller holds the writer lock.
 
     Args:
         preserved: topics with preserved offsets; they stay in the file's list for ever.
+        others: properties by topic that only brokers use.
 
     A damaged file is replaced: other topics are unknown then until their own sink opens the store.
     """
     try:
-        before, known = read_topic_configs(store), read_preserved_topics(store)
+        before = read_topic_configs(store), read_preserved_topics(store), read_other_properties(store)
     except CorruptFileError:
-        before, known = {}, frozenset()
-    if any(before.get(topic) != config for topic, config in configs.items()) or not known.issuperset(preserved):
-        _write(store, {**before, **configs}, known.union(preserved), owner)
+        before = {}, frozenset(), {}
+    known, preserving, found = before
+    after = {**known, **configs}, preserving.union(preserved), _given({**found, **others})
+    if after != before:
+        _write(store, *after, owner)
 
 
 def forget_topic_config(store: Store, topic: str, owner: Owner) -> None:
     """Drop a topic's settings; the caller holds the writer lock."""
-    configs = read_topic_configs(store)
-    if configs.pop(topic, None) is not None:
-        _write(store, configs, read_preserved_topics(store) - {topic}, owner)
+    configs, preserved, others = read_topic_configs(store), read_preserved_topics(store), read_other_properties(store)
+    if topic in configs or topic in preserved or topic in others:
+        configs.pop(topic, None)
+        others.pop(topic, None)
+        _write(store, configs, preserved - {topic}, others, owner)
 
 
 def _configs(content: dict[str, Any]) -> dict[str, LogConfig]:
@@ -86,9 +104,25 @@ def _preserved(content: dict[str, Any]) -> frozenset[str]:
     return frozenset(map(check_topic, content.get("preserved", ())))
 
 
-def _write(store: Store, configs: Mapping[str, LogConfig], preserved: Collection[str], owner: Owner) -> None:
+def _others(content: dict[str, Any]) -> dict[str, dict[str, str]]:
+    found = content.get("others", {}).items()
+    return {check_topic(topic): {check_name(name): str(value) for name, value in each.items()} for topic, each in found}
+
+
+def _given(others: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    return {topic: dict(each) for topic, each in others.items() if each}
+
+
+def _write(
+    store: Store,
+    configs: Mapping[str, LogConfig],
+    preserved: Collection[str],
+    others: Mapping[str, Mapping[str, str]],
+    owner: Owner,
+) -> None:
     topics = {topic: _own_properties(config) for topic, config in sorted(configs.items())}
-    _FILE.replace(store, {"topics": topics, "preserved": sorted(preserved)}, owner)
+    content = {"topics": topics, "preserved": sorted(preserved)}
+    _FILE.replace(store, content | ({"others": dict(sorted(others.items()))} if others else {}), owner)
 
 
 def _own_properties(config: LogConfig) -> dict[str, object]:

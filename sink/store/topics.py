@@ -3,7 +3,7 @@
 import logging
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sparklog.sink.config import SinkConfig, TopicConfig
@@ -11,7 +11,7 @@ from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.store.set_aside import remove_deleted, set_aside
 from sparklog.sink.store.store_folder import Store, random_id
-from sparklog.storage_core.checkpoint.leader_epochs import render_leader_epochs
+from sparklog.storage_core.checkpoint.leader_epochs import EPOCHS_NAME, render_leader_epochs
 from sparklog.storage_core.checkpoint.partition_metadata import render_partition_metadata
 from sparklog.storage_core.errors import InvalidConfigError, LogDirOfflineError
 from sparklog.storage_core.fault_points import reach
@@ -39,16 +39,18 @@ def plan_topics(
         InvalidConfigError: a topic has more partitions than its setting, collides with another one, or a directory
             holds records of a log that the ledger lacks.
     """
-    existing = Counter(ledger.topics)
-    if problems := topic_problems(config, ledger.topics):
+    if problems := topic_problems(config, ledger.rows):
         raise InvalidConfigError(*problems)
     load = Counter(dict.fromkeys(log_dirs, 0))
     load.update(state.log_dir for state in ledger.states().values() if state.log_dir in load)
     ids = {state.topic: state.topic_id for state in ledger.states().values()}
     added: list[LogState] = []
     for topic in config.topics.values():
-        topic_id = ids.get(topic.name) or random_id()
-        for partition in range(existing[topic.name], topic.partitions):
+        mirrored = config.mirrored.get(topic.name)
+        topic_id = ids.get(topic.name) or (mirrored and mirrored.topic_id) or random_id()
+        # An import may have left partitions out, so those that there are need not be the first ones.
+        missing = [each for each in range(topic.partitions) if TopicPartition(topic.name, each) not in ledger.rows]
+        for partition in missing:
             if not log_dirs:
                 raise LogDirOfflineError(
                     f"no log directory can be used for new logs: log_dirs={', '.join(config.log_dirs)}"
@@ -56,7 +58,8 @@ def plan_topics(
                 )
             log_dir = min(log_dirs, key=lambda name: (load[name], log_dirs.index(name)))
             load[log_dir] += 1
-            added.append(_new_state(topic.name, partition, log_dir, topic_id, now_ms))
+            start = mirrored.starts.get(partition, 0) if mirrored else 0
+            added.append(_new_state(topic.name, partition, log_dir, topic_id, start, now_ms))
     for log, directory in _existing(store, added, log_dirs):
         _check_is_empty(directory, log)
     return added
@@ -71,7 +74,7 @@ def create_topics(
 
     Args:
         log_dirs: usable ones of the settings.
-        with_segment: whether they begin at offset 0; with preserved offsets the first record names the segment.
+        with_segment: whether those at offset 0 get one; with preserved offsets their first record names it.
     """
     if not added:
         return
@@ -79,17 +82,19 @@ def create_topics(
     remove_deleted([set_aside(log, directory, owner) for log, directory in _existing(store, added, log_dirs)])
     _make_directories(store, added, with_segment, owner)
     reach("open.directories")
-    ledger.add(added, owner)
+    ledger.add(added, owner, max(state.updated_ms for state in added))
     logger.info("Created logs count=%d topics=%s", len(added), ",".join(sorted({state.topic for state in added})))
 
 
-def topic_problems(config: SinkConfig, existing: Sequence[str]) -> list[str]:
+def topic_problems(config: SinkConfig, existing: Iterable[TopicPartition]) -> list[str]:
     """Return the conflicts between the topics of the settings and of a store.
 
     Args:
-        existing: those of the store, one for each log.
+        existing: logs of the store.
     """
-    counts = Counter(existing)
+    counts: Counter[str] = Counter()
+    for log in existing:
+        counts[log.topic] = max(counts[log.topic], log.partition + 1)
     return [problem for topic in config.topics.values() if (problem := _problem(topic, counts))]
 
 
@@ -105,16 +110,16 @@ def _problem(topic: TopicConfig, existing: Counter[str]) -> str | None:
     return None
 
 
-def _new_state(topic: str, partition: int, log_dir: str, topic_id: str, now_ms: int) -> LogState:
+def _new_state(topic: str, partition: int, log_dir: str, topic_id: str, start: int, now_ms: int) -> LogState:
     return LogState(
         topic=topic,
         partition=partition,
         log_dir=log_dir,
         topic_id=topic_id,
-        log_start_offset=0,
-        log_end_offset=0,
-        recovery_point=0,
-        active_base_offset=0,
+        log_start_offset=start,
+        log_end_offset=start,
+        recovery_point=start,
+        active_base_offset=start,
         active_size_bytes=0,
         max_timestamp_ms=-1,
         leader_epoch=0,
@@ -136,10 +141,12 @@ def _make_directories(store: Store, states: list[LogState], with_segment: bool, 
         directory = store.log_path(state)
         with storage_errors(directory):
             directory.mkdir(exist_ok=True)
+            base = state.active_base_offset
+            is_begun = with_segment or base > 0  # a log that starts above 0 needs the segment that says so
             contents = {
                 "partition.metadata": render_partition_metadata(state.topic_id),
-                "leader-epoch-checkpoint": render_leader_epochs([(state.leader_epoch, 0)]),
-                **{segment_file_name(0, suffix): b"" for suffix in (LOG, INDEX, TIMEINDEX) if with_segment},
+                EPOCHS_NAME: render_leader_epochs([(state.leader_epoch, 0)]),
+                **{segment_file_name(base, suffix): b"" for suffix in (LOG, INDEX, TIMEINDEX) if is_begun},
             }
             for name, content in contents.items():
                 _write_file(directory / name, content, owner)

@@ -7,6 +7,7 @@ Source: Kafka LeaderEpochCheckpointFile, LeaderEpochFileCache.
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +21,18 @@ from sparklog.storage_core.errors import CorruptFileError
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 
 __all__ = [
+    "EPOCHS_NAME",
     "assign_batch_epochs",
     "assign_leader_epoch",
+    "end_offset_for",
     "parse_leader_epochs",
     "render_leader_epochs",
     "truncate_epochs_from_end",
     "truncate_epochs_from_start",
 ]
+
+EPOCHS_NAME: Final = "leader-epoch-checkpoint"
+"""The file's name."""
 
 
 def render_leader_epochs(entries: Sequence[tuple[int, int]]) -> bytes:
@@ -94,6 +100,18 @@ def assign_batch_epochs(
         if not kept or epoch > kept[-1][0]:
             kept = assign_leader_epoch(kept, epoch, start_offset)
     return kept
+
+
+def end_offset_for(entries: Sequence[tuple[int, int]], epoch: int, log_end_offset: int) -> int | None:
+    """Return where the offsets of an epoch and of those before it end; None for an epoch above all that are known.
+
+    An offset at or below this end, of a record of that epoch, is still the same record.
+
+    Source: Kafka LeaderEpochFileCache.endOffsetFor.
+    """
+    if entries and epoch == entries[-1][0]:
+        return log_end_offset
+    return next((start_offset for each, start_offset in entries if each > epoch), None)
 
 
 def truncate_epochs_from_end(entries: Sequence[tuple[int, int]], end_offset: int) -> list[tuple[int, int]]:

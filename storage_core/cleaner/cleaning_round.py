@@ -35,7 +35,7 @@ from sparklog.storage_core.cleaner.survey.survey_log import SurveyedLog, survey_
 from sparklog.storage_core.cleaner.swap import drop_cleaned, finish_own_swaps, swap_in
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.fault_points import reach
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.scan.log_walk import SegmentList
 from sparklog.storage_core.log_config import INT32_MAX, LogConfig
 from sparklog.storage_core.storage.local import storage_errors

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
+from sparklog.storage_core.record.schema import binary_column
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions, encode_batches
 from sparklog.storage_core.record.v2.control_batch import encode_control_batch
 from sparklog.storage_core.record.v2.record_columns import RecordColumns
@@ -37,7 +37,7 @@ def render_bootstrap_checkpoint(records: Sequence[bytes], timestamp_ms: int) -> 
     count = len(records)
     columns = RecordColumns(
         key=None,
-        value=pa.array(records, pa.binary()),
+        value=binary_column(records),
         timestamp=np.full(count, timestamp_ms, np.int64),
         offset=np.arange(1, count + 1, dtype=np.int64),
     )

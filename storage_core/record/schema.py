@@ -3,6 +3,7 @@
 Source: Kafka's consumer record; field names as its dump tool and clients use them.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,7 @@ __all__ = [
     "NO_TIMESTAMP",
     "NO_TIMESTAMP_TYPE",
     "RECORD_SCHEMA",
+    "binary_column",
     "int64s",
 ]
 
@@ -42,6 +44,14 @@ RECORD_SCHEMA: Final = pa.schema(
         pa.field("headers", HEADERS_TYPE, nullable=False),
     ]
 )
+
+
+def binary_column(values: Sequence[bytes]) -> pa.Array:
+    """Return a column of values without nulls; `pa.array` would import pandas."""
+    offsets = np.cumsum([0, *map(len, values)], dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    )
 
 
 def int64s(column: pa.Array) -> npt.NDArray[np.int64]:

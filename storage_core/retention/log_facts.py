@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparklog.storage_core.errors import CorruptFileError
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.files.deleted_files import DeletedFile, deleted_file, is_segment_file
 from sparklog.storage_core.log.files.names import LOG, SWAP, parse_base_offset, segment_file_name
 from sparklog.storage_core.log.files.segments import SegmentFiles

@@ -13,7 +13,7 @@ from sparklog.storage_core.storage.copy_range import copy_range
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.open_regular import open_reader, open_to_change
 
-__all__ = ["Sharing", "copy_file", "share_file"]
+__all__ = ["Sharing", "copy_file", "share_file", "share_only"]
 
 Sharing = Literal["reflink", "hard link", "copy"]
 
@@ -22,22 +22,32 @@ _NO_REFLINK: Final = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY,
 _NO_LINK: Final = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP)
 
 
-def share_file(source: Path, target: Path, *, may_link: bool) -> Sharing:
+def share_file(source: Path, target: Path, *, may_link: bool, may_reflink: bool = True) -> Sharing:
     """Make a second file of one to which nothing is appended any more; return how.
 
     Args:
         may_link: whether it may be the same file under a second name.
+        may_reflink: whether shared blocks are tried; the disks of an earlier file may have refused them.
 
     Raises:
         StorageError: the disk refused.
     """
+    used = share_only(source, target, may_link=may_link, may_reflink=may_reflink)
+    if used is None:
+        with storage_errors(target):
+            copy_file(source, target, source.stat().st_size)
+    return used or "copy"
+
+
+def share_only(source: Path, target: Path, *, may_link: bool, may_reflink: bool = True) -> Sharing | None:
+    """As `share_file`, but make nothing and return None where bytes would have to be copied.
+
+    A kernel may refuse links of other users' files, and between two mounts of one disk.
+    """
     with storage_errors(target):
-        if _reflink(source, target):
+        if may_reflink and _reflink(source, target):
             return "reflink"
-        if may_link and _link(source, target):
-            return "hard link"
-        copy_file(source, target, source.stat().st_size)
-        return "copy"
+        return "hard link" if may_link and _link(source, target) else None
 
 
 def copy_file(source: Path, target: Path, size_bytes: int) -> None:
@@ -57,7 +67,7 @@ def copy_file(source: Path, target: Path, size_bytes: int) -> None:
 
 def _link(source: Path, target: Path) -> bool:
     try:
-        os.link(source.resolve(), target)
+        os.link(source.resolve() if source.is_symlink() else source, target)
     except OSError as error:
         if error.errno in _NO_LINK:
             return False

@@ -13,7 +13,7 @@ from sparklog.storage_core.checkpoint.leader_epochs import render_leader_epochs
 from sparklog.storage_core.checkpoint.partition_metadata import render_partition_metadata
 from sparklog.storage_core.index.index_builder import IndexBuilder
 from sparklog.storage_core.index.transaction_index import pack_transaction_entries
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.files.names import INDEX, LOG, TIMEINDEX, TXNINDEX, segment_file_name
 from sparklog.storage_core.log.producers.transactions import TransactionTracker
 from sparklog.storage_core.log_config import CODECS

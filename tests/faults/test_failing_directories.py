@@ -36,7 +36,8 @@ _ALL = sorted([*range(100), *_KEPT])
 Work = Callable[[Path], None]
 
 
-def _run(work: Work, store: Path, plan: FaultPlan) -> Exception | None:
+def run_watched(work: Work, store: Path, plan: FaultPlan) -> Exception | None:
+    """Do the work with failing calls; return its error."""
     with watched(store, plan):
         try:
             work(store)
@@ -45,7 +46,8 @@ def _run(work: Work, store: Path, plan: FaultPlan) -> Exception | None:
     return None
 
 
-def _faults(count: int, kind: str) -> Iterator[Fault]:
+def faults(count: int, kind: str) -> Iterator[Fault]:
+    """Yield the ways in which the calls of a kind fail."""
     ways = [Fault(kind, 1), Fault(kind, 1, lasts=True)]
     if kind in ("write", "copy"):
         ways.append(Fault(kind, 1, errno.ENOSPC, is_short=True))
@@ -57,7 +59,7 @@ def _faults(count: int, kind: str) -> Iterator[Fault]:
 
 
 def _wrong_after(work: Work, store: Path, fault: Fault) -> Iterator[str]:
-    refusal = _run(work, store, FaultPlan(fault))
+    refusal = run_watched(work, store, FaultPlan(fault))
     if refusal is not None and not isinstance(refusal, StorageError | CommitStateUnknownError):
         yield repr(refusal)
     allowed = [_ALL] if work is run_move else [_ALL, _KEPT]
@@ -99,11 +101,11 @@ def test_work_when_a_call_fails_then_the_next_opening_leaves_one_whole_log_or_no
         return Path(shutil.copytree(written, memory_path / name))
 
     calls = FaultPlan()
-    assert _run(work, copied("counted"), calls) is None
+    assert run_watched(work, copied("counted"), calls) is None
 
     wrong = {
         str(fault): found
-        for fault in _faults(calls.counts[kind], kind)
+        for fault in faults(calls.counts[kind], kind)
         if (found := list(_wrong_after(work, copied("faulty"), fault)))
     }
 

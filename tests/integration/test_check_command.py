@@ -62,6 +62,8 @@ def test_check_when_settings_are_sound_then_what_would_run_and_nothing_is_writte
         "records: key string, value string; all to topic orders",
         "trigger: as fast as possible",
         "topic orders: 2 partitions, retention.ms=86400000",
+        "cuts: one every 1 hour, kept 7 days",
+        "warning: orders: retention overtakes a cut before it is 7 days old: retention.ms is 1 day",
         "sound: nothing was started or written",
     ]
     assert sorted(contents(folder)) == ["data/a.csv", "file.yaml"]

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -14,10 +15,14 @@ import pytest
 from sparklog.pipeline.control.read_tables import read_rows
 from sparklog.pipeline.control.schemas import LEASES
 from sparklog.pipeline.control.without_spark import update_rows
+from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.stage.report import StageReport
 from sparklog.sink.stage.stage_rows import StagePlan
+from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import CommitStateUnknownError, LogStorageError, StorageError
+from tests.build.broker_target import make_target
 from tests.build.control_tables import put_rows
+from tests.build.golden import copy_broker_root
 from tests.build.retained_store import write_aged
 from tests.build.sink_store import (
     contents,
@@ -32,6 +37,7 @@ from tests.build.sink_store import (
 )
 from tests.faults.operations import OPERATIONS, operation_work
 from tests.faults.works import Append
+from tests.kill.loop_disk import unmount
 from tests.sparklog_command import Sparklog
 
 _IS_LONG = bool(os.environ.get("SPARKLOG_SOAK"))
@@ -48,7 +54,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
         pytest.skip("mounting a small tmpfs needs root")
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    unmount(folder)
 
 
 @pytest.fixture(autouse=True)
@@ -244,3 +250,95 @@ def test_leases_when_the_disk_is_full_at_any_of_their_writes_then_one_error_of_o
     assert is_done
     assert len(refused) > 2
     assert all("no space left" in each.lower() and "\n" not in each for each in refused)
+
+
+def test_import_when_the_log_directories_share_a_disk_then_all_logs_need_room_on_it(
+    small_disk: Path, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """What each directory gets would fit, both together do not; said before anything is copied."""
+    broker, store = copy_broker_root(tmp_path / "broker", "v2-segments"), small_disk / "store"
+    for partition in range(1, 8):
+        shutil.copytree(broker / "v2-segments-0", broker / f"v2-segments-{partition}")
+    open_store(store, {"events": {"partitions": 2}}, topic="events", log_dirs=("logs", "more")).close()
+    copied = (broker.rglob(f"*.{suffix}") for suffix in ("log", "index", "timeindex", "snapshot"))
+    needed = sum(path.stat().st_size for found in copied for path in found)
+    free = shutil.disk_usage(small_disk).free
+    (small_disk / "filler").write_bytes(bytes(free - needed * 3 // 4))
+
+    ran = sparklog("import", broker, store, "--copy")
+
+    assert (ran.code, ran.out) == (1, "")
+    assert f"no space left on the disk: log_dir={store / 'logs'} needed={needed} free=" in ran.err
+
+
+def test_import_when_the_kernel_refuses_links_then_copies_need_room(
+    small_disk: Path, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """As between two mounts of one disk; a link of each log is tried, and no trial stays."""
+    store, bound = small_disk / "store", tmp_path / "bound"
+    copy_broker_root(small_disk / "broker", "v2-segments")
+    bound.mkdir()
+    subprocess.run(["mount", "--bind", small_disk, bound], check=True)
+    needed = sum(path.stat().st_size for path in (small_disk / "broker").rglob("*.log"))
+    (small_disk / "filler").write_bytes(bytes(shutil.disk_usage(small_disk).free - needed // 2))
+    before = contents(small_disk)
+
+    copied = sparklog("import", bound / "broker", store)
+    shared = sparklog("import", small_disk / "broker", store)
+    after = contents(small_disk)
+    unmount(bound)
+
+    assert copied.code == 1
+    assert f"no space left on the disk: log_dir={store / 'logs'} needed=" in copied.err
+    assert shared.code == 0, shared.err
+    assert after == before
+
+
+def test_mount_into_when_the_brokers_disk_has_no_room_then_said_before_anything_is_copied(
+    small_disk: Path, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """Bytes needed, with indexes, and free; where only small files find no room, what was copied goes again."""
+    store = tmp_path / "store"
+    with closing(open_events(store)) as writer:
+        writer.append("q", 0, in_process(numbers(0, 4000)))
+    states = Ledger.open(Store.find(store).ledger_path).states()
+    ids = {log.topic: state.topic_id for log, state in states.items()}
+    target = make_target(small_disk / "target", {"events": 2}, ids)
+    needed = sum(path.stat().st_size for path in (store / "logs").rglob("*.log"))
+    (small_disk / "filler").write_bytes(bytes(shutil.disk_usage(small_disk).free - needed // 2))
+    before = contents(target)
+
+    planned = sparklog("mount", store, "--into", target)
+    with (small_disk / "filler").open("rb+") as file:
+        file.truncate(file.seek(0, os.SEEK_END) - needed)
+    executed = sparklog("mount", store, "--into", target, "--execute")
+
+    assert (planned.code, executed.code) == (1, 1)
+    found = re.search(f"no space left on the disk: log_dir={target} needed=([0-9]+) free=", planned.err)
+    assert found is not None
+    assert int(found[1]) > needed
+    assert "no space left on the disk: path=" in executed.err
+    assert contents(target, without=(".lock",)) == before
+    assert [path.name for path in target.iterdir() if path.name.endswith("-delete")] == []
+
+
+def test_mount_of_a_new_cluster_when_its_disk_has_no_room_then_said_before_anything_is_copied(
+    small_disk: Path, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """Each replica is a copy, with its indexes; a sink on the same disk goes on."""
+    store, out = tmp_path / "store", small_disk / "out"
+    with closing(open_events(store)) as writer:
+        writer.append("q", 0, in_process(numbers(0, 4000)))
+    copied = (path for suffix in ("log", "index", "timeindex") for path in (store / "logs").rglob(f"*.{suffix}"))
+    active = [max(each.glob("*.log")) for each in (store / "logs").glob("events-*")]
+    unused = [path.with_suffix(suffix) for path in active for suffix in (".index", ".timeindex")]
+    needed = 2 * sum(path.stat().st_size for path in {*copied} - {*unused})
+    (small_disk / "filler").write_bytes(bytes(shutil.disk_usage(small_disk).free - needed * 3 // 4))
+    before = contents(small_disk)
+    brokers = ("--broker", "1@localhost:9092", "--broker", "2@localhost:9094", "--replication-factor", 2)
+
+    ran = sparklog("mount", store, "--new-cluster", "--out", out, *brokers, "--execute")
+
+    assert ran.code == 1
+    assert f"no space left on the disk: log_dir={out} needed={needed} free=" in ran.err
+    assert contents(small_disk) == before

@@ -157,7 +157,7 @@ def test_move_log_when_the_target_fills_up_while_it_is_copied_then_the_log_stays
         big = rows(partition=[0] * 3000, value=[os.urandom(1000) for _ in range(3000)])
         writer.append("query", 1, in_process(big))
     (disk / "filler").write_bytes(bytes(2 << 20))
-    monkeypatch.setattr("sparklog.sink.operations.move_log._check_room", lambda _root, _size: None)
+    monkeypatch.setattr("sparklog.sink.operations.move_log.check_rooms", lambda _needed: None)
 
     ran = sparklog("move-log", store, "events:0", "--to", disk / "kafka", "--execute")
 

@@ -2,8 +2,11 @@
 
 import json
 import re
+import signal
 import subprocess
+import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 import yaml
@@ -15,10 +18,10 @@ from sparklog.storage_core.errors import CorruptFileError
 from tests.build.compacted_store import LOG, SETTINGS, expected_offsets, offsets, write_keyed
 from tests.build.control_tables import flip_bit, set_version
 from tests.build.ledger_rows import change_row
-from tests.build.retained_store import state_of
+from tests.build.retained_store import names, state_of, write_aged
 from tests.delta_jars import jars_fixture
 from tests.programs.maintained_spark import SPARK
-from tests.programs.own_process import run_module
+from tests.programs.own_process import ROOT, run_module
 
 pytestmark = pytest.mark.spark
 
@@ -103,6 +106,23 @@ def test_maintain_when_a_run_ends_by_an_exception_then_its_row_and_its_figures_s
     assert "\nsparklog_maintenance_success 0\n" in metrics.read_text()
 
 
+def test_maintain_when_asked_to_end_while_files_wait_then_it_has_done_its_run(tmp_path: Path) -> None:
+    """Its tasks are done and recorded: exit code 0, and no alert. The next run removes the files."""
+    store, metrics = tmp_path / "store", tmp_path / "sparklog.prom"
+    write_aged(store, {"retention.bytes": 1200, "file.delete.delay.ms": 600_000})
+    command = [sys.executable, "-m", "sparklog", *_arguments(tmp_path, "--execute", "--metrics-file", str(metrics))]
+    with subprocess.Popen(command, cwd=ROOT, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        next(line for line in process.stderr if line.startswith("waiting until "))
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=120)
+
+    assert process.returncode == 0
+    assert re.search(r"^done: 1 tasks, ", out, re.MULTILINE)
+    assert "\nsparklog_maintenance_success 1\n" in metrics.read_text()
+    assert names(store, ".deleted") != []
+
+
 def _refuses_flipped_bits(store: Path) -> None:
     """Wherever it is, in data or log: the sums that Spark leaves are those that are looked for."""
     path = table_path(store, RUNS)
@@ -128,6 +148,11 @@ def _undocumented(stderr: str) -> list[str]:
 
 
 def _maintain(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return run_module("sparklog", *_arguments(folder, *arguments))
+
+
+def _arguments(folder: Path, *arguments: str) -> list[str]:
+    """Return the command's arguments for the store `store` of a folder; writes the settings file there."""
     settings = {
         "store": str(folder / "store"),
         "checkpoint": str(folder / "checkpoint"),
@@ -137,4 +162,4 @@ def _maintain(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str
         "spark": SPARK,
     }
     (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
-    return run_module("sparklog", "maintain", "--config", folder / "settings.yaml", *arguments)
+    return ["maintain", "--config", str(folder / "settings.yaml"), *arguments]

@@ -108,8 +108,10 @@ def test_run_plan_when_another_run_took_the_store_then_no_task_changes_a_log(
     store, clock = write_keys(tmp_path / "store"), ManualClock(NOW_MS)
     before = read_store(store)
     with maintaining(store) as maintained:
-        plan, check = plan_of(store, clock), OwnerCheck.of(store)
+        plan, signature = plan_of(store, clock), (store / MAINTENANCE_LOCK).read_bytes()
         (store / MAINTENANCE_LOCK).write_text("another run")
+        check = OwnerCheck.of(store)
+        (store / MAINTENANCE_LOCK).write_bytes(signature)  # the driver checks it, too
 
         with pytest.raises(WriterFencedError, match="has lost the store"):
             run_plan(spark, maintained, plan, BUDGET, clock, check)

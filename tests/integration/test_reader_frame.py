@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from sparklog import LogSink
 from sparklog.pipeline.places.store_view import open_logs
+from tests.build.cut_store import HOUR_MS, NOON_MS, append_by_clock, forget_past
 from tests.build.golden import GoldenLog, golden_logs
 from tests.build.sink_store import in_process, numbers, open_events
 from tests.build.written_log import Batch, write_log
@@ -141,6 +142,17 @@ def test_frame_when_asked_for_an_earlier_version_then_later_records_are_not_ther
     counts = [_load(spark, tmp_path / "store", asOfVersion=newest - back).count() for back in (2, 1, 0)]
 
     assert counts == [10, 20, 30]
+
+
+def test_frame_when_as_of_a_time_then_it_is_the_newest_cut_not_later(spark: SparkSession, tmp_path: Path) -> None:
+    """The ledger keeps its own past for a minute; an hour back there is a cut."""
+    append_by_clock(tmp_path / "s", [10, 70, 130, 190])
+    forget_past(tmp_path / "s")
+
+    frames = [_load(spark, tmp_path / "s", asOfTimestamp=NOON_MS + hour * HOUR_MS + 1) for hour in (1, 2, 3)]
+
+    assert [frame.count() for frame in frames] == [10, 20, 30]
+    assert [frames[1].agg({"offset": name}).first()[0] for name in ("min", "max")] == [0, 19]
 
 
 def test_frame_when_its_store_grows_then_it_stays_as_it_was_planned(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ start may take other ports. Source: Kafka 4.3 documentation, "KRaft", static quo
 """
 
 import base64
+import contextlib
 import os
 import re
 import socket
@@ -19,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tests.kafka.toolbox import KafkaToolbox, KafkaToolError
 
-__all__ = ["KafkaBroker", "TopicSpec"]
+__all__ = ["KafkaBroker", "TopicSpec", "free_ports"]
 
 _STARTED = "Kafka Server started"
 _START_TIMEOUT_S = 120.0
@@ -205,7 +206,8 @@ class KafkaBroker:
             self.bootstrap = ""
 
     def _write_properties(self, settings: Mapping[str, object]) -> Path:
-        clients, quorum = _free_ports()
+        (clients,) = free_ports(1)
+        quorum = clients + 1
         self.bootstrap = f"127.0.0.1:{clients}"
         own = {
             "log.dirs": self.log_dir,
@@ -218,8 +220,14 @@ class KafkaBroker:
         return path
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as first, socket.socket() as second:  # both open at once, so they differ
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]
+def free_ports(count: int) -> list[int]:
+    """Return ports that are free, each together with the next one."""
+    found: list[int] = []
+    with contextlib.ExitStack() as held:  # all open at once, so they differ
+        while len(found) < count:
+            first, second = (held.enter_context(socket.socket()) for _ in range(2))
+            first.bind(("127.0.0.1", 0))
+            with contextlib.suppress(OSError):
+                second.bind(("127.0.0.1", first.getsockname()[1] + 1))
+                found.append(first.getsockname()[1])
+    return found

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from tests.kafka.toolbox import KafkaToolbox, KafkaUnavailableError, StreamedRun
 
-__all__ = ["Verdict", "judge_directory", "main"]
+__all__ = ["Verdict", "file_groups", "judge_directory", "main"]
 
-_DUMP = "org.apache.kafka.tools.DumpLogSegments"
+DUMP_CLASS = "org.apache.kafka.tools.DumpLogSegments"
 _ARGUMENT_BYTES = 100_000  # Linux takes 128 KiB in one argument; the file names are one
 
 _BATCH = re.compile(
@@ -72,10 +72,10 @@ def judge_directory(folder: Path, toolbox: KafkaToolbox | None = None, *, gaps_a
     verdict = Verdict()
     logs = sorted(folder.rglob("*.log"))
     indexes = sorted([*folder.rglob("*.index"), *folder.rglob("*.timeindex")])
-    for group in _groups(logs):
+    for group in file_groups(logs):
         _dump_logs(toolbox, group, verdict)
     for option in ("--index-sanity-check", "--verify-index-only"):
-        for group in _groups(indexes):
+        for group in file_groups(indexes):
             _check_indexes(toolbox, option, group, verdict)
     verdict.logs, verdict.indexes = len(logs), len(indexes)
     if not logs:
@@ -89,7 +89,7 @@ def _dump_logs(toolbox: KafkaToolbox, files: Sequence[Path], verdict: Verdict) -
     arguments = ("--deep-iteration", "--print-data-log", "--files", ",".join(map(str, files)))
     announced = 0
     printed = 0
-    with toolbox.streamed(_DUMP, *arguments) as run:
+    with toolbox.streamed(DUMP_CLASS, *arguments) as run:
         for line in run.stdout:
             if _RECORD.match(line):
                 printed += 1
@@ -108,7 +108,7 @@ def _dump_logs(toolbox: KafkaToolbox, files: Sequence[Path], verdict: Verdict) -
 
 def _check_indexes(toolbox: KafkaToolbox, option: str, files: Sequence[Path], verdict: Verdict) -> None:
     sane = 0
-    with toolbox.streamed(_DUMP, option, "--files", ",".join(map(str, files))) as run:
+    with toolbox.streamed(DUMP_CLASS, option, "--files", ",".join(map(str, files))) as run:
         for line in run.stdout:
             sane += line.endswith((b" passed sanity check.\n", b" is empty.\n"))
             if not _QUIET_INDEX_LINE.match(line.rstrip()):
@@ -138,7 +138,7 @@ def _judge_end(run: StreamedRun, verdict: Verdict) -> None:
         verdict.findings.append(f"the tool ended with exit status {run.exit_status}")
 
 
-def _groups(files: Iterable[Path]) -> Iterator[list[Path]]:
+def file_groups(files: Iterable[Path]) -> Iterator[list[Path]]:
     """Cut the files into lists that fit one argument each."""
     group: list[Path] = []
     size = 0

@@ -1,7 +1,8 @@
 """Producers that know nothing of Sparklog."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import confluent_kafka
@@ -29,10 +30,16 @@ class ProducedRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-def produce_with_confluent(bootstrap: str, records: Iterable[ProducedRecord]) -> None:
-    """Send records through librdkafka's idempotent producer and wait for every acknowledgement."""
-    settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "batch.num.messages": _BATCH_RECORDS}
-    _send(confluent_kafka.Producer(settings), records)
+def produce_with_confluent(
+    bootstrap: str, records: Iterable[ProducedRecord], settings: Mapping[str, object] = MappingProxyType({})
+) -> None:
+    """Send records through librdkafka's idempotent producer and wait for every acknowledgement.
+
+    Args:
+        settings: further ones of the producer.
+    """
+    own = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "batch.num.messages": _BATCH_RECORDS}
+    _send(confluent_kafka.Producer({**own, **settings}), records)
 
 
 def produce_in_transactions(bootstrap: str, transactions: Iterable[tuple[Iterable[ProducedRecord], str]]) -> None:

@@ -1,22 +1,21 @@
 """A store's logs in a new cluster: kafka-server-start on what `mount` made, and nothing else."""
 
 import contextlib
+import json
 import shutil
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.build.sink_store import in_process, log_directories, open_store, rows
-from tests.kafka.broker import KafkaBroker
+from tests.build.sink_store import open_store
+from tests.kafka.broker import KafkaBroker, free_ports
 from tests.kafka.consumed import Consumed, read_with_confluent, read_with_kafka_python
-from tests.kafka.ours import read_log
+from tests.kafka.mounted_turns import append_turn, stored
 from tests.kafka.toolbox import KafkaToolbox
 from tests.sparklog_command import Sparklog
 
@@ -36,14 +35,7 @@ _FIRST = 37
 def _write(store: Path, turns: range) -> None:
     with closing(open_store(store, _TOPICS)) as writer:
         for turn in turns:
-            numbers = range(turn * 200, (turn + 1) * 200)
-            columns: dict[str, list[Any]] = {
-                "topic": [_EVENTS if number % 3 else _TABLE for number in numbers],
-                "timestamp": [_START_MS + number for number in numbers],
-                "key": [f"key-{number % 17}" for number in numbers],
-                "value": [f"value-{number}" * 5 for number in numbers],
-            }
-            writer.append("query", turn, in_process(rows(**columns)))
+            append_turn(writer, _EVENTS, _TABLE, turn, _START_MS)
 
 
 @pytest.fixture
@@ -62,26 +54,16 @@ def broker(toolbox: KafkaToolbox, tmp_path: Path) -> Iterator[KafkaBroker]:
         yield broker
 
 
-def _free_ports(count: int) -> list[int]:
-    """Return ports that are free, each together with the next one."""
-    found: list[int] = []
-    with contextlib.ExitStack() as held:  # all open at once, so they differ
-        while len(found) < count:
-            first, second = (held.enter_context(socket.socket()) for _ in range(2))
-            first.bind(("127.0.0.1", 0))
-            with contextlib.suppress(OSError):
-                second.bind(("127.0.0.1", first.getsockname()[1] + 1))
-                found.append(first.getsockname()[1])
-    return found
-
-
 def _expected(store: Path) -> dict[tuple[str, int], list[Consumed]]:
-    found = {}
-    for name, directory in log_directories(store).items():
-        topic, _, partition = name.rpartition("-")
-        first = _FIRST if name == f"{_EVENTS}-0" else 0
-        found[topic, int(partition)] = [record for record in read_log(directory) if record.offset >= first]
-    return found
+    first = {(_EVENTS, 0): _FIRST}
+    return {
+        log: [record for record in records if record.offset >= first.get(log, 0)]
+        for log, records in stored(store).items()
+    }
+
+
+def _complaints(broker: KafkaBroker) -> list[str]:
+    return [line for line in broker.complaints() if "mount." in line]
 
 
 def test_broker_when_it_first_starts_on_a_mount_then_serves_every_record_and_goes_on(
@@ -89,9 +71,9 @@ def test_broker_when_it_first_starts_on_a_mount_then_serves_every_record_and_goe
 ) -> None:
     """Same offsets, keys, values and starts; new records come behind; the store's own files stay as they are."""
     expected, kept = _expected(store), shutil.copytree(store / "logs", tmp_path / "kept")
-    out, port = tmp_path / "cluster", _free_ports(1)[0]
+    out, port = tmp_path / "cluster", free_ports(1)[0]
 
-    ran = sparklog("mount", store, "--out", out, "--broker", f"1@127.0.0.1:{port}", "--execute")
+    ran = sparklog("mount", store, "--new-cluster", "--out", out, "--broker", f"1@127.0.0.1:{port}", "--execute")
     assert ran.code == 0, ran.err
     broker.serve(out / "server.properties", f"127.0.0.1:{port}")
     assert read_with_confluent(broker.bootstrap, _COUNTS) == expected
@@ -102,6 +84,7 @@ def test_broker_when_it_first_starts_on_a_mount_then_serves_every_record_and_goe
     producer.flush(30)
     del producer  # it would look for the broker for ever
     broker.stop()
+    assert _complaints(broker) == []
     broker.serve(out / "server.properties", f"127.0.0.1:{port}")
     found = read_with_confluent(broker.bootstrap, _COUNTS)
     broker.stop()
@@ -112,7 +95,7 @@ def test_broker_when_it_first_starts_on_a_mount_then_serves_every_record_and_goe
     assert {key: log for key, log in found.items() if key != (_EVENTS, 0)} == {
         key: log for key, log in expected.items() if key != (_EVENTS, 0)
     }
-    assert [line for line in broker.complaints() if "mount." in line] == []
+    assert _complaints(broker) == []
     assert {p.relative_to(kept): p.read_bytes() for p in kept.rglob("*.log")} == {
         p.relative_to(store / "logs"): p.read_bytes() for p in (store / "logs").rglob("*.log")
     }
@@ -120,15 +103,41 @@ def test_broker_when_it_first_starts_on_a_mount_then_serves_every_record_and_goe
     assert sparklog("verify", store).code == 0
 
 
+def test_broker_when_a_log_has_three_epochs_then_clients_read_all_of_it(
+    store: Path, tmp_path: Path, broker: KafkaBroker, sparklog: Sparklog
+) -> None:
+    """A taking by force and a truncation begin epochs; a client that compares epochs finds no log that was cut."""
+    with closing(open_store(store, _TOPICS, take_lock_by_force=True)):
+        pass
+    _write(store, range(3, 4))
+    assert sparklog("truncate", store, "--to", f"{_EVENTS}:0:110", "--execute").code == 0
+    _write(store, range(4, 6))
+    expected, out, port = _expected(store), tmp_path / "cluster", free_ports(1)[0]
+    epochs = (store / "logs" / f"{_EVENTS}-0" / "leader-epoch-checkpoint").read_text().splitlines()
+    assert [line.split()[0] for line in epochs[2:]] == ["0", "1", "2"]
+
+    named = ("--broker", f"1@127.0.0.1:{port}", "--allow-gaps")  # a batch across the new end is lost
+    assert sparklog("mount", store, "--new-cluster", "--out", out, *named, "--execute").code == 0
+    broker.serve(out / "server.properties", f"127.0.0.1:{port}")
+
+    assert read_with_kafka_python(broker.bootstrap, _COUNTS) == expected
+    assert read_with_confluent(broker.bootstrap, _COUNTS) == expected
+    assert _complaints(broker) == []
+
+
 def test_three_brokers_when_they_start_on_one_mount_then_in_sync_and_nothing_is_lost_with_one_of_them(
     store: Path, tmp_path: Path, toolbox: KafkaToolbox, sparklog: Sparklog
 ) -> None:
     """Each has every log; the two that are left serve all of them, and take new records."""
     expected, out = _expected(store), tmp_path / "cluster"
-    ports = _free_ports(3)
+    ports = free_ports(3)
     named = [each for node, port in enumerate(ports, 1) for each in ("--broker", f"{node}@127.0.0.1:{port}")]
 
-    ran = sparklog("mount", store, "--out", out, *named, "--replication-factor", 3, "--execute")
+    assigned = {"topic": _EVENTS, "partition": 0, "replicas": [3, 1, 2]}
+    (tmp_path / "r.json").write_text(json.dumps({"version": 1, "partitions": [assigned]}))
+    named += ["--replication-factor", "3", "--reassignment-json-file", str(tmp_path / "r.json")]
+
+    ran = sparklog("mount", store, "--new-cluster", "--out", out, *named, "--execute")
     assert ran.code == 0, ran.err
     with contextlib.ExitStack() as stack:
         brokers = [stack.enter_context(KafkaBroker(toolbox, tmp_path / f"b{node}")) for node in (1, 2, 3)]
@@ -137,6 +146,8 @@ def test_three_brokers_when_they_start_on_one_mount_then_in_sync_and_nothing_is_
         for broker in brokers:
             broker.await_started()
         _wait_for_replicas(brokers[0].bootstrap, 3)
+        metadata = AdminClient({"bootstrap.servers": brokers[0].bootstrap}).list_topics(timeout=30)
+        assert metadata.topics[_EVENTS].partitions[0].replicas == [3, 1, 2]
         assert read_with_confluent(brokers[0].bootstrap, _COUNTS) == expected
         brokers[0].kill()
         others = ",".join(each.bootstrap for each in brokers[1:])

@@ -10,10 +10,11 @@ import pytest
 
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
-from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
+from sparklog.sink.operations.truncate_logs import truncate_fully_and_start_at
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.sink_store import in_process, open_store, rows
+from tests.build.truncated import truncate_to
 from tests.kafka.broker import KafkaBroker
 from tests.kafka.consumed import read_with_confluent
 from tests.kafka.foreign import ForeignTopic, mount

@@ -7,7 +7,7 @@ import os
 import traceback
 from collections.abc import Callable
 from contextlib import closing
-from multiprocessing.context import ForkServerContext
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 from sparklog.pipeline.places.store_view import StoreView, open_logs
@@ -32,6 +32,7 @@ __all__ = [
     "read_values",
     "run_deletion",
     "run_move",
+    "start",
     "write_store",
 ]
 
@@ -78,7 +79,7 @@ def problems_of_directories(store: Path) -> list[str]:
     view = open_logs(store)
     found = [str(each) for each in verify(view, lambda _finding: None).findings]
     found += [f"set aside: {path}" for path in view.set_aside] + [f"unknown: {path}" for path in view.unknown]
-    found += [f"unfinished: {state}" for state in unfinished(store) if not state.is_deleted]
+    found += [f"unfinished: {state}" for state in unfinished(store) if not state.is_absent]
     states = Ledger.open(store / "ledger").states()
     for root in (path.parent for path in store.glob("*/meta.properties")):
         mine = {log for log, state in states.items() if state.log_dir == root.name}
@@ -91,9 +92,16 @@ def problems_of_directories(store: Path) -> list[str]:
 
 def finish(context: ForkServerContext, work: Callable[[Path], None], store: Path, **environment: str) -> int:
     """Do the work in a process of its own; return its exit code: 0 done, 1 failed, negative for a signal."""
+    return exit_code(start(context, work, store, **environment))
+
+
+def start(
+    context: ForkServerContext, work: Callable[[Path], None], store: Path, **environment: str
+) -> ForkServerProcess:
+    """Begin the work in a process of its own, which ends as `finish` says."""
     process = context.Process(target=_run, args=(work, store, environment))
     process.start()
-    return exit_code(process)
+    return process
 
 
 def _run(work: Callable[[Path], None], store: Path, environment: dict[str, str]) -> None:

@@ -24,6 +24,8 @@ from sparklog.storage_core.storage import owned_names
 from tests.build.sink_store import in_process, numbers, open_store, read_store, rows
 
 __all__ = [
+    "BATCH_COUNT",
+    "BATCH_ROWS",
     "TOPICS",
     "ended",
     "fail_once",
@@ -37,8 +39,8 @@ __all__ = [
 ]
 
 TOPICS: dict[str, dict[str, object]] = {"events": {"partitions": 2, "segment.bytes": 600, "batch.size": 200}}
-_BATCH_COUNT = 4
-_BATCH_ROWS = 40
+BATCH_COUNT = 4
+BATCH_ROWS = 40
 _ERROR = "error.txt"
 (_HELD,) = OWNED_NAMES_FAULT_POINTS
 _ROOT = Path(__file__).resolve().parents[2]
@@ -50,10 +52,10 @@ def open_job(store: Path, *, by_force: bool = False, **options: Any) -> StoreWri
     return open_store(store, take_lock_by_force=by_force, **given)
 
 
-def write_batches(writer: StoreWriter, count: int = _BATCH_COUNT, *, diverts: bool = True) -> None:
+def write_batches(writer: StoreWriter, count: int = BATCH_COUNT, *, diverts: bool = True) -> None:
     """Write the first micro-batches, each with a row that is diverted; those that are committed are not repeated."""
     for number in range(count):
-        good = numbers(number * _BATCH_ROWS, (number + 1) * _BATCH_ROWS)
+        good = numbers(number * BATCH_ROWS, (number + 1) * BATCH_ROWS)
         bad = [rows(value=[f"bad-{number}"], timestamp=[-9])] if diverts else []
         writer.append("job", number, in_process(good, *bad))
 
@@ -63,12 +65,12 @@ def problems(store: Path, *, diverts: bool = True) -> list[str]:
     found = [
         record.value or b"" for name, log in read_store(store).items() if name.startswith("events") for record in log
     ]
-    expected = sorted(str(number).encode() for number in range(_BATCH_COUNT * _BATCH_ROWS))
+    expected = sorted(str(number).encode() for number in range(BATCH_COUNT * BATCH_ROWS))
     bad = [row["value"] for path in _shown(store / "quarantine") for row in pq.read_table(path).to_pylist()]
     told = []
     if sorted(found) != expected:
         told.append(f"records: {len(set(expected) & set(found))} of {len(expected)} are there, {len(found)} in all")
-    if sorted(bad) != [f"bad-{number}".encode() for number in range(_BATCH_COUNT) if diverts]:
+    if sorted(bad) != [f"bad-{number}".encode() for number in range(BATCH_COUNT) if diverts]:
         told.append(f"diverted rows: {sorted(bad)}")
     return told
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,21 +17,30 @@ import sparklog.sink.delta.tidy
 import sparklog.sink.quarantine.diverted_rows
 from sparklog.pipeline.verbs.delete_topic import execute_deletion
 from sparklog.pipeline.verbs.move_log import execute_move
+from sparklog.sink.ledger.group_table import GroupRow, GroupTable
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
+from sparklog.sink.operations.truncate_logs import truncate_fully_and_start_at
+from sparklog.sink.past.cuts import CutTable, cuts_path
 from sparklog.sink.store.forgotten_keys import make_request, put_request
 from sparklog.sink.store.store_folder import Store
+from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.checkpoint.offset_checkpoint import render_offset_checkpoint
 from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.kraft.group_offsets import GroupOffset
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.cut_store import HOUR_MS, MINUTE_MS, NOON_MS
+from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import in_process, numbers
-from tests.kill.fenced_job import TOPICS, open_job, write_batches
+from tests.build.truncated import truncate_to
+from tests.kill.fenced_job import BATCH_COUNT, BATCH_ROWS, TOPICS, open_job, write_batches
 
 __all__ = ["SCENARIOS", "Scenario"]
 
 _EXTRA = TopicPartition("extra", 0)
 _TWO_TOPICS = {**TOPICS, "extra": {"segment.bytes": 600, "batch.size": 200, "file.delete.delay.ms": 0}}
+_PAST_ONE: dict[str, Any] = {"clock": ManualClock(NOON_MS + HOUR_MS + MINUTE_MS), "cuts": {"every": "1h"}}
+"""Of a sink whose first commit finds a cut due."""
 
 
 def _write(store: Path) -> None:
@@ -49,12 +59,16 @@ class Scenario:
         work: of the writer that is stopped.
         options: with which its successor opens the store.
         diverts: whether the micro-batches have rows that are diverted.
+        write: what the successor writes.
+        problems: what is wrong with the store then, besides its records and diverted rows.
     """
 
     left_by: tuple[tuple[Callable[[Path], None], str], ...] = ()
     work: Callable[[Path], None] = _write
     options: dict[str, object] = field(default_factory=dict)
     diverts: bool = True
+    write: Callable[..., None] = write_batches
+    problems: Callable[[Path], list[str]] = lambda _: []
 
 
 def _write_by_force(store: Path) -> None:
@@ -145,6 +159,47 @@ def _note_clean(store: Path) -> None:
     put_request(found, make_request("extra", pa.array([b"key-1"]), states, 1), UNSHARED)
 
 
+def _write_one_at_noon(store: Path) -> None:
+    with closing(open_job(store, clock=ManualClock(NOON_MS))) as writer:
+        write_batches(writer, 1)
+
+
+def _write_past_one(store: Path) -> None:
+    with closing(open_job(store, **_PAST_ONE)) as writer:
+        write_batches(writer)
+
+
+def _problems_of_cuts(store: Path) -> list[str]:
+    """There is one cut, of the micro-batch at noon."""
+    table = CutTable(cuts_path(store))
+    states = {cut_ms: table.read(cut_ms).rows.states.values() for cut_ms in table.times()}
+    ends = {cut_ms: sum(each.log_end_offset for each in found) for cut_ms, found in states.items()}
+    return [] if ends == {NOON_MS + HOUR_MS: BATCH_ROWS} else [f"cuts: {ends}"]
+
+
+def _groups(number: int) -> list[GroupRow]:
+    return [GroupRow(GroupOffset(group="g", topic="events", partition=0, offset=number, metadata=""), "", 0)]
+
+
+def _write_with_groups(writer: StoreWriter, *, diverts: bool = True) -> None:
+    """As a mirror does: the rows of a micro-batch come before its commit, and not again after it."""
+    known = writer._ledger.transaction_version("job")
+    for number in range(0 if known is None else known + 1, BATCH_COUNT):
+        GroupTable(writer._store.root).write(("job", number), number, _groups(number), writer.owner)
+        write_batches(writer, number + 1, diverts=diverts)
+
+
+def _write_groups(store: Path) -> None:
+    with closing(open_job(store)) as writer:
+        _write_with_groups(writer)
+
+
+def _problems_of_groups(store: Path) -> list[str]:
+    table = GroupTable(store)
+    found = [table.read(("job", number)) for number in range(BATCH_COUNT)]
+    return [] if found == [_groups(number) for number in range(BATCH_COUNT)] else [f"group offsets: {found}"]
+
+
 _BOTH = ((_write_both, ""), (_write_extra, ""))
 SCENARIOS = {
     "a new store": Scenario(),
@@ -165,4 +220,6 @@ SCENARIOS = {
     "a deleted topic": Scenario((*_BOTH, (_delete, "delete-topic.committed"))),
     "a truncation": Scenario((*_BOTH, (_note_clean, "")), _truncate, {"topics": _TWO_TOPICS}),
     "an emptied log": Scenario((*_BOTH, (_truncate_fully, "truncate.committed")), _write_both, {"topics": _TWO_TOPICS}),
+    "a cut": Scenario(((_write_one_at_noon, ""),), _write_past_one, _PAST_ONE, problems=_problems_of_cuts),
+    "group offsets": Scenario(work=_write_groups, write=_write_with_groups, problems=_problems_of_groups),
 }

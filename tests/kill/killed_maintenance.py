@@ -24,6 +24,7 @@ _DRIVER_STEPS: Final = (
     "retain.committed",
     "retain.renamed",
     "retain.deleted",
+    "clean.announced",
     "checkpoint.written",
     "checkpoint.replaced",
     "commit.written",

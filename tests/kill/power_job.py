@@ -13,7 +13,7 @@ from tests.build.sink_store import in_process, numbers, open_store
 from tests.kill.harness import exit_code, wait_until_stopped
 from tests.kill.loop_disk import FILESYSTEMS, LoopDisk
 
-__all__ = ["IS_LONG", "append_numbers", "cases", "cut_at", "finish", "mounted", "recovery_points"]
+__all__ = ["IS_LONG", "append_numbers", "cases", "cut_at", "finish", "mounted", "recovery_points", "run_job"]
 
 IS_LONG = bool(os.environ.get("SPARKLOG_KILL_ROUNDS") or os.environ.get("SPARKLOG_SOAK"))
 """Whether every step is taken on every file system, and not only on one of them."""
@@ -41,7 +41,7 @@ def cut_at(
 ) -> None:
     """Run a job until it stops itself at a step, cut the power there, and mount the disk again."""
     environment = {"SPARKLOG_FAULT_POINT": step, "SPARKLOG_FAULT_SIGNAL": "STOP"}
-    process = context.Process(target=_run, args=(disk.folder, environment, job, arguments))
+    process = context.Process(target=run_job, args=(disk.folder, environment, job, arguments))
     process.start()
     try:
         wait_until_stopped(process)
@@ -54,7 +54,7 @@ def cut_at(
 
 def finish(context: ForkServerContext, folder: Path, job: Callable[..., object], *arguments: object) -> None:
     """Run a job in a process of its own until it ends well."""
-    process = context.Process(target=_run, args=(folder, {}, job, arguments))
+    process = context.Process(target=run_job, args=(folder, {}, job, arguments))
     process.start()
     error = folder / "error.txt"
     assert exit_code(process) == 0, error.read_text() if error.exists() else "killed"
@@ -76,7 +76,10 @@ def recovery_points(store: Path) -> dict[str, tuple[int, int]]:
     return {str(log): (state.recovery_point, state.log_end_offset) for log, state in states.items()}
 
 
-def _run(folder: Path, environment: dict[str, str], job: Callable[..., object], arguments: tuple[object, ...]) -> None:
+def run_job(
+    folder: Path, environment: dict[str, str], job: Callable[..., object], arguments: tuple[object, ...]
+) -> None:
+    """Run a job in this process, a fresh one, and end it; what a failure said is in `error.txt`."""
     os.environ.update(environment)
     (folder / "error.txt").unlink(missing_ok=True)
     try:

@@ -36,7 +36,8 @@ pytestmark = pytest.mark.kill
 
 _TWO_GROUPS = {"segment.bytes": 900}
 _STEPS = [
-    *(f"{step}:{visit}" for step in CLEANER_FAULT_POINTS if step != "clean.checkpoint" for visit in (1, 2)),
+    "clean.announced",
+    *(f"{step}:{visit}" for step in CLEANER_FAULT_POINTS[1:-1] for visit in (1, 2)),
     "clean.checkpoint",
 ]
 
@@ -57,6 +58,19 @@ def test_cleaning_when_killed_at_a_step_then_whole_and_the_second_one_completes_
     assert offsets(store) == offsets(undisturbed)
     assert _on_their_way(store) == []
     assert sparklog("verify", store).code == 0, sparklog("verify", store).out
+
+
+def test_cleaning_when_killed_after_its_announcement_then_marked_and_nothing_is_lost(
+    context: ForkServerContext, memory_path: Path
+) -> None:
+    """The mark is durable before the first record goes; a mark without a cleaning does no harm."""
+    store = _write(memory_path / "store")
+    before = offsets(store)
+
+    assert finish_cleaning(context, store, SPARKLOG_FAULT_POINT="clean.announced") == -9
+
+    assert state_of(store, LOG).compacted_offset == _cleaned_below(store)
+    assert offsets(store) == before
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ import sparklog.sink.locks.takeover_lock
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.errors import LogStorageError, StoreLockedError
 from sparklog.storage_core.storage import owned_names
-from tests.kill.fenced_job import ended, note_all, open_job, pause_in, problems, write_batches
+from tests.kill.fenced_job import ended, note_all, open_job, pause_in, problems
 from tests.kill.fenced_scenarios import SCENARIOS, Scenario
 from tests.kill.harness import exit_code, wait_until_stopped
 
@@ -32,10 +32,14 @@ _Work = Callable[[Path], None]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _UNDER_MAINTENANCE = "only under maintenance.lock, which refuses a taking by force for as long as it is held"
-_BROKERS = "only where a broker's directory is loaded, under the broker's lock"
+_BROKERS = "only where a broker's directory is loaded or filled, under the broker's lock"
 _THIRD_PROCESS = "only by a taker beside a live writer; then it is the taker of these tests that comes to it"
 _NOT_REACHED = {
+    ("sink/importing/import_logs.py", "remove_new_store"): _UNDER_MAINTENANCE,
     ("sink/locks/broker_lock.py", "_replaced"): _THIRD_PROCESS,
+    ("sink/mount/into_broker.py", "_clear"): _BROKERS,
+    ("sink/mount/into_broker.py", "_put_in"): _BROKERS,
+    ("sink/mount/into_broker.py", "_merge"): _BROKERS,
     ("sink/operations/repair_store.py", "write_roots"): _UNDER_MAINTENANCE,
     ("sink/operations/upgrade_store.py", "upgrade_store"): _UNDER_MAINTENANCE,
     ("sink/operations/upgrade_store.py", "_commit"): _UNDER_MAINTENANCE,
@@ -117,10 +121,10 @@ class _Case:
                 self._open()
             os.kill(first.pid or 0, signal.SIGCONT if wakes else signal.SIGKILL)
             second = self._take()
-            write_batches(second, diverts=self.scenario.diverts)
+            self.scenario.write(second, diverts=self.scenario.diverts)
             first.join(60)
             second.close()
-            told = problems(self.store, diverts=self.scenario.diverts)
+            told = problems(self.store, diverts=self.scenario.diverts) + self.scenario.problems(self.store)
             if first.exitcode not in ((0, 1) if wakes else (-signal.SIGKILL,)):
                 told.append(f"exit code {first.exitcode}: {self.error}")
             return told

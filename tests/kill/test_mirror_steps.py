@@ -1,6 +1,5 @@
 """Killed or cut off anywhere, a mirror ends where its source does: no end is committed without its micro-batch."""
 
-from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from sparklog.sink.ledger.ledger import Ledger
 from sparklog.storage_core.fault_points import CHECKPOINT_FAULT_POINTS, FAULT_POINTS
 from tests.kill.loop_disk import LoopDisk
 from tests.kill.mirror_job import QUERY, finish_mirror, mirror, planned_ends, problems_of_mirror
-from tests.kill.power_job import IS_LONG, cases, cut_at, finish, mounted
+from tests.kill.power_job import IS_LONG, cases, cut_at, finish
 
 pytestmark = pytest.mark.kill
 
@@ -24,14 +23,6 @@ _LATER = (
 )
 _DURABLE = ("place.published:2", "place.synced", "place.synced:2", "commit.written:3", "commit.synced:3")
 """Where the power is cut: behind batches without records, on a new log and on one that holds an end already."""
-
-
-@pytest.fixture
-def disk(request: pytest.FixtureRequest, memory_path: Path) -> Iterator[LoopDisk]:
-    """A disk of the file system asked for."""
-    disk = mounted(memory_path, request.param)
-    yield disk
-    disk.remove()
 
 
 @pytest.mark.parametrize("step", [*_STEPS, *(_LATER if IS_LONG else ())])

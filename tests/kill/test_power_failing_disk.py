@@ -19,7 +19,7 @@ from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import LogStorageError, StorageError, UnflushedRecordsLostError
 from tests.build.lost_offsets import lost_offsets
 from tests.build.sink_store import in_process, open_store, read_store, rows
-from tests.kill.loop_disk import LoopDisk
+from tests.kill.loop_disk import LoopDisk, unmount
 from tests.kill.power_job import IS_LONG, mounted
 
 pytestmark = pytest.mark.kill
@@ -44,10 +44,12 @@ def disk(request: pytest.FixtureRequest, memory_path: Path) -> Iterator[LoopDisk
         pytest.skip(f"no file system in memory: {done.stderr.strip()}")
     try:
         disk = mounted(below, request.param)
-        yield disk
-        disk.remove()
+        try:
+            yield disk
+        finally:
+            disk.remove()
     finally:
-        subprocess.run(["umount", str(below)], check=True)
+        unmount(below)
 
 
 def _resize(disk: LoopDisk, size_kb: int) -> None:

@@ -1,6 +1,6 @@
 """The power goes while logs are left to the page cache: what a flush policy lets it take, and how one goes on."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tests.build.lost_offsets import lost_offsets
 from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import in_process, numbers, open_store, read_store, stored_numbers
 from tests.kill.loop_disk import FILESYSTEMS, LoopDisk
-from tests.kill.power_job import IS_LONG, append_numbers, cut_at, finish, mounted, recovery_points
+from tests.kill.power_job import IS_LONG, append_numbers, cut_at, finish, recovery_points
 
 pytestmark = pytest.mark.kill
 
@@ -47,14 +47,6 @@ _MORE_CASES = (
     ("xfs", "never", _ROLLING, 279),
     ("xfs", "long", _ROLLING, 279),
 )
-
-
-@pytest.fixture
-def disk(request: pytest.FixtureRequest, memory_path: Path) -> Iterator[LoopDisk]:
-    """An empty disk of the file system asked for."""
-    disk = mounted(memory_path, request.param)
-    yield disk
-    disk.remove()
 
 
 def _topics(policy: str, log: Mapping[str, object]) -> dict[str, dict[str, object]]:

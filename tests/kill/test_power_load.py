@@ -1,7 +1,6 @@
 """The power goes while a broker's root is loaded: the next loading leaves what an undisturbed one does."""
 
 import shutil
-from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from tests.build.manual_clock import ManualClock
 from tests.kill import test_load_steps as loading
 from tests.kill.load_job import load_and_close
 from tests.kill.loop_disk import LoopDisk
-from tests.kill.power_job import cases, cut_at, mounted
+from tests.kill.power_job import cases, cut_at
 
 pytestmark = pytest.mark.kill
 
@@ -33,14 +32,6 @@ _OTHERS = [
         "recover.snapshot:5",
     ),
 ]
-
-
-@pytest.fixture
-def disk(request: pytest.FixtureRequest, memory_path: Path) -> Iterator[LoopDisk]:
-    """An empty disk of the file system asked for."""
-    disk = mounted(memory_path, request.param)
-    yield disk
-    disk.remove()
 
 
 def _load(root: Path) -> None:

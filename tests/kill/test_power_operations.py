@@ -1,7 +1,6 @@
 """The power goes while a store is retained, truncated, moved, repaired, deleted from: it is as before or as after."""
 
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -17,7 +16,7 @@ from sparklog.pipeline.verbs.retain import execute_retention
 from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.operations.retain_logs import plan_logs
-from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
+from sparklog.sink.operations.truncate_logs import truncate_fully_and_start_at
 from sparklog.sink.operations.upgrade_store import upgrade_store
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import SystemClock
@@ -27,8 +26,9 @@ from tests.build.damaged_store import DAMAGES, problems_of_repaired, write_store
 from tests.build.older_store import make_older
 from tests.build.retained_store import LOG, aged_rows, state_of, write_aged
 from tests.build.sink_store import in_process, open_store
+from tests.build.truncated import truncate_to
 from tests.kill.loop_disk import LoopDisk
-from tests.kill.power_job import cases, cut_at, finish, mounted
+from tests.kill.power_job import cases, cut_at, finish
 
 pytestmark = pytest.mark.kill
 
@@ -40,14 +40,6 @@ _SETTINGS: dict[str, object] = {"partitions": 2, "segment.bytes": 600, "file.del
 _COMMIT = ("commit.written", "commit.synced")
 _REPAIR = ("repair.dropped", "repair.kept", "repair.written", "repair.written:2", "repair.committed")
 _DELETE_AT = 43
-
-
-@pytest.fixture
-def disk(request: pytest.FixtureRequest, memory_path: Path) -> Iterator[LoopDisk]:
-    """An empty disk of the file system asked for."""
-    disk = mounted(memory_path, request.param)
-    yield disk
-    disk.remove()
 
 
 def _on_disk(disk: LoopDisk, settings: dict[str, object] | None = None) -> Path:
@@ -154,7 +146,7 @@ def _empty(store: Path) -> None:
 
 @pytest.mark.parametrize(
     ("disk", "step"),
-    cases(["undo.deleted", "truncate.committed", "undo.cut"], [*_COMMIT, "truncate.filled"]),
+    cases(["undo.deleted", "truncate.committed", "undo.cut"], [*_COMMIT, "truncate.filled", "truncate.epochs"]),
     indirect=["disk"],
 )
 def test_truncation_when_the_power_goes_at_a_step_then_the_next_one_completes_it(
@@ -259,7 +251,7 @@ def test_deletion_of_a_topic_when_the_power_goes_at_a_step_then_it_is_there_or_g
 
 
 def _upgrade(store: Path) -> None:
-    if "layout.version=2" in (store / "store.properties").read_text():
+    if "layout.version=3" in (store / "store.properties").read_text():
         upgrade_store(store)
 
 

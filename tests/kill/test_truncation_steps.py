@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from sparklog.pipeline.brokers.truncate import execute_truncation
 from sparklog.pipeline.places.store_view import open_logs
 from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
 from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeTable
 from sparklog.sink.opening.access import keep_maintenance_out, maintaining
-from sparklog.sink.operations.log_starts import raise_log_starts
-from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
+from sparklog.sink.operations.raise_offsets import raise_log_starts
+from sparklog.sink.operations.truncate_logs import truncate_fully_and_start_at
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import StoreLockedError
@@ -23,6 +24,7 @@ from sparklog.storage_core.inspect.verify.findings import Finding
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.ledger_rows import unfinished
 from tests.build.sink_store import in_process, open_store, read_log, rows
+from tests.build.truncated import truncate_to
 from tests.kill.directory_job import finish
 
 pytestmark = pytest.mark.kill
@@ -146,10 +148,10 @@ def _assert_sound(store: Path) -> None:
     assert unfinished(store) == []
 
 
-def _assert_goes_on(store: Path, log: TopicPartition) -> None:
+def _assert_goes_on(store: Path, log: TopicPartition, batch_id: int = 90) -> None:
     """The next record gets the offset at which the log ends; the log's offsets rise."""
     end = _ends(store, log).end
-    _append(store, 90, log, range(end, end + 3))
+    _append(store, batch_id, log, range(end, end + 3))
     _assert_sound(store)
     offsets = [each.offset for each in read_log(store / _DISK / str(log))]
     assert offsets[-3:] == [end, end + 1, end + 2]
@@ -163,7 +165,7 @@ _STEPS = [
     *(("truncate.committed", log) for log in _CASES),
     ("undo.deleted", _ACROSS),
     ("undo.cut", _START),
-    *(("truncate.filled", log) for log in _CASES),
+    *((step, log) for step in ("truncate.filled", "truncate.epochs") for log in _CASES),
     ("commit.data:2", _GAP),
     ("commit.synced:2", _GAP),
     *(("truncate.finished", log) for log in _CASES),
@@ -184,6 +186,44 @@ def test_truncation_when_killed_at_a_step_then_it_never_happened_or_the_next_ope
     if log == _BATCHES:
         assert [each.name for each in (store / _DISK / "batches-0").glob("*.log")] == [f"{20:020}.log"]
     _assert_goes_on(store, log)
+
+
+_LOAD = {_ACROSS: 50, _GAP: 40, _START: 120, _BATCHES: 0}
+
+
+def _take_a_load_back(store: Path) -> None:
+    execute_truncation(store, lambda _ledger: _LOAD, SystemClock())
+
+
+_LOAD_STEPS = [
+    *_BEFORE,
+    "commit.written",
+    "commit.synced",
+    "truncate.committed",
+    *(f"{step}:{visit}" for step in ("undo.deleted", "undo.cut") for visit in (1, 2)),
+    *(f"{step}:{visit}" for step in ("truncate.filled", "truncate.epochs") for visit in (1, 2, 4)),
+    "commit.written:2",
+    "truncate.finished",
+]
+
+
+@pytest.mark.parametrize("step", _LOAD_STEPS)
+def test_truncation_of_a_load_when_killed_at_a_step_then_all_logs_end_at_the_cut_or_none(
+    context: ForkServerContext, store: Path, step: str
+) -> None:
+    """One commit takes a load back on all logs; the next opening carries it out on each."""
+    assert finish(context, _take_a_load_back, store, SPARKLOG_FAULT_POINT=step) == -9
+
+    assert finish(context, _open_and_close, store) == 0
+
+    found = {log: _ends(store, log) for log in _LOAD}
+    emptied = {_BATCHES: _Ends(0, 0)}
+    assert found == (_UNTOUCHED if step in _BEFORE else _TRUNCATED | emptied)
+    epochs = {state.leader_epoch for state in Ledger.open(store / "ledger").states().values()}
+    assert epochs == ({0} if step in _BEFORE else {1})
+    _assert_sound(store)
+    for batch_id, log in enumerate(_LOAD, 90):
+        _assert_goes_on(store, log, batch_id)
 
 
 @pytest.mark.parametrize("step", ["truncate.filled", "truncate.finished"])

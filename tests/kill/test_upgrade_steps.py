@@ -24,15 +24,16 @@ def _upgrade(store: Path) -> None:
     upgrade_store(store)
 
 
+@pytest.mark.parametrize("layout", [2, 3])
 @pytest.mark.parametrize("step", [*UPGRADE_FAULT_POINTS, *_STEPS])
 def test_upgrade_when_killed_at_a_step_then_the_store_is_of_one_layout_and_a_second_upgrade_completes_it(
-    context: ForkServerContext, memory_path: Path, step: str
+    context: ForkServerContext, memory_path: Path, step: str, layout: int
 ) -> None:
     """Until it is complete the store is refused; no record and no micro-batch is lost."""
     store = memory_path / "store"
     with closing(open_events(store)) as writer:
         writer.append("first", 7, in_process(numbers(0, 100)))
-    make_older(store, {"first": 7, "second": 3})
+    make_older(store, {"first": 7, "second": 3}, layout)
     assert finish(context, _upgrade, store, SPARKLOG_FAULT_POINT=step) == -9
 
     if step not in ("upgrade.finished", "checkpoint.replaced:2"):

@@ -21,13 +21,14 @@ from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.operations.retain_logs import plan_logs
-from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
+from sparklog.sink.operations.truncate_logs import truncate_fully_and_start_at
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.errors import LogStorageError, StorageError
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import in_process, open_store, rows
+from tests.build.truncated import truncate_to
 
 __all__ = ["LOGS", "NOW_MS", "RETENTION_MS", "Model", "Operation", "RunningStore"]
 

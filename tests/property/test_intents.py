@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sparklog.sink.ledger.intents import (
     Copy,
     Deletion,
+    Import,
     Intent,
     Move,
     Truncation,
@@ -23,7 +24,8 @@ _INTENTS = st.lists(
     st.builds(Truncation, offset=_OFFSETS, log_start_offset=_OFFSETS, lost_from=_OFFSETS, began_ms=_OFFSETS)
     | st.builds(Copy, target=_NAMES, unique_id=_IDS)
     | st.builds(Move, source=_NAMES, unique_id=_IDS)
-    | st.builds(Deletion),
+    | st.builds(Deletion)
+    | st.builds(Import, unique_id=_IDS),
     max_size=4,
 ).map(tuple)
 _JSON = st.recursive(

@@ -6,7 +6,8 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PAGE = (_ROOT / "docs" / "guarantees.md").read_text()
-_NAMED = dict(re.findall(r"^- ([A-Z]\d+): `([^`]+)`$", _PAGE, re.MULTILINE))
+_LISTED = re.findall(r"^- ([A-Z]\d+): `([^`]+)`$", _PAGE, re.MULTILINE)
+_NAMED = dict(_LISTED)
 _KEY = re.compile(r"\b[A-Z]\d+\b")
 
 
@@ -26,6 +27,13 @@ def test_guarantees_when_a_row_says_something_then_it_names_tests_that_are_liste
         keys = row.rstrip("| ").rpartition("|")[2].split()
         assert keys, row
         assert set(keys) <= _NAMED.keys(), row
+
+
+def test_guarantees_when_tests_are_listed_then_each_has_a_key_of_its_own() -> None:
+    """A row's key points at one test."""
+    keys = [key for key, _ in _LISTED]
+
+    assert [key for key in _NAMED if keys.count(key) > 1] == []
 
 
 def test_guarantees_when_a_test_is_listed_then_a_row_names_it() -> None:

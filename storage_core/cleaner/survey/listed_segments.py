@@ -20,7 +20,7 @@ from sparklog.storage_core.errors import CorruptFileError
 from sparklog.storage_core.index.index_entries import drop_zero_tail, read_entries
 from sparklog.storage_core.index.offset_index import OFFSET_ENTRY
 from sparklog.storage_core.index.time_index import TIME_ENTRY
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.files.names import (
     DELETED,
     INDEX,

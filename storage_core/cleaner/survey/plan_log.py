@@ -15,7 +15,7 @@ from sparklog.storage_core.cleaner.survey.cleanable import CleanableLog, Cleanin
 from sparklog.storage_core.cleaner.survey.listed_segments import ListedSegment, list_cleanable_segments
 from sparklog.storage_core.cleaner.survey.plan_roll import roll_reason
 from sparklog.storage_core.errors import CorruptBatchError
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.files.names import SNAPSHOT, TXNINDEX
 from sparklog.storage_core.log.producers.transactions import find_last_stable_offset
 from sparklog.storage_core.log.read.largest_timestamp import proven_largest_timestamp

@@ -169,13 +169,13 @@ def plan_repair(report: LogReport, expected: ExpectedLog | None, sizes: Mapping[
         base = parse_base_offset(finding.file)
         if finding.kind in ("damage", "missing") and base is not None and finding.file.endswith(LOG):
             by_segment[base].append(finding)
-        _plan_beside(repair, finding, base, expected, sizes)
+        _plan_beside(repair, finding, base, expected)
     for base, of_segment in sorted(by_segment.items()):
         _plan_segment(repair, base, of_segment, expected, sizes)
     rewritten = {each.base_offset for each in repair.rewrites}
     repair.rebuilds = sorted(set(repair.rebuilds) - rewritten)
     _leave_doubtful(repair, findings)
-    _plan_epoch_start(repair, expected)
+    _plan_epochs(repair, findings, report, expected, sizes)
     return repair
 
 
@@ -223,9 +223,7 @@ def _with_marker(finding: Finding, report: LogReport) -> Finding:
     return replace(finding, rule="marker") if any(each.last_offset in offsets for each in aborted) else finding
 
 
-def _plan_beside(
-    repair: LogRepair, finding: Finding, base: int | None, expected: ExpectedLog | None, sizes: Mapping[str, int]
-) -> None:
+def _plan_beside(repair: LogRepair, finding: Finding, base: int | None, expected: ExpectedLog | None) -> None:
     """Plan for a finding that is not about the bytes of a segment."""
     rule = finding.rule
     if rule in _INDEX_RULES and finding.kind in ("index", "sparse") and base is not None:
@@ -243,8 +241,6 @@ def _plan_beside(
         _plan_start(repair, expected, expected.log_end_offset)
     elif rule == "partition-metadata" and expected is not None:
         repair.written[METADATA_FILE] = render_partition_metadata(expected.topic_id)
-    elif rule == "leader-epoch-checkpoint":
-        _plan_epochs(repair, expected, sizes)
     elif rule in ("record-count", "records", "name", "partition-metadata"):
         repair.left.append(finding)
 
@@ -253,7 +249,7 @@ def _plan_directory(repair: LogRepair, finding: Finding, expected: ExpectedLog) 
     """A whole log is gone: its active segment holds the end, by an empty batch."""
     repair.makes_directory = True
     repair.written[METADATA_FILE] = render_partition_metadata(expected.topic_id)
-    repair.written[EPOCH_FILE] = render_leader_epochs([(expected.leader_epoch, expected.log_start_offset)])
+    repair.written[EPOCH_FILE] = _epochs([], expected, expected.log_start_offset)
     if expected.log_start_offset < expected.log_end_offset:
         repair.lost.append(_lost(finding))
         _plan_start(repair, expected, expected.active_base_offset)
@@ -269,18 +265,31 @@ def _plan_start(repair: LogRepair, expected: ExpectedLog, first_base: int) -> No
         repair.log_start_offset = first_base
 
 
-def _plan_epochs(repair: LogRepair, expected: ExpectedLog | None, sizes: Mapping[str, int]) -> None:
-    """In a store the ledger knows the epoch; elsewhere a broker makes the file from the batches."""
-    if expected is not None:
-        repair.written[EPOCH_FILE] = render_leader_epochs([(expected.leader_epoch, expected.log_start_offset)])
-    elif EPOCH_FILE in sizes and EPOCH_FILE not in repair.dropped:
+def _plan_epochs(
+    repair: LogRepair,
+    findings: Sequence[Finding],
+    report: LogReport,
+    expected: ExpectedLog | None,
+    sizes: Mapping[str, int],
+) -> None:
+    """In a store the batches name their epochs, up to that of the ledger; elsewhere a broker makes the file from them.
+
+    The first one starts where the log will: nothing else shows a stream that the records below are gone.
+    """
+    is_wrong = any(each.rule == "leader-epoch-checkpoint" for each in findings)
+    is_due = is_wrong and EPOCH_FILE not in repair.written
+    if expected is not None and (is_due or repair.log_start_offset is not None):
+        start = expected.log_start_offset if repair.log_start_offset is None else repair.log_start_offset
+        repair.written[EPOCH_FILE] = _epochs(report.epochs, expected, start)
+    elif is_due and expected is None and EPOCH_FILE in sizes and EPOCH_FILE not in repair.dropped:
         repair.dropped.append(EPOCH_FILE)
 
 
-def _plan_epoch_start(repair: LogRepair, expected: ExpectedLog | None) -> None:
-    """Let the epoch start where the log will: nothing else shows a stream that the records below are gone."""
-    if expected is not None and repair.log_start_offset is not None:
-        repair.written[EPOCH_FILE] = render_leader_epochs([(expected.leader_epoch, repair.log_start_offset)])
+def _epochs(entries: Sequence[tuple[int, int]], expected: ExpectedLog, start: int) -> bytes:
+    known = [each for each in entries if each[0] <= expected.leader_epoch and each[1] > start]
+    before = [epoch for epoch, first in entries if epoch <= expected.leader_epoch and first <= start]
+    first = before[-1] if before else known.pop(0)[0] if known else expected.leader_epoch
+    return render_leader_epochs([(first, start), *known])
 
 
 def _plan_segment(

@@ -41,7 +41,7 @@ class RepairPlace:
         directory: of the log.
         keep_in: folder that takes what goes; it gets a folder per log.
         index_interval_bytes: Kafka's `index.interval.bytes`, for the indexes that are built.
-        leader_epoch: of an empty batch at the end.
+        leader_epoch: of an empty batch at the end whose offsets have none in `leader-epoch-checkpoint`.
         committed: (base offset, bytes) of the active segment that count; None where all bytes do.
         owner: its check raises once another one owns the log.
     """

@@ -21,6 +21,7 @@ from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.index.index_builder import IndexBuilder
 from sparklog.storage_core.index.transaction_index import AbortedTransaction, pack_transaction_entries
 from sparklog.storage_core.inspect.repair.plan import HeaderPatch, SegmentRewrite
+from sparklog.storage_core.log.append.begin_epoch import epoch_below
 from sparklog.storage_core.log.files.names import CLEANED, INDEX, LOG, TIMEINDEX, TXNINDEX, segment_file_name
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader
@@ -46,7 +47,7 @@ class SegmentRepairer:
     Attributes:
         directory: of the log.
         index_interval_bytes: Kafka's `index.interval.bytes`, for the indexes that are built.
-        leader_epoch: of an empty batch.
+        leader_epoch: of an empty batch whose offsets have none in `leader-epoch-checkpoint`.
         owner: its check raises once another one owns the log.
     """
 
@@ -70,7 +71,9 @@ class SegmentRepairer:
                 for patch in plan.patches:
                     self._apply(patch, plan, unpublished, target)
                 if plan.fill is not None:
-                    write_all(target, pack_empty_batch(*plan.fill, self.leader_epoch), size)
+                    epoch = epoch_below(self.directory, plan.fill[0] + 1)
+                    batch = pack_empty_batch(*plan.fill, self.leader_epoch if epoch is None else epoch)
+                    write_all(target, batch, size)
                     size += HEADER_BYTES
                 os.fsync(target)
             if log.exists():

@@ -38,7 +38,12 @@ class EpochCheck:
     Args:
         entries: (epoch, start offset) of the epoch file, or None without one. Without it epochs may only not go back:
             where they do, the one of the two batches that also disagrees with its other neighbour is wrong.
-        is_required: whether every batch must have an epoch; a log put together elsewhere may have none (-1).
+        is_required: whether every batch from the first entry on must have an epoch; a log put together elsewhere may
+            have none (-1).
+
+    Attributes:
+        first_unnamed: lowest offset of a batch that has an epoch and lies below the first entry; None without one.
+            Batches of v0 and v1 have none, and what wrote them no entry.
     """
 
     def __init__(self, entries: Sequence[tuple[int, int]] | None, is_required: bool) -> None:
@@ -46,6 +51,7 @@ class EpochCheck:
         self._starts = np.array([start for _, start in entries or ()], np.int64)
         self._is_required = is_required
         self._before: list[int] = []
+        self.first_unnamed: int | None = None
 
     def wrong(self, base_offset: npt.NDArray[np.int64], epoch: npt.NDArray[np.int32]) -> list[WrongEpochs]:
         """Return each run of batches with a wrong epoch; numbers count from 0 in this call.
@@ -54,6 +60,7 @@ class EpochCheck:
         """
         if not len(epoch):
             return []
+        self._note_unnamed(base_offset, epoch)
         bad = self._contradicting(base_offset, epoch) if len(self._epochs) else self._going_back(epoch)
         if not len(bad):
             return []
@@ -63,6 +70,12 @@ class EpochCheck:
             WrongEpochs(int(run[0]), int(run[-1]), self._what(epoch, int(run[-1]), int(dues[0])), int(dues[0]))
             for run, dues in zip(np.split(bad, borders), np.split(due, borders), strict=True)
         ]
+
+    def _note_unnamed(self, base_offset: npt.NDArray[np.int64], epoch: npt.NDArray[np.int32]) -> None:
+        first = self._starts[0] if len(self._starts) else np.iinfo(np.int64).max
+        unnamed = base_offset[(epoch >= 0) & (base_offset < first)]
+        if self.first_unnamed is None and len(unnamed):
+            self.first_unnamed = int(unnamed[0])
 
     def _due(self, base_offset: npt.NDArray[np.int64], bad: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the epoch that the file names for each batch, -1 where it names none."""
@@ -74,7 +87,7 @@ class EpochCheck:
     def _contradicting(self, base_offset: npt.NDArray[np.int64], epoch: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         entry = np.searchsorted(self._starts, base_offset, side="right") - 1
         due = self._epochs[np.maximum(entry, 0)]
-        is_wrong = np.where(entry >= 0, epoch != due, (epoch > due) | (epoch < 0))
+        is_wrong = np.where(entry >= 0, epoch != due, (epoch > due) | (epoch < _NO_EPOCH))
         if not self._is_required:
             is_wrong &= epoch != _NO_EPOCH
         return np.flatnonzero(is_wrong).astype(np.int64)

@@ -153,6 +153,7 @@ class ExpectedLog:
         recovery_point: every offset below it is fsynced; None where that is not recorded.
         has_gaps: whether offsets may be missing, because the log is compacted; None = judge by the log.
         preserves_offsets: whether offsets come from elsewhere: a gap is the source's, and no damage of this log.
+        first_unstable_offset: first offset of a transaction that stays open for good, -1 none.
     """
 
     log_start_offset: int
@@ -164,6 +165,13 @@ class ExpectedLog:
     recovery_point: int | None = None
     has_gaps: bool | None = None
     preserves_offsets: bool = False
+    first_unstable_offset: int = -1
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where `read_committed` ends."""
+        unstable = self.first_unstable_offset
+        return self.log_end_offset if unstable < 0 else max(unstable, self.log_start_offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +233,7 @@ class LogReport:
         log_start_offset, log_end_offset: as found.
         findings: everything that is wrong, in the order it was met.
         aborted: by base offset of a segment, what its index of aborted transactions should hold.
+        epochs: (epoch, start offset) entries of the leader epochs in the batches.
     """
 
     directory: Path
@@ -235,6 +244,7 @@ class LogReport:
     log_end_offset: int | None = None
     findings: list[Finding] = field(default_factory=list)
     aborted: dict[int, list[AbortedTransaction]] = field(default_factory=dict)
+    epochs: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def log(self) -> str:

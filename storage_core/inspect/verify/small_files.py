@@ -102,13 +102,18 @@ class SmallFilesCheck:
             self._add_epochs(f"has epoch {epochs[-1][0]}, the ledger says {self.expected.leader_epoch}")
         return epochs
 
-    def check_epoch_range(self, epochs: list[tuple[int, int]], end: int) -> None:
-        """Epochs start inside the log; where a ledger names it, every batch has one, so the first covers its start."""
+    def check_epoch_range(self, epochs: list[tuple[int, int]], end: int, first_unnamed: int | None) -> None:
+        """Epochs start inside the log; where a ledger names it, the first is not above a batch that has one.
+
+        Args:
+            end: of the log.
+            first_unnamed: lowest offset of a batch with an epoch below the first entry.
+        """
         if epochs and epochs[-1][1] > end:
             self._add_epochs(f"epoch {epochs[-1][0]} starts at {epochs[-1][1]}, above the log's end {end}")
-        if self.expected is None or not self.report.batches:
+        if self.expected is None or first_unnamed is None:
             return
-        start = max(self.expected.log_start_offset, self.report.log_start_offset or 0)
+        start = max(self.expected.log_start_offset, first_unnamed)
         if not epochs:
             self._add_epochs(f"names no epoch for offsets from {start} on")
         elif start < epochs[0][1] < end:

@@ -114,7 +114,7 @@ class _LogCheck:
         if segments:
             small_files.check_snapshots(walk.next_offset)
         if epochs is not None and segments:
-            small_files.check_epoch_range(epochs, walk.next_offset)
+            small_files.check_epoch_range(epochs, walk.next_offset, checks.epochs.first_unnamed)
 
     def _committed(self, segments: list[SegmentFiles]) -> list[SegmentFiles]:
         """Return the segments that the ledger covers; report those above it, and what is missing.

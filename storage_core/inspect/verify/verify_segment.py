@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sparklog.storage_core.checkpoint.leader_epochs import assign_batch_epochs
 from sparklog.storage_core.inspect.verify.epoch_check import EpochCheck
 from sparklog.storage_core.inspect.verify.findings import LogReport
 from sparklog.storage_core.inspect.verify.indexes import IndexCheck
@@ -106,6 +107,10 @@ class SegmentCheck:
         scan = sound.scan.take(sound.scan.magic == MAGIC_V2)
         if not len(scan):
             return
+        placed = scan.base_offset >= 0  # a damaged one may be anything
+        self._report.epochs = assign_batch_epochs(
+            self._report.epochs, scan.leader_epoch[placed], scan.base_offset[placed]
+        )
         starts = scan.position + sound.position
         for wrong in self._epochs.wrong(scan.base_offset, scan.leader_epoch):
             if wrong.last < 0 and self._previous is not None:

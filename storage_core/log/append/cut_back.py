@@ -13,12 +13,23 @@ import numpy.typing as npt
 
 from sparklog.storage_core.errors import CorruptFileError
 from sparklog.storage_core.fault_points import reach
-from sparklog.storage_core.log.append.state import CommittedEnd, load_append_state, trim_indexes
-from sparklog.storage_core.log.files.names import CLEANED, INDEX, LOG, TIMEINDEX, parse_base_offset, segment_file_name
-from sparklog.storage_core.storage.copy_range import copy_range
-from sparklog.storage_core.storage.local import storage_errors, sync_directories, sync_directory, sync_files
-from sparklog.storage_core.storage.open_regular import open_reader, open_to_change
-from sparklog.storage_core.storage.owned_names import Owner, remove_file, rename
+from sparklog.storage_core.index.transaction_index import TRANSACTION_ENTRY_BYTES, parse_transaction_index
+from sparklog.storage_core.log.append.state import load_append_state, trim_indexes
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
+from sparklog.storage_core.log.files.names import (
+    CLEANED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    TIMEINDEX,
+    TXNINDEX,
+    parse_base_offset,
+    segment_file_name,
+)
+from sparklog.storage_core.storage.local import storage_errors, sync_directories, sync_files
+from sparklog.storage_core.storage.open_regular import open_reader, open_to_change, read_file
+from sparklog.storage_core.storage.owned_names import Owner, remove_file
+from sparklog.storage_core.storage.renew_files import renew_files, unshare_file
 
 __all__ = ["cut_back", "cut_back_logs", "has_leftovers", "needs_cut_back", "renew_active_segment"]
 
@@ -114,7 +125,20 @@ def _cut_active(directory: Path, end: CommittedEnd, owner: Owner) -> list[Path]:
                 changed.append(path)
         reach("undo.cut")
     trim_indexes(directory, end, owner, changed.append)
+    aborted = path.with_suffix(TXNINDEX)
+    if aborted.exists() and _cut_file(aborted, _aborted_bytes(aborted, end), owner):
+        changed.append(aborted)
     return changed
+
+
+def _aborted_bytes(path: Path, end: CommittedEnd) -> int:
+    """Return the bytes of a transaction index's entries whose markers lie below the log's end.
+
+    Source: Kafka TransactionIndex.truncateTo.
+    """
+    with storage_errors(path):
+        entries = parse_transaction_index(read_file(path), end.segment_base)
+    return sum(each.last_offset < end.log_end_offset for each in entries) * TRANSACTION_ENTRY_BYTES
 
 
 def _cut_file(path: Path, size_bytes: int, owner: Owner) -> bool:
@@ -127,7 +151,8 @@ def _cut_file(path: Path, size_bytes: int, owner: Owner) -> bool:
         owner.check()
         if os.fstat(descriptor).st_size <= size_bytes:
             return False
-        os.ftruncate(descriptor, size_bytes)
+        if not unshare_file(path, size_bytes, owner):
+            os.ftruncate(descriptor, size_bytes)
         return True
     finally:
         os.close(descriptor)
@@ -147,7 +172,9 @@ def _is_beyond(name: str, end: CommittedEnd) -> bool:
     base = _base_offset(name)
     if name.endswith(CLEANED):
         return base >= end.segment_base
-    if parse_base_offset(name) is None or not name.endswith((LOG, INDEX, TIMEINDEX)):
+    if parse_base_offset(name) is not None and name.endswith(SNAPSHOT):
+        return base > end.log_end_offset
+    if parse_base_offset(name) is None or not name.endswith((LOG, INDEX, TIMEINDEX, TXNINDEX)):
         return False
     if base == end.segment_base:
         # Of a log that never held anything the first append starts the segment, at its own offset. Of one that was
@@ -185,33 +212,14 @@ def _last_entry(path: Path, fields: str, if_empty: tuple[int, int]) -> tuple[int
     return (first, second) if first or second else (-1, -1)
 
 
-def renew_active_segment(directory: Path, end: CommittedEnd, token: str, owner: Owner) -> None:
+def renew_active_segment(directory: Path, end: CommittedEnd, owner: Owner) -> None:
     """Give the active segment's files new inodes that hold exactly the committed bytes.
 
     A writer that lost the store may still hold descriptors of the old files; what it writes there is lost with them.
     It may write while they are copied, so no more is taken than was committed.
-
-    Args:
-        token: distinguishes this writer's unpublished files.
     """
     state = cut_back(directory, end, owner)
     sizes = {LOG: end.size_bytes, INDEX: int(state["offset_entries"]) * 8, TIMEINDEX: int(state["time_entries"]) * 12}
     with storage_errors(directory):
-        for suffix, size in sizes.items():
-            path = directory / segment_file_name(end.segment_base, suffix)
-            if not path.exists():
-                continue
-            copy = path.with_name(f"{path.name}.{token}{CLEANED}")
-            _copy_file(path, copy, size)
-            rename(owner, copy, path)
-        sync_directory(directory)
-
-
-def _copy_file(source: Path, target: Path, size_bytes: int) -> None:
-    with open_reader(source) as reader:
-        descriptor = open_to_change(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            copy_range(reader.fileno(), 0, descriptor, 0, size_bytes)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        named = {segment_file_name(end.segment_base, suffix): size for suffix, size in sizes.items()}
+        renew_files(directory, {name: size for name, size in named.items() if (directory / name).exists()}, owner)

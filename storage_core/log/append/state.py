@@ -6,7 +6,6 @@ Source: Kafka LogSegment (rollingBasedTimestamp, maxTimestampAndOffsetSoFar), Ab
 import mmap
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,29 +16,17 @@ from sparklog.storage_core.index.index_entries import read_entries
 from sparklog.storage_core.index.offset_index import OFFSET_ENTRY
 from sparklog.storage_core.index.time_index import TIME_ENTRY
 from sparklog.storage_core.log.append.roll import APPEND_STATE
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.files.names import INDEX, LOG, TIMEINDEX, segment_file_name
+from sparklog.storage_core.record.batch_probe import MAGIC_V2, UP_TO_MAGIC_BYTES, first_fields
 from sparklog.storage_core.record.batch_scan import scan_batches
 from sparklog.storage_core.record.v2.batch_header import unpack_header
 from sparklog.storage_core.storage.local import storage_errors, sync_file
 from sparklog.storage_core.storage.open_regular import open_reader, open_to_change, read_if_there
 from sparklog.storage_core.storage.owned_names import Owner
+from sparklog.storage_core.storage.renew_files import unshare_file
 
-__all__ = ["CommittedEnd", "load_append_state", "trim_indexes"]
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedEnd:
-    """Where a log ends by its ledger.
-
-    Attributes:
-        segment_base: base offset of the active segment.
-        size_bytes: committed bytes of its `.log`.
-        log_end_offset: next offset to write.
-    """
-
-    segment_base: int
-    size_bytes: int
-    log_end_offset: int
+__all__ = ["load_append_state", "trim_indexes"]
 
 
 def load_append_state(
@@ -49,7 +36,9 @@ def load_append_state(
     jitter_ms: int,
     owner: Owner,
 ) -> npt.NDArray[np.void]:
-    """Read the active segment's state, and cut from its indexes what lies beyond the committed end.
+    """Read the active segment's state, and make its files ready for appends.
+
+    What lies beyond the committed end is cut from its indexes. Files that have a second name get an inode of their own.
 
     As in Kafka, the byte counter of the next index entry starts at 0 again.
 
@@ -83,8 +72,9 @@ def load_append_state(
     if len(times):
         state["last_entry_timestamp"] = state["max_timestamp"] = times["timestamp"][-1]
         state["max_timestamp_offset"] = end.segment_base + int(times["offset"][-1])
-    if end.size_bytes:
-        with storage_errors(log_path):
+    with storage_errors(log_path):
+        unshare_file(log_path, end.size_bytes, owner)
+        if end.size_bytes:
             _add_timestamps(state, log_path, offsets, end)
     return state
 
@@ -168,7 +158,7 @@ def _keep_prefix(
     descriptor = open_to_change(path, os.O_RDWR | os.O_CREAT)
     try:
         is_cut = os.fstat(descriptor).st_size != kept.nbytes
-        if is_cut:
+        if not unshare_file(path, kept.nbytes, owner) and is_cut:
             owner.check()
             os.ftruncate(descriptor, kept.nbytes)
     finally:
@@ -178,13 +168,22 @@ def _keep_prefix(
     return kept
 
 
+def _first_timestamp(data: mmap.mmap) -> int:
+    """Return the timestamp of the first batch; a truncation may leave a segment of an imported log with v0 or v1."""
+    first = first_fields(data[:UP_TO_MAGIC_BYTES])
+    if first is None or first.magic >= MAGIC_V2:
+        return int(unpack_header(data).max_timestamp)
+    found = scan_batches(data, 0, min(first.size, len(data))).max_timestamp
+    return int(found[0]) if len(found) else -1
+
+
 def _add_timestamps(state: npt.NDArray[np.void], path: Path, offsets: npt.NDArray[np.void], end: CommittedEnd) -> None:
     """Read the first batch's timestamp, and the largest one after the last time entry.
 
     Apart from `SegmentReader.walk`: that entry may lie far back, and of a mapping only the headers' pages are read.
     """
     with open_reader(path) as file, mmap.mmap(file.fileno(), end.size_bytes, access=mmap.ACCESS_READ) as data:
-        state["first_timestamp"] = unpack_header(data).max_timestamp
+        state["first_timestamp"] = _first_timestamp(data)
         start = 0
         if state["time_entries"]:
             known = int(state["max_timestamp_offset"]) - end.segment_base

@@ -25,7 +25,7 @@ from sparklog.storage_core.storage.local import storage_errors, sync_directory
 from sparklog.storage_core.storage.open_regular import open_to_change
 from sparklog.storage_core.storage.owned_names import UNSHARED, Owner, remove_file, replace_file
 
-__all__ = ["DiskChanges", "LoadChanges", "PlannedChanges"]
+__all__ = ["DiskChanges", "LoadChanges", "NotedChanges", "PlannedChanges"]
 
 
 class LoadChanges(Protocol):
@@ -90,6 +90,37 @@ class PlannedChanges:
 
     def write_snapshots(self, dropped: Collection[int], written: Mapping[int, bytes]) -> None:
         """Do nothing."""
+
+
+class NotedChanges(PlannedChanges):
+    """Changes nothing, and keeps what was asked for, so that a copy can be made of the log as it would be then.
+
+    Attributes:
+        recoveries: of segments that would be cut or get other indexes, by base offset.
+        is_split: whether a segment would be split.
+        snapshots: producer snapshots that would be written, by offset.
+        dropped: offsets of those that would go.
+    """
+
+    def __init__(self) -> None:
+        self.recoveries: dict[int, SegmentRecovery] = {}
+        self.is_split = False
+        self.snapshots: Mapping[int, bytes] = {}
+        self.dropped: Collection[int] = ()
+
+    def recover(self, recovery: SegmentRecovery) -> SegmentFiles | None:
+        """Note the recovery."""
+        self.recoveries[recovery.files.base_offset] = recovery
+        return super().recover(recovery)
+
+    def split(self, files: SegmentFiles, parts: Sequence[SplitPart]) -> list[SegmentFiles]:
+        """Note that there is a split."""
+        self.is_split = True
+        return super().split(files, parts)
+
+    def write_snapshots(self, dropped: Collection[int], written: Mapping[int, bytes]) -> None:
+        """Note the snapshots."""
+        self.dropped, self.snapshots = dropped, written
 
 
 class DiskChanges:

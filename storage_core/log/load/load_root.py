@@ -21,7 +21,7 @@ from pathlib import Path
 from sparklog.storage_core.checkpoint.offset_checkpoint import render_offset_checkpoint
 from sparklog.storage_core.log.files.clean_shutdown import forget_clean_shutdown, mark_clean_shutdown
 from sparklog.storage_core.log.files.names import INDEX, LOG, SNAPSHOT, TIMEINDEX, TXNINDEX, segment_file_name
-from sparklog.storage_core.log.load.changes import DiskChanges, PlannedChanges
+from sparklog.storage_core.log.load.changes import DiskChanges, LoadChanges, PlannedChanges
 from sparklog.storage_core.log.load.load_log import LoadedLog, LoadOptions, load_log
 from sparklog.storage_core.log.load.survey import (
     LOG_STARTS_FILE,
@@ -70,9 +70,20 @@ class LoadedRoot:
     logs: tuple[LoadedLog, ...]
 
 
-def plan_roots(roots: Sequence[Path], options: RootOptions) -> list[LoadedRoot]:
-    """Return what `load_roots` would do; nothing is changed. Errors are the same."""
-    return [_plan(survey, options) for survey in survey_roots(roots, options.jobs, options.surveyed)]
+def plan_roots(
+    roots: Sequence[Path],
+    options: RootOptions,
+    is_wanted: Callable[[TopicPartition], bool] = lambda _log: True,
+    changes: Callable[[LogSurvey], LoadChanges] = lambda _log: PlannedChanges(),
+) -> list[LoadedRoot]:
+    """Return what `load_roots` would do, for the logs that are wanted. Errors are the same.
+
+    Args:
+        changes: of each log, which must change nothing.
+    """
+    return [
+        _plan(survey, options, changes) for survey in survey_roots(roots, options.jobs, options.surveyed, is_wanted)
+    ]
 
 
 def load_roots(roots: Sequence[Path], options: RootOptions) -> list[LoadedRoot]:
@@ -92,9 +103,13 @@ def load_roots(roots: Sequence[Path], options: RootOptions) -> list[LoadedRoot]:
     return [_load(survey, options) for survey in survey_roots(roots, options.jobs, options.surveyed)]
 
 
-def plan_one_log(directory: Path, options: RootOptions) -> LoadedRoot:
-    """Return what `load_one_log` would do; nothing is changed. Errors are the same."""
-    return _plan(survey_root_of_log(directory), options)
+def plan_one_log(
+    directory: Path,
+    options: RootOptions,
+    changes: Callable[[LogSurvey], LoadChanges] = lambda _log: PlannedChanges(),
+) -> LoadedRoot:
+    """Return what `load_one_log` would do; nothing is changed. Errors are the same; `changes` as in `plan_roots`."""
+    return _plan(survey_root_of_log(directory), options, changes)
 
 
 def load_one_log(directory: Path, options: RootOptions) -> LoadedRoot:
@@ -128,9 +143,13 @@ def close_root(loaded: LoadedRoot) -> LoadedRoot:
     return closed
 
 
-def _plan(survey: RootSurvey, options: RootOptions) -> LoadedRoot:
+def _plan(
+    survey: RootSurvey,
+    options: RootOptions,
+    changes: Callable[[LogSurvey], LoadChanges] = lambda _log: PlannedChanges(),
+) -> LoadedRoot:
     def plan(log: LogSurvey) -> LoadedLog:
-        return load_log(log, _options(survey, log, options), PlannedChanges())
+        return load_log(log, _options(survey, log, options), changes(log))
 
     return LoadedRoot(survey=survey, logs=tuple(_each(survey.logs, plan, options)))
 

@@ -52,6 +52,7 @@ from sparklog.storage_core.record.control_records import NO_CONTROL_TYPE, contro
 from sparklog.storage_core.storage.local import storage_errors, sync_directory, sync_files, write_all
 from sparklog.storage_core.storage.open_regular import open_to_change, read_file
 from sparklog.storage_core.storage.owned_names import Owner, make_file, rename
+from sparklog.storage_core.storage.renew_files import unshare_file
 
 __all__ = ["PIECE_BYTES", "ScanStop", "SegmentRecovery", "StopKind", "recover_segment", "scan_segment"]
 
@@ -324,7 +325,7 @@ def _cut_log(recovery: SegmentRecovery, owner: Owner) -> None:
                 f"segment changed since it was scanned: file={recovery.files.log_path} "
                 f"size={size} scanned={recovery.size_bytes}"
             )
-        if size != recovery.valid_bytes:
+        if size != recovery.valid_bytes and not unshare_file(recovery.files.log_path, recovery.valid_bytes, owner):
             os.ftruncate(descriptor, recovery.valid_bytes)
         os.fsync(descriptor)
     finally:

@@ -31,7 +31,7 @@ from sparklog.storage_core.checkpoint.meta_properties import parse_meta_properti
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from sparklog.storage_core.errors import CorruptFileError, InvalidConfigError
 from sparklog.storage_core.log.files.clean_shutdown import had_clean_shutdown
-from sparklog.storage_core.log.files.names import LOG, segment_file_name
+from sparklog.storage_core.log.files.names import LOG, parse_base_offset, segment_file_name
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log.load.finish_leftovers import list_files, read_leftovers
 from sparklog.storage_core.log.load.plan import LeftoverPlan, SegmentNames, plan_segments
@@ -46,6 +46,7 @@ __all__ = [
     "RECOVERY_POINTS_FILE",
     "LogSurvey",
     "RootSurvey",
+    "is_log_directory",
     "survey_log",
     "survey_root_of_log",
     "survey_roots",
@@ -53,6 +54,7 @@ __all__ = [
 
 EPOCH_FILE: Final = "leader-epoch-checkpoint"
 _META_FILE: Final = "meta.properties"
+_METADATA_FILE: Final = "partition.metadata"
 RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
 
@@ -106,7 +108,10 @@ class RootSurvey:
 
 
 def survey_roots(
-    roots: Sequence[Path], jobs: int, progress: Callable[[LogSurvey], None] = lambda _log: None
+    roots: Sequence[Path],
+    jobs: int,
+    progress: Callable[[LogSurvey], None] = lambda _log: None,
+    is_wanted: Callable[[TopicPartition], bool] = lambda _log: True,
 ) -> list[RootSurvey]:
     """Return what lies in the roots of one node; nothing is changed.
 
@@ -114,6 +119,7 @@ def survey_roots(
         roots: folders of log directories.
         jobs: threads.
         progress: called with each log.
+        is_wanted: whether a log is looked at.
 
     Raises:
         InvalidConfigError: these folders can't be the roots of one node.
@@ -129,7 +135,7 @@ def survey_roots(
         surveys = []
         for root in roots:
             logs = []
-            for log in pool.map(survey_log, [path for path, _ in directories[root][0]]):
+            for log in pool.map(survey_log, [path for path, log in directories[root][0] if is_wanted(log)]):
                 progress(log)
                 logs.append(log)
             surveys.append(_root(root, logs, directories[root][1], *offsets[root]))
@@ -174,6 +180,19 @@ def survey_log(directory: Path) -> LogSurvey:
     for base, following in zip_longest(bases, bases[1:]):
         _check_first_offset(survey.segment(base), following)
     return survey
+
+
+def is_log_directory(folder: Path) -> bool:
+    """Whether a folder is a log, not a root: both may have the name `logs-1`.
+
+    Raises:
+        StorageError: it can't be read.
+    """
+    if parse_directory_name(folder.absolute().name) is None:
+        return False
+    with storage_errors(folder), os.scandir(folder) as entries:
+        names = [each.name for each in entries if each.is_file()]
+    return any(name == _METADATA_FILE or parse_base_offset(name) is not None for name in names)
 
 
 def _root(

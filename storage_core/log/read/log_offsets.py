@@ -16,6 +16,7 @@ Source: Kafka UnifiedLog, LogOffsetMetadata, LogSegment.translateOffset.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparklog.storage_core.errors import CorruptBatchError
@@ -23,7 +24,7 @@ from sparklog.storage_core.log.files.segments import SegmentFiles, floor_segment
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.log.scan.segment_reader import SEEK_BYTES, SegmentReader
 
-__all__ = ["LogOffsetMetadata", "LogOffsets", "find_log_offsets"]
+__all__ = ["LogOffsetMetadata", "LogOffsets", "find_log_offsets", "find_place"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,41 @@ class LogOffsetMetadata:
     offset: int
     segment_base_offset: int
     position: int
+
+    @property
+    def is_message_offset_only(self) -> bool:
+        """Whether its place is not known."""
+        return self.segment_base_offset < 0 and self.position < 0
+
+    def message_offset_diff(self, that: LogOffsetMetadata) -> int:
+        """Return how many offsets this one lies above another one."""
+        return self.offset - that.offset
+
+    def on_older_segment(self, that: LogOffsetMetadata) -> bool:
+        """Whether this offset is in a segment below that of another one.
+
+        Raises:
+            ValueError: the place of this one is not known.
+        """
+        if self.is_message_offset_only:
+            raise ValueError(f"the segment of this offset is not known, to be compared with {that}: {self}")
+        return self.segment_base_offset < that.segment_base_offset
+
+    def on_same_segment(self, that: LogOffsetMetadata) -> bool:
+        """Whether both offsets are in one segment."""
+        return self.segment_base_offset == that.segment_base_offset
+
+    def position_diff(self, that: LogOffsetMetadata) -> int:
+        """Return how many bytes this offset lies above another one of its segment.
+
+        Raises:
+            ValueError: a position is not known, or they are in different segments.
+        """
+        if min(self.position, that.position) < 0:
+            raise ValueError(f"a position is not known: {self} {that}")
+        if not self.on_same_segment(that):
+            raise ValueError(f"the offsets are in different segments: {self} {that}")
+        return self.position - that.position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +108,7 @@ def find_log_offsets(log: LogReader, recovery_point: int | None) -> LogOffsets:
     start, end = log.log_start_offset, log.log_end_offset
     recovered = start if recovery_point is None else min(max(recovery_point, start), end)
     wanted = {start, log.last_stable_offset, end, recovered}
-    found = {offset: _locate(segments, offset) for offset in wanted}
+    found = {offset: find_place(segments, offset) for offset in wanted}
     return LogOffsets(
         log_start_offset=found[start],
         last_stable_offset=found[log.last_stable_offset],
@@ -82,7 +118,7 @@ def find_log_offsets(log: LogReader, recovery_point: int | None) -> LogOffsets:
     )
 
 
-def _locate(segments: list[SegmentFiles], offset: int) -> LogOffsetMetadata:
+def find_place(segments: Sequence[SegmentFiles], offset: int) -> LogOffsetMetadata:
     """Return the place of the first batch that reaches an offset; it may be in a later segment than one would think."""
     first = floor_segment(segments, offset)
     for number in range(first or 0, len(segments)):

@@ -8,7 +8,7 @@ Source: Kafka LogLoader.recoverLog.
 
 from pathlib import Path
 
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.files.segments import SegmentFiles, floor_segment, list_segments
 from sparklog.storage_core.log.scan.segment_order import SegmentOrder
 from sparklog.storage_core.log.scan.segment_reader import SegmentReader

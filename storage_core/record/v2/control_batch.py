@@ -4,10 +4,10 @@ Source: Kafka MemoryRecords.writeSnapshotHeaderRecord, ControlRecordType.
 """
 
 import numpy as np
-import pyarrow as pa
 
 from sparklog.storage_core.record.attributes import CONTROL_BIT
 from sparklog.storage_core.record.batch_probe import V2_CRC
+from sparklog.storage_core.record.schema import binary_column
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions, encode_batches
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES, HEADER_DTYPE
 from sparklog.storage_core.record.v2.record_columns import RecordColumns
@@ -18,8 +18,8 @@ __all__ = ["encode_control_batch"]
 def encode_control_batch(key: bytes, value: bytes, offset: int, timestamp_ms: int, leader_epoch: int) -> bytes:
     """Return a v2 batch of one record without a producer; the key is its version and type, int16 each."""
     columns = RecordColumns(
-        key=pa.array([key], pa.binary()),
-        value=pa.array([value], pa.binary()),
+        key=binary_column([key]),
+        value=binary_column([value]),
         timestamp=np.array([timestamp_ms], np.int64),
         offset=np.array([offset], np.int64),
     )

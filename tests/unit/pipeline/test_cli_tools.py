@@ -160,6 +160,24 @@ def test_read_when_committed_records_are_wanted_then_those_that_a_consumer_got(
     assert ran.objects == [_place(name) | record for record in kept]
 
 
+@pytest.mark.parametrize("golden", golden_logs("v2-transactional-open*"))
+def test_describe_when_a_transaction_is_open_then_says_how_much_of_the_log_waits_for_it(
+    sparklog: Sparklog, golden: GoldenLog
+) -> None:
+    """Offsets and bytes from the last stable offset to the end; readers of committed records see none of these."""
+    topic = golden.directory.name.removesuffix("-0")
+    expected = golden.expected
+    count = expected["high_watermark"] - expected["last_stable_offset"]
+
+    ran = sparklog("describe", golden.folder, topic, "--json")
+    above = ran.objects[0]["logs"][0]["above"]["last_stable_offset"]
+
+    assert count > 0
+    assert above["offsets"] == count
+    assert f"{count:,} offsets" in sparklog("describe", golden.folder, topic).out
+    assert above["bytes"] is None or above["bytes"] > 0
+
+
 @pytest.mark.parametrize(("isolation", "key"), [("uncommitted", "high_watermark"), ("committed", "last_stable_offset")])
 @pytest.mark.parametrize("golden", golden_logs("v2-transactional*"))
 def test_offsets_when_isolation_is_given_then_latest_is_the_end_that_it_sees(

@@ -73,6 +73,19 @@ def test_select_columns_when_columns_are_not_the_sinks_then_leaves_them_out(spar
     assert "offset" in select_columns(frame, _config(offsets="preserved")).columns
 
 
+@pytest.mark.parametrize("value", ["binary", "string"])
+def test_select_columns_when_records_have_no_headers_then_their_list_is_empty(spark: SparkSession, value: str) -> None:
+    """A null list, as of Spark's Kafka source, makes its Arrow writer walk over the batch once more for each row."""
+    kind = f"array<struct<key:string,value:{value}>>"
+    frame = spark.createDataFrame([("a", None), ("b", []), ("c", [("h", None)])], f"value string, headers {kind}")
+
+    selected = select_columns(frame, _config())
+
+    assert not selected.schema["headers"].nullable
+    assert selected.dtypes == [("value", "string"), ("headers", kind)]
+    assert [row["headers"] for row in selected.collect()] == [[], [], [("h", None)]]
+
+
 def test_write_when_a_frame_has_every_column_then_stores_it(spark: SparkSession, memory_path: Path) -> None:
     """Timestamps are taken to the millisecond, rounded down; strings are their UTF-8 bytes."""
     frame = spark.sql(

@@ -9,7 +9,7 @@ import pytest
 from sparklog.pipeline.reader.options import parse_options
 from sparklog.pipeline.reader.stream_reader import KafkaLogStreamReader
 from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
-from sparklog.sink.operations.log_starts import raise_log_starts
+from sparklog.sink.operations.raise_offsets import raise_log_starts
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import OffsetOutOfRangeError

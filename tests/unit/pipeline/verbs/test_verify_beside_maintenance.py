@@ -15,7 +15,8 @@ from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.opening.access import writing
 from sparklog.sink.operations.delete_topic import delete_topic
 from sparklog.sink.operations.move_log import move_log
-from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
+from sparklog.sink.operations.truncate_logs import truncate_fully_and_start_at
+from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS
 from sparklog.storage_core.log.files import deleted_files
 from sparklog.storage_core.topic_partition import TopicPartition
@@ -26,6 +27,7 @@ from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import LOG as AGED
 from tests.build.retained_store import delete_records, write_aged
 from tests.build.sink_store import in_process, open_store
+from tests.build.truncated import truncate_to
 
 
 def _problems(view: StoreView, progress: Callable[[int], None] = lambda _: None) -> list[str]:
@@ -110,7 +112,7 @@ def test_verify_when_a_truncation_is_under_way_then_files_of_before_are_no_fault
         store,
         open_logs(store),
         monkeypatch,
-        "sparklog.sink.operations.truncate_log",
+        "sparklog.sink.operations.truncate_logs",
         "sparklog.sink.opening.finish_truncation",
     )
 
@@ -146,7 +148,7 @@ def test_verify_when_a_topic_is_deleted_meanwhile_then_its_logs_are_not_missed(
     )
 
     with writing(store) as written:
-        delete_topic(written, AGED.topic)
+        delete_topic(written, AGED.topic, SystemClock())
 
     assert found == [([], [])] * len(found) != []
     assert _problems(view) == []
@@ -157,7 +159,7 @@ def test_verify_when_a_topic_of_the_same_name_is_made_meanwhile_then_the_new_one
     store = write_aged(memory_path / "store")
     view = open_logs(store)
     with writing(store) as written:
-        delete_topic(written, AGED.topic)
+        delete_topic(written, AGED.topic, SystemClock())
     write_aged(store, count=60)
 
     assert _problems(view) == []

@@ -115,7 +115,7 @@ def test_entry_when_the_last_line_is_cut_and_then_ended_then_it_is_not_torn(writ
 def test_entry_when_it_ends_inside_an_escaped_character_then_it_is_torn(memory_path: Path) -> None:
     """A query's name may have characters that JSON writes as a backslash and a letter, or a number."""
     ledger = Ledger.create(memory_path / "ledger", UNSHARED)
-    ledger.update(np.zeros(0, np.int64), {}, 'q\x01"\\\n\u00fc\x1f', 0, UNSHARED)
+    ledger.update(np.zeros(0, np.int64), {}, ('q\x01"\\\n\u00fc\x1f', 0), 0, UNSHARED)
     whole = _newest(memory_path / "ledger").read_bytes()
     assert b"\\u0001" in whole
 

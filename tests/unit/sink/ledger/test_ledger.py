@@ -14,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable
 
 from sparklog.sink.delta.delta_log import DeltaLog
 from sparklog.sink.delta.entries import ACTION_COUNT
+from sparklog.sink.delta.tidy import CHECKPOINT_INTERVAL
 from sparklog.sink.ledger.crc import ROWS_CRC, TRANSACTIONS_CRC, rows_crc, transactions_crc
 from sparklog.sink.ledger.intents import Deletion, render_intents
 from sparklog.sink.ledger.ledger import Ledger, ledger_log
@@ -50,7 +51,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def _advance(ledger: Ledger, row: int, end: int, batch_id: int, owner: Owner = UNSHARED) -> None:
-    ledger.update(np.array([row]), {"log_end_offset": np.array([end])}, "query", batch_id, owner)
+    ledger.update(np.array([row]), {"log_end_offset": np.array([end])}, ("query", batch_id), 0, owner)
 
 
 def _lost() -> None:
@@ -88,9 +89,10 @@ def test_update_when_another_writer_committed_first_then_fenced(path: Path) -> N
 
 
 def test_fence_when_taken_over_then_the_earlier_writer_cannot_commit(path: Path) -> None:
-    """A fence changes no row, but makes every version read before it useless for a commit."""
+    """A fence begins the next leader epoch, and makes every version read before it useless for a commit."""
     earlier = Ledger.open_for_writing(path, UNSHARED)
     Ledger.open_for_writing(path, UNSHARED).fence()
+    assert Ledger.open(path).column("leader_epoch").tolist() == [1, 1]
 
     with pytest.raises(WriterFencedError):
         _advance(earlier, 0, 99, 0, CheckedBy(_lost))
@@ -104,7 +106,7 @@ def test_update_when_log_starts_rose_meanwhile_then_takes_them_over(path: Path) 
     maintenance.correct(np.array([0]), {"log_start_offset": np.array([30])})
 
     writer.update(
-        np.array([0]), {"log_end_offset": np.array([60]), "log_start_offset": np.array([0])}, "query", 1, UNSHARED
+        np.array([0]), {"log_end_offset": np.array([60]), "log_start_offset": np.array([0])}, ("query", 1), 0, UNSHARED
     )
 
     state = Ledger.open(path).state(0)
@@ -148,9 +150,9 @@ def test_update_when_a_commit_before_could_not_be_synced_then_is_fenced(
 
 def test_add_when_log_starts_rose_meanwhile_then_takes_them_over(path: Path) -> None:
     """A sink makes its new topics beside a maintenance run; one that lost the store makes none."""
-    writer, lost = Ledger.open_for_writing(path, UNSHARED), Ledger.open_for_writing(path, UNSHARED)
+    writer = Ledger.open_for_writing(path, UNSHARED)
     _advance(writer, 0, 50, 0)
-    lost.fence()
+    lost = Ledger.open_for_writing(path, UNSHARED)
     Ledger.open_beside_writer(path).correct(np.array([0]), {"log_start_offset": np.array([30])})
 
     with pytest.raises(WriterFencedError, match="by force"):
@@ -160,6 +162,22 @@ def test_add_when_log_starts_rose_meanwhile_then_takes_them_over(path: Path) -> 
     ledger = Ledger.open(path)
     assert ledger.column("log_start_offset").tolist() == [30, 0, 0]
     assert list(ledger.rows) == [TopicPartition("orders", partition) for partition in range(3)]
+
+
+def test_changed_ms_when_maintenance_and_openings_commit_then_that_of_the_micro_batch(path: Path) -> None:
+    """Each entry has the time, as entries before a checkpoint go, and any commit may be the newest one."""
+    writer = Ledger.open_for_writing(path, UNSHARED)
+    writer.update(np.zeros(0, np.int64), {}, ("query", 0), 1_000, UNSHARED)
+    maintenance = Ledger.open_beside_writer(path)
+    maintenance.correct(np.array([0]), {"updated_ms": np.array([9_000])})
+    for _ in range(CHECKPOINT_INTERVAL):
+        writer.change(lambda rows: rows, UNSHARED)
+    writer.fence()
+
+    assert not ledger_log(path).entry(2).exists()
+    assert [each.changed_ms for each in (writer, Ledger.open(path))] == [1_000, 1_000]
+    writer.add([], UNSHARED, 2_000)
+    assert [each.changed_ms for each in (writer, Ledger.open(path))] == [2_000, 2_000]
 
 
 def test_update_when_another_writer_committed_records_then_is_fenced(path: Path) -> None:
@@ -198,6 +216,17 @@ def test_commit_when_rows_of_another_kind_come_with_it_then_they_stay_and_are_no
     assert pq.ParquetFile(kept).read().to_pylist() == [{"topic": "orders", "log_start_offset": 5}]
 
 
+def test_update_when_maintenance_announces_a_cleaning_beside_it_then_both_count(path: Path) -> None:
+    """The writer takes over how far a log is compacted, as it takes over log starts."""
+    writer = Ledger.open_for_writing(path, UNSHARED)
+    Ledger.open_beside_writer(path).correct(np.array([0]), {"compacted_offset": np.array([5])})
+
+    _advance(writer, 0, 9, 0)
+
+    state = Ledger.open(path).state(0)
+    assert (state.compacted_offset, state.log_end_offset) == (5, 9)
+
+
 def test_update_when_maintenance_lifts_a_limit_beside_it_then_both_count(path: Path) -> None:
     """The writer takes over what maintenance commits, as it takes over log starts."""
     Ledger.open_beside_writer(path).correct(np.array([0]), {"cleaner_limit_offset": np.array([5])})
@@ -232,7 +261,7 @@ def test_ledger_when_a_log_is_deleted_then_its_row_only_keeps_its_number(path: P
 
     found = Ledger.open(path)
     assert found.rows == {TopicPartition("orders", 1): 1, TopicPartition("orders", 0): 2}
-    assert [state.is_deleted for state in found.all_states()] == [True, False, False]
+    assert [state.is_absent for state in found.all_states()] == [True, False, False]
     assert set(found.states()) == set(found.rows)
 
 
@@ -251,6 +280,15 @@ def test_move_when_committed_then_only_that_log_lies_elsewhere(path: Path) -> No
     Ledger.open_for_writing(path, UNSHARED).correct(np.array([1]), {"log_dir": ["other"]})
 
     assert [state.log_dir for state in Ledger.open(path).states().values()] == ["logs", "other"]
+
+
+def test_newest_when_no_version_came_then_the_same_ledger_otherwise_the_newest(path: Path) -> None:
+    """Somebody who asks often opens it as often as it changes."""
+    ledger, reader = Ledger.open_for_writing(path, UNSHARED), Ledger.open(path)
+
+    assert reader.newest() is reader
+    _advance(ledger, 0, 5, 0)
+    assert reader.newest().column("log_end_offset").tolist() == [5, 0]
 
 
 @pytest.mark.parametrize("torn", [b"", b"\0" * 200, b'{"commitInfo":{"timestamp":1'])

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparklog.sink.ledger.crc import read_committed, rows_crc
+from sparklog.sink.ledger.crc import CHANGED_MS, ROWS_CRC, TRANSACTIONS_CRC, read_committed, rows_crc, transactions_crc
 from sparklog.sink.ledger.ledger import Ledger, ledger_log
+from sparklog.sink.ledger.rows import LEDGER_PARTITION
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import LedgerDamagedError
 from sparklog.storage_core.storage.owned_names import UNSHARED
@@ -38,9 +39,9 @@ def _changed(path: Path, count: int) -> Iterator[bytes]:
         yield bytes(changed)
 
 
-def _content(ledger: Path) -> tuple[object, int | None]:
+def _content(ledger: Path) -> tuple[object, ...]:
     opened = Ledger.open(ledger)
-    return opened.states(), opened.transaction_version("q")
+    return opened.states(), opened.transaction_version("q"), opened.changed_ms
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -77,13 +78,38 @@ def test_ledger_when_any_bit_of_a_transaction_changes_then_refused_or_the_same(
     assert refused > (len(before) - start) * 8 // step - 10
 
 
+def test_ledger_when_any_bit_of_the_time_of_its_last_change_changes_then_refused(ledger: Path) -> None:
+    """A cut of a wrong hour would be a wrong state."""
+    entry, _ = _newest(ledger)
+    before = entry.read_bytes()
+    start = before.index(CHANGED_MS.encode())
+    for bit in range(start * 8, (before.index(b",", start) - 1) * 8):
+        changed = bytearray(before)
+        changed[bit // 8] ^= 1 << (bit % 8)
+        entry.write_bytes(changed)
+        with pytest.raises(LedgerDamagedError):
+            Ledger.open(ledger)
+
+
+def test_ledger_when_its_entry_is_of_an_earlier_release_then_the_newest_rows_time_is_its_last_change(
+    ledger: Path,
+) -> None:
+    """Maintenance may have set it, so a cut of an hour before that may be left out once."""
+    rows, log = Ledger.open(ledger).held_rows, ledger_log(ledger)
+    rows = rows.with_values(np.array([0]), {"updated_ms": np.array([10**14])})
+    metadata = {ROWS_CRC: rows_crc(rows.text, rows.integers), TRANSACTIONS_CRC: transactions_crc([])}
+    log.commit(log.open(), rows.to_table(), "overwrite", metadata, (), LEDGER_PARTITION)
+
+    assert Ledger.open(ledger).changed_ms == 10**14
+
+
 def test_append_when_the_number_of_a_micro_batch_changed_then_the_store_does_not_open(memory_path: Path) -> None:
     """Otherwise the next micro-batches would be taken for committed, and dropped."""
     store = write_store(memory_path / "store")
     entry, _ = _newest(Store.find(store).ledger_path)
     entry.write_bytes(entry.read_bytes().replace(b'"appId":"q","version":3', b'"appId":"q","version":7'))
 
-    with pytest.raises(LedgerDamagedError, match="its micro-batches are not what was committed: version=5"):
+    with pytest.raises(LedgerDamagedError, match="its micro-batches or its time are not what was committed: version=5"):
         open_store(store, {"t": {"partitions": 2}}, topic="t")
 
 
@@ -91,7 +117,7 @@ def test_ledger_when_a_checkpoint_names_another_micro_batch_then_refused(memory_
     """As long as the checkpoint's own entry is there, it vouches for what that commit added."""
     ledger = Ledger.create(memory_path / "ledger", UNSHARED)
     for batch_id in range(100):
-        ledger.update(np.zeros(0, np.int64), {}, "q", batch_id, UNSHARED)
+        ledger.update(np.zeros(0, np.int64), {}, ("q", batch_id), 0, UNSHARED)
     (checkpoint,) = (memory_path / "ledger" / "_delta_log").glob("*.checkpoint.parquet")
     table = pq.read_table(checkpoint)
     number = table.schema.get_field_index("txn")
@@ -106,7 +132,7 @@ def test_ledger_when_a_checkpoint_names_another_micro_batch_then_refused(memory_
 def test_fence_when_the_other_writer_s_commit_is_damaged_then_refused(ledger: Path) -> None:
     """A forced take-over commits nothing on top of rows that nobody committed."""
     earlier, later = Ledger.open_for_writing(ledger, UNSHARED), Ledger.open_for_writing(ledger, UNSHARED)
-    later.update(np.array([0]), {"leader_epoch": np.array([1])}, "q", 4, UNSHARED)
+    later.update(np.array([0]), {"leader_epoch": np.array([1])}, ("q", 4), 0, UNSHARED)
     entry, _ = _newest(ledger)
     entry.write_bytes(entry.read_bytes().replace(b'"appId":"q","version":4', b'"appId":"q","version":5'))
 

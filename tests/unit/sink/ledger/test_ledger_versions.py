@@ -101,7 +101,7 @@ def test_open_ledger_at_when_entries_went_with_a_checkpoint_then_it_is_a_wrong_s
     """What a checkpoint replaced is gone, not damaged."""
     ledger = Ledger.create(tmp_path / "ledger", UNSHARED)
     for batch_id in range(101):
-        ledger.update(np.zeros(0, np.int64), {}, "q", batch_id, UNSHARED)
+        ledger.update(np.zeros(0, np.int64), {}, ("q", batch_id), 0, UNSHARED)
 
     with pytest.raises(InvalidConfigError, match="does not hold version=50 any more"):
         open_ledger_at(tmp_path / "ledger", AsOf(version=50))

@@ -2,9 +2,11 @@
 
 import pytest
 
-from sparklog.sink.mount.new_cluster import Broker, NewCluster, topic_settings
+from sparklog.sink.mount.cluster import Broker, NewCluster
+from sparklog.sink.mount.new_cluster import topic_settings
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.topic_partition import TopicPartition
 
 _TIMES = {"message.timestamp.after.max.ms": "9223372036854775807"}
 """A broker's default is one hour; ours takes every timestamp."""
@@ -38,13 +40,32 @@ def test_replicas_when_brokers_are_fewer_than_partitions_then_in_turn() -> None:
     """The preferred leaders of a topic's partitions are different brokers, and so are those of two topics."""
     cluster = NewCluster(cluster_id="c" * 22, brokers=_BROKERS, replication_factor=2)
 
-    assert [[each.node_id for each in cluster.replicas(0, number)] for number in range(4)] == [
+    assert [[each.node_id for each in cluster.replicas(0, TopicPartition("t", number))] for number in range(4)] == [
         [1, 2],
         [2, 3],
         [3, 1],
         [1, 2],
     ]
-    assert [each.node_id for each in cluster.replicas(1, 0)] == [2, 3]
+    assert [each.node_id for each in cluster.replicas(1, TopicPartition("u", 0))] == [2, 3]
+
+
+def test_replicas_when_some_are_assigned_then_those_and_the_others_in_turn() -> None:
+    """The first one is the preferred leader; a partition may have more or fewer than the others."""
+    assigned = {TopicPartition("t", 0): (3, 1, 2), TopicPartition("t", 2): (2,)}
+    cluster = NewCluster(cluster_id="c" * 22, brokers=_BROKERS, replication_factor=2, assigned=assigned)
+
+    found = [[each.node_id for each in cluster.replicas(0, TopicPartition("t", number))] for number in range(3)]
+
+    assert found == [[3, 1, 2], [2, 3], [2]]
+
+
+@pytest.mark.parametrize("replicas", [(), (1, 1), (1, 4)])
+def test_cluster_when_assigned_replicas_are_no_brokers_of_it_then_refused(replicas: tuple[int, ...]) -> None:
+    """None, one twice, an unknown one."""
+    with pytest.raises(InvalidConfigError, match=r"partition=t-0 replicas=.* brokers=\[1, 2, 3\]"):
+        NewCluster(
+            cluster_id="c" * 22, brokers=_BROKERS, replication_factor=1, assigned={TopicPartition("t", 0): replicas}
+        )
 
 
 @pytest.mark.parametrize("factor", [0, 4])

@@ -19,6 +19,7 @@ from sparklog.sink.opening.adopt_roots import adopt_roots, plan_adoption
 from sparklog.sink.operations.delete_topic import delete_topic
 from sparklog.sink.operations.move_log import move_log
 from sparklog.sink.store_writer import StoreWriter
+from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import InvalidConfigError, LedgerDamagedError, LogStorageError, StoreLockedError
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.manual_clock import ManualClock
@@ -111,7 +112,7 @@ def _maintain(copy: Path) -> None:
 
 def _delete(copy: Path) -> None:
     with writing(copy) as written:
-        delete_topic(written, "events")
+        delete_topic(written, "events", SystemClock())
 
 
 def _move(copy: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.access import maintaining, writing
-from sparklog.sink.opening.undo import committed_end, find_torn
-from sparklog.sink.operations.log_starts import raise_log_starts
+from sparklog.sink.opening.undo import find_torn
+from sparklog.sink.operations.raise_offsets import raise_log_starts
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.cleaner.hold_log import held_alone
 from sparklog.storage_core.errors import (
@@ -241,7 +241,7 @@ def test_writing_when_a_sink_died_then_its_uncommitted_bytes_are_cut_off_first(p
     with writing(path) as written:
         assert active.stat().st_size == state.active_size_bytes
         assert find_torn(written.store, written.ledger.states(), follows_crash=True) == []
-        assert committed_end(state).size_bytes == state.active_size_bytes
+        assert state.committed_end.size_bytes == state.active_size_bytes
 
 
 def _inodes(path: Path) -> dict[str, int]:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from sparklog.sink.opening.access import maintaining
-from sparklog.sink.operations.clean_logs import clean_logs, plan_cleanings
+from sparklog.sink.operations.clean_logs import clean_logs, clean_one_log, plan_cleanings
 from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.compacted_store import (
     BUDGET,
     LOG,
@@ -49,7 +50,7 @@ def test_clean_when_a_log_is_dirty_then_the_last_of_each_key_stays(memory_path: 
 
     assert (row.log, row.outcome, row.first_dirty_offset) == (LOG, "cleaned", before.active_base_offset)
     assert offsets(store) == expected_offsets(before.active_base_offset, 200)
-    assert state_of(store, LOG) == before
+    assert state_of(store, LOG) == replace(before, compacted_offset=before.active_base_offset, updated_ms=NOW_MS)
     assert row.cleaned is not None
     assert (row.cleaned.records_before, row.cleaned.records_after) == (before.active_base_offset, 7)
     assert row.cleaned.bytes_after < row.cleaned.bytes_before
@@ -85,6 +86,32 @@ def test_clean_when_a_sink_runs_then_both_go_on(memory_path: Path, sparklog: Spa
     assert len(done) > 1
     assert offsets(store) == expected_offsets(done[-1].first_dirty_offset, 280)
     assert sparklog("verify", store).code == 0
+
+
+def test_clean_when_a_sink_commits_meanwhile_then_its_end_and_the_compacted_offset_both_count(
+    memory_path: Path,
+) -> None:
+    """The sink has read an older version of the ledger; it takes over how far logs are compacted."""
+    store = write_keyed(memory_path / "store")
+    with closing(open_store(store, {LOG.topic: SETTINGS}, topic=LOG.topic)) as writer:
+        compacted = state_of(store, LOG).active_base_offset
+        clean(store)
+        writer.append("q", 10, in_process(keyed_rows(200, 300)))
+
+    state = state_of(store, LOG)
+    assert (state.compacted_offset, state.log_end_offset) == (compacted, 300)
+
+
+def test_clean_when_its_row_does_not_say_so_then_skipped(memory_path: Path) -> None:
+    """No path may compact a log whose row does not say how far: a past state would be read without its records."""
+    store = write_keyed(memory_path / "store")
+    (plan, _) = plan_cleanings(Store.find(store), {}, ManualClock(NOW_MS))
+    before = contents(store / "logs")
+
+    row = clean_one_log(plan, state_of(store, LOG), BUDGET, ManualClock(NOW_MS), UNSHARED)
+
+    assert (row.outcome, row.reason) == ("skipped", "the plan no longer fits, its cleaning was not announced")
+    assert contents(store / "logs") == before
 
 
 def test_clean_when_a_segment_is_damaged_then_uncleanable_and_the_others_go_on(memory_path: Path) -> None:

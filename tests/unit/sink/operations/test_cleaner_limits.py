@@ -7,7 +7,7 @@ from pathlib import Path
 from sparklog.pipeline.control.cleaner_checkpoints import checkpoints_of
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.operations.cleaner_limits import lift_cleaner_limits
-from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
+from sparklog.sink.operations.truncate_logs import truncate_fully_and_start_at
 from sparklog.sink.store.cleaner_checkpoint_files import CLEANER_CHECKPOINT, write_cleaner_checkpoints
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
@@ -18,6 +18,7 @@ from tests.build.maintained_logs import checkpoint
 from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import state_of
 from tests.build.sink_store import in_process, open_store, read_store, rows
+from tests.build.truncated import truncate_to
 
 _EAGER = {**SETTINGS, "delete.retention.ms": 1000, "min.cleanable.dirty.ratio": 0.0}
 

@@ -16,6 +16,7 @@ from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import read_topic_configs
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from sparklog.storage_core.cleaner.hold_log import held_alone
+from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import StoreLockedError, UnknownTopicError
 from sparklog.storage_core.topic_partition import TopicPartition, parse_set_aside_name
 from tests.build.ledger_rows import unfinished
@@ -40,7 +41,7 @@ def _rows() -> pa.RecordBatch:
 
 def _delete(store: Path, topic: str) -> list[Path]:
     with writing(store) as written:
-        return delete_topic(written, topic)
+        return delete_topic(written, topic, SystemClock())
 
 
 def test_plan_topic_deletion_then_names_logs_and_bytes_and_changes_nothing(store: Path) -> None:

@@ -9,8 +9,8 @@ from sparklog.pipeline.places.store_view import open_logs
 from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.access import maintaining
-from sparklog.sink.operations.log_starts import raise_log_starts
-from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at
+from sparklog.sink.operations.raise_offsets import raise_log_starts
+from sparklog.sink.operations.truncate_logs import truncate_fully_and_start_at
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import StorageError
 from sparklog.storage_core.inspect.verify.findings import Finding

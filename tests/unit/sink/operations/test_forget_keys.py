@@ -11,9 +11,9 @@ import pytest
 from sparklog.sink.opening.access import maintaining, writing
 from sparklog.sink.operations.delete_topic import delete_topic
 from sparklog.sink.operations.forget_keys import known_erasure, prepare_erasure, search_requests
-from sparklog.sink.operations.truncate_log import truncate_to
 from sparklog.sink.store.forgotten_keys import erased_keys, read_requests
 from sparklog.sink.store.store_folder import Store
+from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import CorruptFileError
 from sparklog.storage_core.log.files.names import LOG as SEGMENT
 from sparklog.storage_core.log.files.names import segment_file_name
@@ -24,6 +24,7 @@ from tests.build.manual_clock import ManualClock
 from tests.build.retained_store import state_of
 from tests.build.sink_store import in_process, open_store, read_store, rows
 from tests.build.transaction_log import Marker, control_batch
+from tests.build.truncated import truncate_to
 
 _LAG = {**SETTINGS, "min.cleanable.dirty.ratio": 1.0}
 
@@ -136,7 +137,7 @@ def test_erasure_when_the_topic_was_made_again_then_its_keys_stay(tmp_path: Path
     store = write_keyed(tmp_path / "store", _LAG)
     ask(store, "k3")
     with writing(store) as written:
-        delete_topic(written, LOG.topic)
+        delete_topic(written, LOG.topic, SystemClock())
     with closing(open_store(store, {LOG.topic: _LAG}, topic=LOG.topic)) as writer:
         for number in range(10):
             writer.append("again", number, in_process(keyed_rows(20 * number, 20 * number + 20)))

@@ -234,7 +234,7 @@ def test_move_log_when_the_name_has_no_room_for_the_suffix_then_refused(memory_p
     with closing(open_store(memory_path / "store", {topic: {}})) as writer:
         writer.append("query", 0, in_process(rows(topic=[topic], value=["1"])))
 
-    with pytest.raises(InvalidConfigError, match=r"name is too long to move"):
+    with pytest.raises(InvalidConfigError, match=r"name is too long to copy"):
         _move(memory_path / "store", "more", TopicPartition(topic, 0))
 
 

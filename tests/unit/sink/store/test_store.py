@@ -70,10 +70,10 @@ def test_open_when_taken_by_force_then_the_earlier_writer_is_fenced(store: Path)
 def test_open_when_the_layout_is_newer_then_refused_and_nothing_changes(store: Path, by_force: bool) -> None:
     """Even the lock of a newer release's store is not touched."""
     properties = store / "store.properties"
-    properties.write_text(properties.read_text().replace("layout.version=3", "layout.version=4"))
+    properties.write_text(properties.read_text().replace("layout.version=4", "layout.version=5"))
     before = contents(store)
 
-    with pytest.raises(UnsupportedFormatError, match=r"layout.version=4, wanted is 3: .*use a newer release"):
+    with pytest.raises(UnsupportedFormatError, match=r"layout.version=5, wanted is 4: .*use a newer release"):
         open_events(store, take_lock_by_force=by_force)
 
     assert contents(store) == before

@@ -9,6 +9,7 @@ from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import (
     forget_topic_config,
     keep_topic_configs,
+    read_other_properties,
     read_preserved_topics,
     read_topic_configs,
 )
@@ -52,6 +53,17 @@ def test_forget_when_a_topic_goes_then_the_others_stay(memory_path: Path) -> Non
     forget_topic_config(Store.find(memory_path), "a", UNSHARED)
 
     assert read_topic_configs(Store.find(memory_path)) == {"b": LogConfig(retention_ms=6)}
+
+
+def test_forget_when_the_settings_of_a_topic_were_never_known_then_nothing_of_it_stays(memory_path: Path) -> None:
+    """As of an import without the cluster's metadata: a later topic of that name has no gaps."""
+    open_store(memory_path, {"b": {}}, topic="b").close()
+    store = Store.find(memory_path)
+    keep_topic_configs(store, {}, UNSHARED, {"a"}, {"a": {"min.insync.replicas": "2"}})
+
+    forget_topic_config(store, "a", UNSHARED)
+
+    assert (read_preserved_topics(store), read_other_properties(store)) == (frozenset(), {})
 
 
 @pytest.mark.parametrize(

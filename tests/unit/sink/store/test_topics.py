@@ -1,15 +1,19 @@
 """Making the logs of topics that a store does not have yet."""
 
+import shutil
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sparklog.pipeline.brokers.import_logs import execute_import
+from sparklog.sink.importing.plan_import import ImportChoice
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.storage_core.checkpoint.leader_epochs import parse_leader_epochs
 from sparklog.storage_core.checkpoint.partition_metadata import parse_partition_metadata
+from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import InvalidConfigError
 from tests.build.sink_store import contents, in_process, open_store, rows
 
@@ -49,6 +53,32 @@ def test_open_when_partitions_are_added_then_the_topic_keeps_its_id(memory_path:
 
     assert {state.topic_id for state in after.values()} == {before["a-0"].topic_id}
     assert contents(memory_path / "logs" / "a-0") == files
+
+
+def test_open_when_the_partitions_of_a_store_have_a_hole_then_only_missing_ones_are_made(memory_path: Path) -> None:
+    """One broker of several may have had partitions 1 and 3; what they hold stays, and no log gets a second row."""
+    topics: dict[str, dict[str, object]] = {"a": {"partitions": 4}}
+    with closing(open_store(memory_path / "broker", topics)) as writer:
+        writer.append("query", 0, in_process(rows(topic=["a"], partition=[1], value=["1"])))
+    for name in ("a-1", "a-3"):
+        shutil.copytree(memory_path / "broker" / "logs" / name, memory_path / "copy" / name)
+    store = memory_path / "store"
+    execute_import(store, ImportChoice(folders=(memory_path / "copy",), now_ms=SystemClock().now_ms()), SystemClock())
+    held = Ledger.open(store / "ledger").states()
+    files = {name: contents(store / "logs" / name) for name in ("a-1", "a-3")}
+
+    states = _open(store, topics)
+
+    assert sorted(states) == ["a-0", "a-1", "a-2", "a-3"]
+    assert {str(log): (state.log_start_offset, state.log_end_offset) for log, state in held.items()} == {
+        "a-1": (0, 1),
+        "a-3": (0, 0),
+    }
+    assert {name: states[name] for name in ("a-1", "a-3")} == {str(log): state for log, state in held.items()}
+    assert {state.topic_id for state in states.values()} == {states["a-1"].topic_id}
+    assert {name: contents(store / "logs" / name) for name in files} == files
+    with pytest.raises(InvalidConfigError, match="the store has 4"):
+        _open(store, {"a": {"partitions": 3}})
 
 
 def test_open_when_a_topic_is_not_named_any_more_then_its_logs_stay(memory_path: Path) -> None:

@@ -2,6 +2,7 @@ import pytest
 
 from sparklog.storage_core.checkpoint.leader_epochs import (
     assign_leader_epoch,
+    end_offset_for,
     parse_leader_epochs,
     render_leader_epochs,
 )
@@ -49,3 +50,23 @@ def test_assign_leader_epoch_when_given_then_contradicted_entries_go(
 ) -> None:
     """An assignment removes the entries it contradicts from the end, then adds itself."""
     assert assign_leader_epoch([(1, 0), (2, 10)], epoch, start) == expected
+
+
+@pytest.mark.parametrize(
+    ("entries", "epoch", "end"),
+    [
+        ([], 0, None),
+        ([(0, 0)], 0, 100),
+        ([(0, 0)], 1, None),
+        ([(0, 0), (3, 40)], 0, 40),
+        ([(0, 0), (3, 40)], 1, 40),
+        ([(0, 0), (3, 40)], 3, 100),
+        ([(0, 0), (3, 40)], 4, None),
+        ([(2, 10), (3, 40)], 1, 10),
+    ],
+)
+def test_end_offset_for_when_an_epoch_is_asked_for_then_the_start_of_the_next_known_one(
+    entries: list[tuple[int, int]], epoch: int, end: int | None
+) -> None:
+    """The latest epoch ends with the log; of an epoch above all that are known nothing is known."""
+    assert end_offset_for(entries, epoch, 100) == end

@@ -12,7 +12,7 @@ from sparklog.storage_core.cleaner.cleaning_part import CleanedPart, cut_into_pa
 from sparklog.storage_core.cleaner.cleaning_round import CleanedLog, CleaningRound, EarlyEnd, prepare_round
 from sparklog.storage_core.cleaner.survey.listed_segments import ListedSegment
 from sparklog.storage_core.cleaner.swap import finish_swaps
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions

@@ -6,7 +6,7 @@ import pytest
 
 from sparklog.storage_core.checkpoint.leader_epochs import parse_leader_epochs, render_leader_epochs
 from sparklog.storage_core.errors import StorageError
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.retention.delete_segments import delete_segments, fits
 from sparklog.storage_core.retention.log_facts import ListedLog, list_log, read_log_facts

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sparklog.storage_core.errors import CorruptBatchError, CorruptFileError, StorageError
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.retention.log_facts import list_log, read_log_facts
 from sparklog.storage_core.retention.plan_retention import SegmentFacts
 from tests.build.written_log import Batch, WrittenLog, write_log

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sparklog.storage_core.errors import StorageError
-from sparklog.storage_core.storage.share_file import share_file
+from sparklog.storage_core.storage.share_file import share_file, share_only
 
 
 def test_share_file_when_both_are_on_one_filesystem_then_no_bytes_are_copied(tmp_path: Path) -> None:
@@ -56,3 +56,17 @@ def test_share_file_when_it_may_not_be_one_file_then_another_inode(tmp_path: Pat
     os.truncate(target, 1)
 
     assert source.read_bytes() == b"content"
+
+
+def test_share_only_when_bytes_would_be_copied_then_nothing_is_made(tmp_path: Path, memory_path: Path) -> None:
+    """What can be shared can be tried before anything is planned."""
+    if os.stat(tmp_path).st_dev == os.stat(memory_path).st_dev:
+        pytest.skip("ONE FILESYSTEM ONLY: there is no /dev/shm to copy to")
+    source = tmp_path / "source"
+    source.write_bytes(b"content")
+
+    assert share_only(source, memory_path / "target", may_link=True) is None
+    assert share_only(source, tmp_path / "target", may_link=True) in ("reflink", "hard link")
+
+    assert not (memory_path / "target").exists()
+    assert (tmp_path / "target").read_bytes() == b"content"

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.opening.undo import committed_end
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.cleaner.keys.build_map import DirtyRange, build_map
 from sparklog.storage_core.cleaner.keys.dirty_keys import iter_dirty_keys
@@ -21,7 +20,7 @@ def test_iter_dirty_keys_when_put_into_a_map_then_it_is_the_one_that_build_map_m
     store = Store.find(write_keyed(tmp_path / "store"))
     state = Ledger.open(store.ledger_path).states()[LOG]
     directory = store.log_path(state)
-    closed = list_cleanable_segments(directory, committed_end(state), 0)[:-1]
+    closed = list_cleanable_segments(directory, state.committed_end, 0)[:-1]
     first_dirty, end = closed[2].base_offset, closed[-1].next_offset
     files = [each.files(directory) for each in closed]
     expected = OffsetMap(1 << 16, _HASH_KEY)

@@ -6,7 +6,7 @@ import pytest
 
 from sparklog.storage_core.cleaner.survey.listed_segments import list_cleanable_segments, with_index_sizes
 from sparklog.storage_core.errors import CorruptFileError
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 
 
 def _touch(folder: Path, base: int, size: int, *, suffix: str = ".log") -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from sparklog.storage_core.cleaner.survey.plan_log import LogFacts, plan_log
 from sparklog.storage_core.errors import CorruptBatchError
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log_config import LogConfig
 from tests.build.written_log import Batch, write_log
 

@@ -53,7 +53,7 @@ def test_segment_repairer_when_bytes_are_left_out_then_the_rest_is_as_it_was(log
     scan = scan_batches(data)
     assert written == len(data) == len(before) - size + HEADER_BYTES
     assert data[:start] == before[:start]
-    assert (scan.leader_epoch.tolist(), int(scan.base_offset[2])) == ([0, 0, 9, 0, 0, 4], 1234)
+    assert (scan.leader_epoch.tolist(), int(scan.base_offset[2])) == ([0, 0, 9, 0, 0, 0], 1234)
     assert (int(scan.base_offset[-1]), int(scan.last_offset[-1])) == (62, 70)
     assert len(check_crcs(data, scan)) == 0
     assert not list(log.directory.glob("*.cleaned"))

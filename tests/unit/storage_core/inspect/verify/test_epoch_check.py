@@ -53,3 +53,14 @@ def test_epoch_check_when_wrong_batches_cross_an_epochs_start_then_each_run_has_
     wrong = EpochCheck([(2, 1), (5, 2)], is_required=True).wrong(np.arange(4), np.array([9, 9, 9, 9], np.int32))
 
     assert [(each.first, each.last, each.due) for each in wrong] == [(0, 0, -1), (1, 1, 2), (2, 3, 5)]
+
+
+@pytest.mark.parametrize(("epochs", "expected"), [([-1, -1, 2, 2], None), ([-1, 0, 2, 2], 1)])
+def test_epoch_check_when_batches_below_the_first_entry_have_none_then_nothing_is_unnamed(
+    epochs: list[int], expected: int | None
+) -> None:
+    """Batches of v0 and v1 have no epoch, so no entry is due for them."""
+    check = EpochCheck([(2, 2)], is_required=True)
+
+    assert _wrong(check, epochs) == []
+    assert check.first_unnamed == expected

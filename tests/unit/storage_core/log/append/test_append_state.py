@@ -7,7 +7,8 @@ import numpy.typing as npt
 import pytest
 
 from sparklog.storage_core.errors import CorruptFileError, WriterFencedError
-from sparklog.storage_core.log.append.state import CommittedEnd, load_append_state
+from sparklog.storage_core.log.append.state import load_append_state
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.files.names import INDEX, LOG, TIMEINDEX, segment_file_name
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.owners import CheckedBy

@@ -8,7 +8,7 @@ import pytest
 
 from sparklog.storage_core.errors import CorruptFileError, WriterFencedError
 from sparklog.storage_core.log.append.cut_back import cut_back, has_leftovers, needs_cut_back, renew_active_segment
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.files.names import INDEX, LOG, TIMEINDEX, segment_file_name
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.owners import CheckedBy
@@ -166,7 +166,7 @@ def test_renew_active_segment_gives_new_inodes_with_the_committed_bytes(
     descriptors = [os.open(path, os.O_WRONLY) for path in paths]
     crash(directory)
 
-    renew_active_segment(directory, end, "0badcafe", UNSHARED)
+    renew_active_segment(directory, end, UNSHARED)
     for descriptor in descriptors:
         os.pwrite(descriptor, b"too late", 0)
         os.close(descriptor)
@@ -186,7 +186,7 @@ def test_renew_active_segment_when_the_old_writer_goes_on_meanwhile_then_copies_
     def go_on() -> None:  # asked for the last time before the copy when the index is cut, behind the log
         os.pwrite(descriptor, b"late", end.size_bytes)
 
-    renew_active_segment(directory, end, "0badcafe", CheckedBy(go_on))
+    renew_active_segment(directory, end, CheckedBy(go_on))
     os.close(descriptor)
 
     assert contents(directory) == before
@@ -198,6 +198,6 @@ def test_renew_active_segment_when_lost_again_then_changes_nothing(log: tuple[Pa
     inodes = {path.name: path.stat().st_ino for path in directory.iterdir()}
 
     with pytest.raises(WriterFencedError):
-        renew_active_segment(directory, end, "0badcafe", CheckedBy(_lost))
+        renew_active_segment(directory, end, CheckedBy(_lost))
 
     assert {path.name: path.stat().st_ino for path in directory.iterdir()} == inodes

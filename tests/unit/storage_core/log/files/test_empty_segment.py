@@ -4,7 +4,7 @@ import pytest
 
 from sparklog.storage_core.errors import WriterFencedError
 from sparklog.storage_core.log.append.cut_back import cut_back, needs_cut_back
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.files.empty_segment import add_empty_segment
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.build.owners import CheckedBy

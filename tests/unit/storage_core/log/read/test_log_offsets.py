@@ -68,3 +68,43 @@ def test_find_log_offsets_when_a_transaction_is_open_then_the_last_stable_one_is
     assert offsets.last_stable_offset.offset == case.expected["last_stable_offset"]
     assert offsets.last_stable_offset.offset < offsets.high_watermark.offset
     assert offsets.last_stable_offset.position > 0
+
+
+_UNKNOWN = LogOffsetMetadata(7, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("this", "that", "offsets", "is_older", "is_same", "size"),
+    [
+        (LogOffsetMetadata(9, 0, 500), LogOffsetMetadata(4, 0, 200), 5, False, True, 300),
+        (LogOffsetMetadata(4, 0, 200), LogOffsetMetadata(9, 0, 500), -5, False, True, -300),
+        (LogOffsetMetadata(4, 0, 200), LogOffsetMetadata(12, 10, 80), -8, True, False, None),
+        (LogOffsetMetadata(12, 10, 80), LogOffsetMetadata(4, 0, 200), 8, False, False, None),
+        (LogOffsetMetadata(4, 0, -1), LogOffsetMetadata(4, 0, 200), 0, False, True, None),
+        (LogOffsetMetadata(12, 10, 80), _UNKNOWN, 5, False, False, None),
+    ],
+)
+def test_log_offset_metadata_when_compared_then_as_kafkas(
+    this: LogOffsetMetadata, that: LogOffsetMetadata, offsets: int, is_older: bool, is_same: bool, size: int | None
+) -> None:
+    """Offsets always have a difference; positions have one inside a segment."""
+    assert not this.is_message_offset_only
+    assert this.message_offset_diff(that) == offsets
+    assert (this.on_older_segment(that), this.on_same_segment(that)) == (is_older, is_same)
+    if size is not None:
+        assert this.position_diff(that) == size
+        return
+    with pytest.raises(ValueError, match=r"not known|different segments"):
+        this.position_diff(that)
+
+
+def test_log_offset_metadata_when_it_is_an_offset_only_then_its_place_is_not_compared() -> None:
+    """Kafka throws there, too."""
+    that = LogOffsetMetadata(9, 0, 500)
+
+    assert _UNKNOWN.is_message_offset_only
+    assert _UNKNOWN.message_offset_diff(that) == -2
+    with pytest.raises(ValueError, match="segment of this offset is not known"):
+        _UNKNOWN.on_older_segment(that)
+    with pytest.raises(ValueError, match="position is not known"):
+        _UNKNOWN.position_diff(that)

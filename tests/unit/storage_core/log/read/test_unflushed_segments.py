@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.storage_core.log.append.state import CommittedEnd
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.read.unflushed import first_lost_offset, unflushed_segments
 from sparklog.storage_core.log_config import INT64_MAX
 from tests.build.written_log import Batch, write_log

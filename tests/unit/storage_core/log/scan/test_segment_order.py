@@ -8,8 +8,8 @@ import pytest
 
 from sparklog.storage_core.cleaner.survey.read_batches import checked_chunks
 from sparklog.storage_core.errors import CorruptBatchError
-from sparklog.storage_core.log.append.state import CommittedEnd
 from sparklog.storage_core.log.convert_log import convert_log
+from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.files.names import LOG, segment_file_name
 from sparklog.storage_core.log.files.segments import list_segments
 from sparklog.storage_core.log.load.recover_segment import scan_segment

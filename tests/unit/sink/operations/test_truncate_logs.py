@@ -15,8 +15,8 @@ from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeTable
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.access import maintaining, writing
-from sparklog.sink.operations.log_starts import raise_log_starts
-from sparklog.sink.operations.truncate_log import truncate_fully_and_start_at, truncate_to
+from sparklog.sink.operations.raise_offsets import raise_log_starts
+from sparklog.sink.operations.truncate_logs import truncate_fully_and_start_at
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.cleaner.hold_log import held_alone
 from sparklog.storage_core.clock import Clock
@@ -26,6 +26,7 @@ from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.ledger_rows import unfinished
 from tests.build.manual_clock import ManualClock
 from tests.build.sink_store import Stored, in_process, log_directories, open_store, read_store, rows
+from tests.build.truncated import truncate_to
 
 _LOG = TopicPartition("t", 0)
 _TOPIC = {"segment.bytes": 600, "batch.size": 200, "index.interval.bytes": 100}
