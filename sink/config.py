@@ -10,6 +10,8 @@ from pathlib import Path
 
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.log_config import INT32_MAX, LogConfig
+from sparklog.storage_core.objects.address import is_address, parse_address
+from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.property_names import ignored_properties
 from sparklog.storage_core.quantity_text import parse_duration
 from sparklog.storage_core.topic_partition import check_topic_name, topic_names_collide
@@ -135,7 +137,8 @@ class SinkConfig:
     """A sink's settings.
 
     Attributes:
-        store: folder of the store, absolute.
+        store: folder of the store, absolute; of a store of objects, the folder that its address would be.
+        objects: where a store of objects lies; None for a folder of this machine.
         topics: by name.
         topic: topic of every row, for frames without a `topic` column.
         offsets: `assigned` (dense, from the log's end) or `preserved` (from the frame's `offset` column).
@@ -157,9 +160,10 @@ class SinkConfig:
     cuts: CutSettings = field(default_factory=CutSettings)
     stage_buffer_bytes: int = 64 << 20
     mirrored: Mapping[str, MirroredTopic] = field(default_factory=dict)
+    objects: StoragePlace | None = None
 
     def __post_init__(self) -> None:
-        problems = self._place_problems()
+        problems = self._place_problems() if self.objects is None else self._object_problems()
         if not self.topics:
             problems.append("topics is empty")
         if self.topic is not None and self.topic not in self.topics:
@@ -202,6 +206,15 @@ class SinkConfig:
             )
         return problems
 
+    def _object_problems(self) -> list[str]:
+        """Refuse what a store of objects does not have yet."""
+        problems = []
+        if self.log_dirs != ("logs",):
+            problems.append("log_dirs: a store of objects has none")
+        if self.on_invalid == "quarantine":
+            problems.append("on_invalid: quarantine is not built for a store of objects; fail is")
+        return problems
+
     @classmethod
     def from_options(
         cls,
@@ -214,15 +227,24 @@ class SinkConfig:
         quarantine: str | Path | None = None,
         log_dirs: tuple[str, ...] = (),
         cuts: Mapping[str, object] | None = None,
+        storage: Mapping[str, str] | None = None,
     ) -> "SinkConfig":
         """Build the settings from plain values; every problem is reported at once.
+
+        Args:
+            store: a folder, or the address of a store of objects.
+            storage: what the storage of that address needs to be reached.
 
         Raises:
             InvalidConfigError: with every problem.
         """
-        places = {"store": (store,), "quarantine": (quarantine,), "log_dirs": log_dirs}
-        problems = [
-            f"{name}={str(place)!r} is not a folder of this machine: a store needs a local or mounted filesystem"
+        objects, problems = _objects(store, storage or {})
+        if objects is not None and cuts:
+            problems.append("cuts: a store of objects has none yet")
+        folder = () if is_address(str(store)) else (store,)
+        places = {"store": folder, "quarantine": (quarantine,), "log_dirs": log_dirs}
+        problems += [
+            f"{name}={str(place)!r} is not a folder of this machine"
             for name, each in places.items()
             for place in each
             if place is not None and _URI.match(str(place))
@@ -234,7 +256,8 @@ class SinkConfig:
             except InvalidConfigError as error:
                 problems += error.problems
                 built[name] = TopicConfig(name=name)
-        root, found_cuts = Path(store).absolute(), CutSettings()
+        root = Path(store).absolute() if objects is None else Path("/", objects.address.path)
+        found_cuts = CutSettings()
         try:
             found_cuts = CutSettings.from_values(cuts or {})
         except InvalidConfigError as error:
@@ -249,12 +272,23 @@ class SinkConfig:
                 quarantine=Path(quarantine).absolute() if quarantine else root / "quarantine",
                 log_dirs=log_dirs or ("logs",),
                 cuts=found_cuts,
+                objects=objects,
             )
         except InvalidConfigError as error:
             problems += error.problems
         if problems:
             raise InvalidConfigError(*problems)
         return config
+
+
+def _objects(store: str | Path, storage: Mapping[str, str]) -> tuple[StoragePlace | None, list[str]]:
+    """Return where a store of objects lies, None for a folder, and the problems of that."""
+    if not is_address(str(store)):
+        return None, [f"storage.{name}: is only used with a store at an address such as s3://" for name in storage]
+    try:
+        return StoragePlace(parse_address(str(store)), storage), []
+    except InvalidConfigError as error:
+        return None, [f"store={problem}" for problem in error.problems]
 
 
 def _topic_problem(name: str, problem: str) -> str:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from sparklog.sink.config import SinkConfig
 from sparklog.sink.metrics import MicroBatchMetrics
+from sparklog.sink.objects.object_writer import ObjectWriter
 from sparklog.sink.place.end_offsets import EndOffsets
 from sparklog.sink.spark.worker_python import prepare_workers
 from sparklog.sink.stage.frame_schema import select_columns
@@ -34,7 +35,8 @@ class LogSink:
     offsets also `offset`.
 
     Args:
-        store: folder of the store, made if it does not exist.
+        store: folder of the store, made if it does not exist; or the address of a store of objects, such as
+            `s3://bucket/archive`.
         topics: Kafka's properties by topic, and `partitions`.
         topic: topic of every row, for frames without a `topic` column.
         offsets: `assigned` or `preserved`.
@@ -43,7 +45,8 @@ class LogSink:
         log_dirs: Kafka's `log.dirs`, relative to the store or absolute.
         cuts: `every` and `keep`, when states of the past are written that the store can be read as of, and how long
             they stay: by default an hour and 7 days; `{"every": "never"}` writes none.
-        take_lock_by_force: takes the store from a writer that can't be stopped.
+        storage: what the storage of such an address needs, as `deltalake` takes it; by default the environment has it.
+        take_lock_by_force: takes the store from a writer that can't be stopped; opening a store of objects always does.
         on_commit: called with the metrics of each micro-batch.
 
     Attributes:
@@ -65,6 +68,7 @@ class LogSink:
         quarantine: str | Path | None = None,
         log_dirs: tuple[str, ...] = (),
         cuts: Mapping[str, object] | None = None,
+        storage: Mapping[str, str] | None = None,
         take_lock_by_force: bool = False,
         on_commit: Callable[[MicroBatchMetrics], None] | None = None,
     ) -> None:
@@ -77,6 +81,7 @@ class LogSink:
             quarantine=quarantine,
             log_dirs=log_dirs,
             cuts=cuts,
+            storage=storage,
         )
         self._open(config, take_lock_by_force, on_commit)
 
@@ -93,7 +98,11 @@ class LogSink:
         self._config = config
         self._on_commit = on_commit
         self.last_error: Exception | None = None
-        self._writer = StoreWriter(config, SystemClock(), take_lock_by_force=take_lock_by_force)
+        self._writer: StoreWriter | ObjectWriter
+        if config.objects is None:
+            self._writer = StoreWriter(config, SystemClock(), take_lock_by_force=take_lock_by_force)
+        else:
+            self._writer = ObjectWriter(config, config.objects, SystemClock())
 
     def __call__(self, frame: DataFrame, batch_id: int, *, end_offsets: EndOffsets | None = None) -> None:
         """Append one micro-batch of a streaming query; see `write` for `end_offsets`.

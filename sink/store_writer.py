@@ -6,10 +6,8 @@ writer places, syncs and commits it. `docs/architecture.md` has the state of the
 
 import contextlib
 import logging
-import re
 import threading
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,19 +23,17 @@ from sparklog.sink.opening.access import WRITER_LOCK, keep_maintenance_out
 from sparklog.sink.opening.open_sink_store import open_sink_store
 from sparklog.sink.opening.unflushed import distrust_cache, flush_logs
 from sparklog.sink.past.write_cuts import CutWriter
-from sparklog.sink.place.end_offsets import EndBatches, EndOffsets, check_end_offsets
-from sparklog.sink.place.placer import Placement, StagedBatches
-from sparklog.sink.place.stage_reports import check_reports, collect_batches, split_floors
+from sparklog.sink.place.end_offsets import EndOffsets
+from sparklog.sink.place.placer import Placement
+from sparklog.sink.place.staged_batches import StagedBatches
 from sparklog.sink.stage.report import StageReport
-from sparklog.sink.stage.stage_rows import StagePlan
+from sparklog.sink.staging import RunStage, Staging, check_micro_batch
 from sparklog.sink.store.derived_files import DerivedFiles
 from sparklog.sink.store.store_folder import Store
-from sparklog.sink.topic_settings import number_logs, with_append_time
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import (
     CommitStateUnknownError,
     InvalidConfigError,
-    InvalidRecordError,
     LogDirOfflineError,
     LogStorageError,
     StorageError,
@@ -45,14 +41,12 @@ from sparklog.storage_core.errors import (
 )
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.log.append.roll import BackwardOffsetError
-from sparklog.storage_core.storage.local import make_directory, storage_errors
+from sparklog.storage_core.storage.local import make_directory, storage_errors, write_file
 from sparklog.storage_core.storage.owned_names import Owner, remove_empty_folder, remove_unique
 
 __all__ = ["StoreWriter"]
 
 logger = logging.getLogger(__name__)
-
-_QUERY_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
 
 class StoreWriter:
@@ -85,7 +79,7 @@ class StoreWriter:
         self,
         query_id: str,
         batch_id: int,
-        run_stage: Callable[[StagePlan], list[StageReport]],
+        run_stage: RunStage,
         end_offsets: EndOffsets | None = None,
     ) -> MicroBatchMetrics:
         """Append one micro-batch, unless it was committed before.
@@ -95,16 +89,14 @@ class StoreWriter:
         Args:
             query_id: names the writer of this sequence of micro-batches; a file name.
             batch_id: from 0, grows by each micro-batch of the sequence.
-            run_stage: stages every input split by `stage`, and returns the reports in the order of the splits.
+            run_stage: stages every input split.
             end_offsets: where logs with preserved offsets end, if that is above their last record.
 
         Raises:
             LogStorageError: it failed as a whole; nothing of it is visible.
         """
-        if not _QUERY_ID.fullmatch(query_id) or batch_id < 0:
-            raise InvalidConfigError(f"query_id={query_id!r} is no file name, or batch_id={batch_id} is negative")
         end_offsets = end_offsets or {}
-        check_end_offsets(self._config, end_offsets)
+        check_micro_batch(self._config, query_id, batch_id, end_offsets)
         with self._one_at_a_time:
             lock = self._lock
             if lock is None:
@@ -169,8 +161,7 @@ class StoreWriter:
         self._placer, self._quarantine = opened.placer, opened.quarantine
         self._derived = DerivedFiles(self._store, self._ledger, lock, self._log_dirs.offline)
         self._write_derived()
-        self._stage_topics, self._log_rows = number_logs(self._config, self._ledger)
-        self._end_batches = EndBatches(self._ledger, self._config)
+        self._staging = Staging(self._config, self._clock, self._ledger, _write_staged, self._clear_staging)
         self._cuts = CutWriter(self._store.root, self._ledger, lock, self._config.cuts)
 
     def _append(
@@ -178,14 +169,13 @@ class StoreWriter:
         lock: WriterLock,
         query_id: str,
         batch_id: int,
-        run_stage: Callable[[StagePlan], list[StageReport]],
+        run_stage: RunStage,
         end_offsets: EndOffsets,
         directory: Path,
     ) -> MicroBatchMetrics:
         started = time.monotonic()
         lock.check()
-        reports, staged = self._stage(run_stage, directory, batch_id)
-        staged = self._end_batches.add_to(staged, end_offsets, directory)
+        reports, staged = self._staging.run(run_stage, directory, batch_id, end_offsets)
         staged_at = time.monotonic()
         if staged is not None and self._log_dirs.offline:
             self._log_dirs.require([self._ledger.state(row) for row in np.unique(staged.row).tolist()])
@@ -217,44 +207,6 @@ class StoreWriter:
         except StorageError as error:
             logger.warning("Checkpoint files were not written; a later micro-batch retries: %s", error)
 
-    def _stage(
-        self, run_stage: Callable[[StagePlan], list[StageReport]], directory: Path, batch_id: int
-    ) -> tuple[list[StageReport], StagedBatches | None]:
-        """Stage every split; stage again if a preserved offset goes back from one split to a later one.
-
-        No task can see that alone, so in the second pass each gets the offsets of the splits before it and finds the
-        row.
-        """
-        floors: Mapping[int, Mapping[int, int]] = {}
-        while True:
-            self._clear_staging(directory)
-            reports = run_stage(self._stage_plan(directory, batch_id, floors))
-            check_reports(reports)
-            staged = collect_batches(reports, directory, self._log_rows)
-            if floors or staged is None or self._config.offsets == "assigned":
-                return reports, staged
-            floors = split_floors(staged, reports, self._log_rows)
-            if not floors:
-                return reports, staged
-
-    def _stage_plan(self, directory: Path, batch_id: int, floors: Mapping[int, Mapping[int, int]]) -> StagePlan:
-        config, now_ms = self._config, self._clock.now_ms()
-        names = [topic.name for topic in self._stage_topics]
-        preserved = config.offsets == "preserved"
-        last_offsets = self._ledger.column("log_end_offset")[self._log_rows] - 1 if preserved else np.zeros(0, np.int64)
-        return StagePlan(
-            directory=str(directory),
-            topics=tuple(with_append_time(each, config.topics[each.name].log, now_ms) for each in self._stage_topics),
-            fixed_topic=names.index(config.topic) if config.topic is not None else None,
-            preserved=preserved,
-            quarantine=config.on_invalid == "quarantine",
-            now_ms=now_ms,
-            buffer_bytes=config.stage_buffer_bytes,
-            batch_id=batch_id,
-            last_offsets=tuple(last_offsets.tolist()),
-            split_floors=floors,
-        )
-
     def _commit(
         self, staged: StagedBatches | None, reports: list[StageReport], directory: Path, query_id: str, batch_id: int
     ) -> CommitCosts:
@@ -272,7 +224,7 @@ class StoreWriter:
             synced = time.monotonic()
             self._update_ledger(placement, query_id, batch_id, now_ms)
         except BackwardOffsetError as error:
-            raise InvalidRecordError(self._describe_backward(staged, error.batch)) from error
+            raise self._staging.backward(staged, error) from error
         except (WriterFencedError, CommitStateUnknownError):
             raise  # only the new writer, or the next opening, may change the store now
         except Exception:
@@ -357,15 +309,11 @@ class StoreWriter:
             remove_empty_folder(self._placer.owner, directory.parent)
             remove_empty_folder(self._placer.owner, directory.parent.parent)
 
-    def _describe_backward(self, staged: StagedBatches | None, batch: int) -> str:
-        if staged is None:
-            return "a preserved offset goes back or repeats"
-        state = self._ledger.state(int(staged.row[batch]))
-        return (
-            f"invalid row: column 'offset' goes back or repeats: topic={state.topic} partition={state.partition}"
-            f" offset={staged.base_offset[batch]} log_end_offset={state.log_end_offset}"
-            f" row=first of staged batch {batch}"
-        )
+
+def _write_staged(path: Path, data: bytes) -> None:
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, data)
 
 
 def _take_by_force(path: Path) -> WriterLock:

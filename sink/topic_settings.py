@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from sparklog.sink.config import SinkConfig, TopicConfig
 from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.rows import CommittedLogs
 from sparklog.sink.place.flush_policy import LogLimits, flush_limits
 from sparklog.sink.stage.partitioner import StageTopic
 from sparklog.storage_core.index.index_entries import max_entries
@@ -15,10 +16,10 @@ from sparklog.storage_core.log_config import INT64_MAX, LogConfig
 from sparklog.storage_core.record.v2.batch_encode import EncodeOptions
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["log_limits", "number_logs", "with_append_time"]
+__all__ = ["log_limits", "number_logs", "roll_limits", "with_append_time"]
 
 
-def number_logs(config: SinkConfig, ledger: Ledger) -> tuple[tuple[StageTopic, ...], npt.NDArray[np.int64]]:
+def number_logs(config: SinkConfig, ledger: CommittedLogs) -> tuple[tuple[StageTopic, ...], npt.NDArray[np.int64]]:
     """Give each log of a sink an id without gaps: topic by topic, partition by partition.
 
     Returns:
@@ -37,7 +38,7 @@ def log_limits(config: SinkConfig, ledger: Ledger) -> LogLimits:
     default = LogConfig()
     configs = {name: topic.log for name, topic in config.topics.items()}
     topics = [state.topic for state in ledger.all_states()]
-    by_topic = {name: _limits(configs.get(name, default)) for name in set(topics)}
+    by_topic = {name: roll_limits(configs.get(name, default)) for name in set(topics)}
     roll = np.array([by_topic[name] for name in topics], ROLL_LIMITS)
     return LogLimits(roll, flush_limits(configs, topics))
 
@@ -52,7 +53,8 @@ def with_append_time(topic: StageTopic, log: LogConfig, now_ms: int) -> StageTop
     )
 
 
-def _limits(config: LogConfig) -> tuple[int, ...]:
+def roll_limits(config: LogConfig) -> tuple[int, ...]:
+    """Return the values of one row of `ROLL_LIMITS`."""
     return (
         config.segment_bytes,
         config.max_segment_ms,

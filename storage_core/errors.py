@@ -20,6 +20,8 @@ LogStorageError                  something about a store or a log
     LedgerDamagedError           the ledger can't be trusted: restore it, nothing was changed
     StorageError                 the filesystem refused: disk full, permissions, I/O
         LogDirOfflineError       bring back the log directory it names; logs elsewhere can be used
+        ObjectMissingError       restore the object it names: a store of objects needs it
+        ObjectExistsError        give the object another name: storages never change one
     CommitStateUnknownError      look the micro-batch up before anything else
     SparkLostError               the platform's Spark has gone: start the job again
 """
@@ -35,6 +37,8 @@ __all__ = [
     "LedgerDamagedError",
     "LogDirOfflineError",
     "LogStorageError",
+    "ObjectExistsError",
+    "ObjectMissingError",
     "OffsetOutOfRangeError",
     "OutOfOrderSequenceError",
     "RecordTooLargeError",
@@ -163,6 +167,14 @@ class LogDirOfflineError(StorageError):
 
     No log directory was changed.
     """
+
+
+class ObjectMissingError(StorageError):
+    """A storage of objects has no object of that name."""
+
+
+class ObjectExistsError(StorageError):
+    """The name is another object's."""
 
 
 class CommitStateUnknownError(LogStorageError):

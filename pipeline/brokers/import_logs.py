@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence, Set
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from sparklog.pipeline.control.leases import refuse_leased
 from sparklog.pipeline.places.refuse_store import refuse_store
+from sparklog.pipeline.places.stored_logs import Place
 from sparklog.pipeline.report import show
 from sparklog.pipeline.settings.stream_settings import load_topics
 from sparklog.pipeline.streaming.stop_request import StopRequest
@@ -24,8 +26,10 @@ from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import Clock, SystemClock
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.log.load.survey import is_log_directory
+from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.quantity_text import size_text
 from sparklog.storage_core.storage.share_file import Sharing
+from sparklog.storage_core.topic_pattern import is_named
 
 __all__ = ["execute_import", "run"]
 
@@ -98,7 +102,7 @@ class _Import:
 
 
 def run(
-    folders: tuple[Path, ...],
+    folders: tuple[Place, ...],
     store: Path,
     topics: str | None,
     log_dir: str | None,
@@ -110,21 +114,47 @@ def run(
 ) -> None:
     """Carry the verb out."""
     clock = SystemClock()
-    choice = ImportChoice(
-        folders=folders,
-        topics=topics,
-        log_dir=log_dir,
-        allow_gaps=allow_gaps,
-        may_link=not copies,
-        now_ms=clock.now_ms(),
-        settings={} if config is None else load_topics(config),
-    )
-    if execute:
-        plan, shared = execute_import(store, choice, clock)
-        show(_Import(plan, store, shared), as_json=as_json)
-        return
-    with _brokers_kept_away(store, folders):
-        show(_Import(_plan(store, choice), store, None), as_json=as_json)
+    with _on_this_machine(folders, store, topics) as (paths, settings):
+        choice = ImportChoice(
+            folders=paths,
+            topics=topics,
+            log_dir=log_dir,
+            allow_gaps=allow_gaps,
+            may_link=not copies,
+            now_ms=clock.now_ms(),
+            settings=settings if config is None else load_topics(config),
+        )
+        if execute:
+            plan, shared = execute_import(store, choice, clock)
+            show(_Import(plan, store, shared), as_json=as_json)
+            return
+        with _brokers_kept_away(store, paths):
+            show(_Import(_plan(store, choice), store, None), as_json=as_json)
+
+
+@contextlib.contextmanager
+def _on_this_machine(
+    folders: tuple[Place, ...], store: Path, topics: str | None
+) -> Iterator[tuple[tuple[Path, ...], Mapping[str, LogConfig]]]:
+    """Copy the logs of stores of objects into folders beside a store, so that segments become links.
+
+    Yields:
+        all folders, and the settings of topics in stores of objects.
+    """
+    paths, settings = list[Path](), dict[str, LogConfig]()
+    with contextlib.ExitStack() as copies:
+        for each in folders:
+            if isinstance(each, Path):
+                paths.append(each)
+                continue
+            from sparklog.sink.objects.fetch_store import fetch_store, known_configs
+            from sparklog.sink.objects.object_ledger import ObjectLedger
+
+            beside = copies.enter_context(tempfile.TemporaryDirectory(prefix="sparklog-", dir=store.absolute().parent))
+            fetch_store(each, Path(beside), lambda log: topics is None or is_named(log.topic, topics))
+            settings |= known_configs(ObjectLedger.open(each))
+            paths.append(Path(beside))
+        yield tuple(paths), settings
 
 
 def execute_import(root: Path, choice: ImportChoice, clock: Clock) -> tuple[ImportPlan, set[Sharing]]:

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import click
 
-from sparklog.pipeline.command.options import AS_OF, EXECUTE, FILE, FOLDER, JSON, PLACE, TIME_OR_NOW
+from sparklog.pipeline.command.options import AS_OF, EXECUTE, FILE, FOLDER, JSON, PLACE, PLACE_OR_ADDRESS, TIME_OR_NOW
 
 __all__ = ["BROKER_COMMANDS"]
 
@@ -95,7 +95,7 @@ def mirror(**given: Any) -> None:
 
 
 @click.command("import")
-@click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=PLACE)
+@click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=PLACE_OR_ADDRESS)
 @click.argument("store", type=FOLDER)
 @click.option("--topics", metavar="PATTERN", help="Regular expressions of topic names, with commas; default: all.")
 @click.option("--log-dir", metavar="NAME", help="Log directory of the store; default: the one with the fewest logs.")
@@ -109,7 +109,8 @@ def mirror(**given: Any) -> None:
 def import_(**given: Any) -> None:
     """Take a broker's logs into a STORE, a new one or one without these logs.
 
-    DIR: all roots of a stopped broker, a copy of them, or one log. Offsets, epochs, producers and topic settings stay.
+    DIR: all roots of a stopped broker, a copy of them, or one log; or the address of a store of objects. Offsets,
+    epochs, producers and topic settings stay.
     """
     from sparklog.pipeline.brokers.import_logs import run
 

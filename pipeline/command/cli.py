@@ -17,7 +17,17 @@ from typing import Any
 import click
 
 from sparklog.pipeline.command.broker_commands import BROKER_COMMANDS
-from sparklog.pipeline.command.options import AS_OF, EXECUTE, FILE, FOLDER, JSON, PLACE, TIME, TIME_OR_END
+from sparklog.pipeline.command.options import (
+    AS_OF,
+    EXECUTE,
+    FILE,
+    FOLDER,
+    JSON,
+    PLACE,
+    PLACE_OR_ADDRESS,
+    TIME,
+    TIME_OR_END,
+)
 from sparklog.pipeline.report import DONE, FAILED
 from sparklog.pipeline.terminal import LogLines, say, say_at_once
 from sparklog.storage_core.errors import InvalidConfigError, LogStorageError
@@ -84,7 +94,7 @@ def check(config: str, overrides: tuple[str, ...]) -> None:
 
 
 @cli.command()
-@click.argument("store", type=PLACE)
+@click.argument("store", type=PLACE_OR_ADDRESS)
 @click.argument("topic", required=False)
 @AS_OF
 @click.option("--cuts", "with_cuts", is_flag=True, help="List the states of the past that a STORE can be read as of.")
@@ -102,7 +112,7 @@ def describe(**given: Any) -> None:
 
 
 @cli.command()
-@click.argument("store", type=PLACE)
+@click.argument("store", type=PLACE_OR_ADDRESS)
 @click.argument("name", metavar="TOPIC[:PARTITION]")
 @click.option(
     "--time",
@@ -123,7 +133,7 @@ def offsets(**given: Any) -> None:
 
 
 @cli.command()
-@click.argument("store", type=PLACE)
+@click.argument("store", type=PLACE_OR_ADDRESS)
 @click.argument("name", metavar="TOPIC[:PARTITION]")
 @click.option("--from", "start_offset", type=click.IntRange(0), metavar="OFFSET", help="First offset, of one log.")
 @click.option(
@@ -146,7 +156,7 @@ def read(**given: Any) -> None:
 
 
 @cli.command()
-@click.argument("store", metavar="STORE|DIR", type=PLACE)
+@click.argument("store", metavar="STORE|DIR", type=PLACE_OR_ADDRESS)
 @click.option("--deep", is_flag=True, help="Also decode every record; otherwise only check the CRC of its batch.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; default: one a core.")
 @_KEEP_IN
@@ -330,7 +340,7 @@ def move_log(**given: Any) -> None:
 
 
 @cli.command()
-@click.argument("store", type=PLACE, required=False)
+@click.argument("store", type=PLACE_OR_ADDRESS, required=False)
 @click.option("--config", metavar="FILE", help="Settings file (YAML), in place of STORE.")
 @EXECUTE
 @click.option("--plan", "plan_file", metavar="FILE", help="With --execute: do only the tasks of this --json plan.")

@@ -6,11 +6,43 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
+    from sparklog.pipeline.places.stored_logs import Place
     from sparklog.sink.ledger.versions import AsOf
 
-__all__ = ["AS_OF", "EXECUTE", "FILE", "FOLDER", "JSON", "PLACE", "TIME", "TIME_OR_END", "TIME_OR_NOW"]
+__all__ = [
+    "AS_OF",
+    "EXECUTE",
+    "FILE",
+    "FOLDER",
+    "JSON",
+    "PLACE",
+    "PLACE_OR_ADDRESS",
+    "TIME",
+    "TIME_OR_END",
+    "TIME_OR_NOW",
+]
 
 PLACE: Final = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+class _PlaceOrAddress(click.ParamType["Place"]):
+    """A folder of this machine, or the address of a store of objects; the environment has what its storage needs."""
+
+    name = "folder or address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Place":
+        """Return the place, or end the command."""
+        if "://" in str(value):
+            from sparklog.pipeline.places.stored_logs import stored_place
+
+            place = stored_place(value)
+            if place is not None:
+                return place
+            value = str(value).removeprefix("file://")
+        return Path(PLACE.convert(value, param, ctx))
+
+
+PLACE_OR_ADDRESS: Final = _PlaceOrAddress()
 FILE: Final = click.Path(dir_okay=False, path_type=Path)
 FOLDER: Final = click.Path(file_okay=False, path_type=Path)
 EXECUTE: Final = click.option("--execute", is_flag=True, help="Do it; without, only show the plan.")

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sparklog.pipeline.places.placed_logs import place_logs
+from sparklog.pipeline.places.stored_logs import Place, StoredLog, fetch_logs
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.ledger.versions import AsOf
+from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.opening.clean_end import find_surplus
 from sparklog.sink.past.judge_past import Judgement, LogsNow
 from sparklog.sink.past.past_state import PastState, find_past
@@ -32,11 +34,12 @@ from sparklog.storage_core.inspect.verify.findings import ExpectedLog
 from sparklog.storage_core.log.files.names import LOG
 from sparklog.storage_core.log.files.segments import list_segments
 from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.open_regular import read_if_there
 from sparklog.storage_core.topic_partition import TopicPartition, parse_directory_name, parse_set_aside_name
 
-__all__ = ["LogView", "StoreView", "open_logs", "open_named", "select_logs"]
+__all__ = ["LogView", "StoreView", "open_logs", "open_named", "open_place", "open_stored", "select_logs", "view_stored"]
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +59,7 @@ class LogView:
         damaged_checkpoints: the damage of these checkpoints, by file name.
         offline: why its log directory can't be read; None if it can.
         judgement: of an earlier state: what of it can still be read; `expected` starts where the log does today.
+        stored: what a store of objects has of it: then nothing lies in `directory`, which only names it.
     """
 
     log: TopicPartition
@@ -66,6 +70,7 @@ class LogView:
     damaged_checkpoints: Mapping[str, str] = field(default_factory=dict)
     offline: str | None = None
     judgement: Judgement | None = None
+    stored: StoredLog | None = None
 
     @property
     def recovery_point(self) -> int | None:
@@ -159,6 +164,32 @@ class StoreView:
             raise LedgerDamagedError(self.surplus)
 
 
+def open_stored(place: StoragePlace, as_of: AsOf | None = None) -> StoreView:
+    """Open a store of objects, and copy nothing: what is read of its logs has to be copied first.
+
+    Raises:
+        InvalidConfigError: there is none, or not this version of it.
+        LedgerDamagedError: its ledger can't be read.
+    """
+    return view_stored(place, ObjectLedger.open(place, as_of))
+
+
+def view_stored(place: StoragePlace, ledger: ObjectLedger) -> StoreView:
+    """Return the logs of a store of objects at the version of its ledger."""
+    extents = ledger.extents()
+    logs = [
+        LogView(
+            log=log,
+            directory=Path(f"{place.address}/{log.directory_name}"),
+            expected=expected_log(state, has_gaps=None, preserves_offsets=False),
+            stored=StoredLog(place, tuple(extents.get(log, ()))),
+        )
+        for log, state in ledger.states().items()
+    ]
+    root = Path(str(place.address))
+    return StoreView(root=root, logs=tuple(sorted(logs, key=lambda each: each.log)), ledger_version=ledger.version)
+
+
 def open_logs(root: Path, as_of: AsOf | PastState | None = None) -> StoreView:
     """Open a store, a folder of log directories, or a single log directory.
 
@@ -188,9 +219,16 @@ def open_logs(root: Path, as_of: AsOf | PastState | None = None) -> StoreView:
     )
 
 
-def open_named(root: Path, name: str | None, as_of: AsOf | None = None) -> tuple[StoreView, list[LogView]]:
+def open_place(root: Place, name: str | None = None, as_of: AsOf | None = None) -> StoreView:
+    """As `open_logs`; of a store of objects it opens a copy of the logs of a name, or of all of its logs."""
+    if isinstance(root, StoragePlace):
+        return open_logs(fetch_logs(root, name, as_of))
+    return open_logs(root, as_of)
+
+
+def open_named(root: Place, name: str | None, as_of: AsOf | None = None) -> tuple[StoreView, list[LogView]]:
     """Open a place for reading; return it with the logs of this name, or with all of its logs."""
-    view = open_logs(root, as_of)
+    view = open_place(root, name, as_of)
     view.require_clean_end()
     logs = list(view.logs) if name is None else select_logs(view.logs, name)
     return view, sorted(logs, key=lambda each: each.offline is not None)  # readable logs first: an offline one fails

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from sparklog.pipeline.places.past_logs import past_of, require_readable
-from sparklog.pipeline.places.store_view import open_logs
+from sparklog.pipeline.places.store_view import StoreView, open_logs, open_stored
 from sparklog.pipeline.reader.columns import kafka_columns
 from sparklog.pipeline.reader.log_bounds import find_bounds, resolve_ends, resolve_starts
 from sparklog.pipeline.reader.options import ReaderOptions, parse_options
@@ -25,6 +25,7 @@ from sparklog.pipeline.reader.read_task import read_task
 from sparklog.pipeline.reader.selection import choose_logs
 from sparklog.sink.spark.worker_python import prepare_workers
 from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.objects.open_storage import StoragePlace
 
 __all__ = ["KafkaLogSource", "register"]
 
@@ -83,7 +84,7 @@ class _FrameReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the tasks; an empty one if there is nothing to read, as Spark would invent a partition."""
         options = self._options
-        view = open_logs(options.path, options.as_of)
+        view = _open(options)
         logs = choose_logs(view, options)
         require_readable(view, logs)
         bounds = find_bounds(logs, options)
@@ -98,6 +99,12 @@ class _FrameReader(DataSourceReader):
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
         return read_task(partition)
+
+
+def _open(options: ReaderOptions) -> StoreView:
+    if isinstance(options.path, StoragePlace):
+        return open_stored(options.path, options.as_of)
+    return open_logs(options.path, options.as_of)
 
 
 def _check_columns(schema: StructType, options: ReaderOptions) -> None:

@@ -56,14 +56,21 @@ class LogBounds:
         """The end for `read_committed`; None for `read_uncommitted`."""
         return self.end_offset if self.isolation == "read_committed" else None
 
-    def reader(self) -> LogReader:
-        """Return a reader of the log that knows its ends."""
-        return LogReader(
+    def offset_for_time(self, time_ms: int) -> tuple[int, int] | None:
+        """Return the first offset whose record is not earlier, and its time; None if every record is.
+
+        Raises:
+            LogStorageError: the log can't be read.
+        """
+        if self.view.stored is not None:
+            return self.view.stored.offset_for_time(time_ms, self.start_offset, self.end_offset)
+        reader = LogReader(
             self.view.directory,
             log_start_offset=self.start_offset,
             log_end_offset=self.log_end_offset,
             last_stable_offset=self.last_stable_offset,
         )
+        return reader.offset_for_time(time_ms)
 
 
 def find_bounds(views: Sequence[LogView], options: ReaderOptions) -> dict[TopicPartition, LogBounds]:
@@ -159,7 +166,7 @@ def _start(limit: OffsetLimit, bounds: LogBounds, options: ReaderOptions) -> int
     if not limit.is_time:
         return _explicit(value, bounds, options, "startingOffsets")
     bounds.view.require_online()
-    found = bounds.reader().offset_for_time(value)
+    found = bounds.offset_for_time(value)
     if found is not None and found[0] < bounds.end_offset:
         return found[0]
     if options.no_match_starts_latest:
@@ -175,7 +182,7 @@ def _end(limit: OffsetLimit, bounds: LogBounds, options: ReaderOptions) -> int:
     if not limit.is_time:
         return _explicit(value, bounds, options, "endingOffsets")
     bounds.view.require_online()
-    found = bounds.reader().offset_for_time(value)
+    found = bounds.offset_for_time(value)
     return bounds.end_offset if found is None else min(found[0], bounds.end_offset)
 
 

@@ -9,12 +9,13 @@ Source: Spark's Structured Streaming + Kafka Integration Guide.
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
+from sparklog.pipeline.places.stored_logs import Place, stored_place
 from sparklog.pipeline.reader.offset_limits import (
     EARLIEST,
     LATEST,
@@ -28,6 +29,8 @@ from sparklog.pipeline.reader.offset_limits import (
 from sparklog.sink.ledger.versions import AsOf
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.log.producers.transactions import Isolation
+from sparklog.storage_core.objects.address import is_address
+from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["ReadKind", "ReaderOptions", "parse_options"]
@@ -62,6 +65,7 @@ _REFUSED = {
     "groupidprefix": "there are no consumer groups",
     "topic": "it is an option for writing; use subscribe",
 }
+_STORAGE = "storage."
 _DURATION = re.compile(r"\s*(\d+)\s*(us|ms|s|m|min|h|d|)\s*")
 _DURATION_MS = {"": 1, "us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60_000
@@ -72,7 +76,7 @@ class ReaderOptions:
     """The options of a query.
 
     Attributes:
-        path: a store, a folder of log directories, or one log directory.
+        path: a store, a folder of log directories, or one log directory; or where a store of objects lies.
         subscribe: topics; None if not given.
         subscribe_pattern: regular expression for the whole name of a topic.
         assign: logs.
@@ -86,7 +90,7 @@ class ReaderOptions:
         max_trigger_delay_ms: time after which a micro-batch may have fewer offsets than the least.
     """
 
-    path: Path
+    path: Place
     subscribe: tuple[str, ...] | None
     subscribe_pattern: str | None
     assign: tuple[TopicPartition, ...] | None
@@ -115,7 +119,7 @@ def parse_options(options: Mapping[str, str], kind: ReadKind = "any") -> ReaderO
     """
     given = _GivenOptions(options)
     parsed = ReaderOptions(
-        path=given.take("path", _parse_path, required=True) or Path(),
+        path=_path(given),
         subscribe=given.take("subscribe", _parse_topics),
         subscribe_pattern=given.take("subscribePattern", _parse_pattern),
         assign=given.take("assign", parse_assignment),
@@ -138,10 +142,18 @@ def parse_options(options: Mapping[str, str], kind: ReadKind = "any") -> ReaderO
 
 
 class _GivenOptions:
-    """Options by lower-case name; collects problems."""
+    """Options by lower-case name; collects problems.
+
+    Attributes:
+        storage: what the storage of an address needs, by names without `storage.`; never printed.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._values = {name.lower(): value for name, value in options.items()}
+        given = {name.lower(): value for name, value in options.items()}
+        self._values = {name: value for name, value in given.items() if not name.startswith(_STORAGE)}
+        self.storage = {
+            name.removeprefix(_STORAGE): value for name, value in given.items() if name.startswith(_STORAGE)
+        }
         self._problems: list[str] = []
 
     def __contains__(self, name: str) -> bool:
@@ -182,6 +194,15 @@ class _GivenOptions:
                 self.note(name, "unknown option" + (f"; did you mean {known[close[0]]}?" if close else ""))
         if self._problems:
             raise InvalidConfigError("; ".join(sorted(self._problems)))
+
+
+def _path(given: _GivenOptions) -> Place:
+    found = given.take("path", _parse_path, required=True)
+    if isinstance(found, StoragePlace):
+        return replace(found, options=given.storage)
+    if given.storage:
+        given.note("storage", "its options are only used with an address such as s3://")
+    return found or Path()
 
 
 def _limit(given: _GivenOptions, names: tuple[str, str, str]) -> OffsetLimit | None:
@@ -228,7 +249,14 @@ def _check_together(parsed: ReaderOptions, kind: ReadKind, given: _GivenOptions)
             given.note("start and end", f"{log.topic}:{log.partition} starts at {start} and ends at {end}")
 
 
-def _parse_path(text: str) -> Path:
+def _parse_path(text: str) -> Place:
+    if is_address(text):
+        try:
+            place = stored_place(text)
+        except InvalidConfigError as error:
+            raise ValueError(str(error)) from error
+        if place is not None:
+            return place
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text):
         parts = urlsplit(text)
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):

@@ -7,8 +7,10 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 from pyspark.sql.datasource import InputPartition
 
+from sparklog.pipeline.places.stored_logs import StoredLog
 from sparklog.pipeline.reader.index_marks import read_marks
 from sparklog.pipeline.reader.log_bounds import LogBounds
 from sparklog.pipeline.reader.options import ReaderOptions
@@ -41,6 +43,7 @@ class LogSplit:
         log_start_offset, log_end_offset: of the log when the read was planned.
         last_stable_offset: end of `read_committed`; None for `read_uncommitted`.
         start_offset, end_offset: the range to read, without its end.
+        stored: what a store of objects has of the range; the task copies it into a folder.
     """
 
     directory: str
@@ -51,6 +54,7 @@ class LogSplit:
     start_offset: int
     end_offset: int
     isolation: Isolation
+    stored: StoredLog | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,12 @@ def _plan_splits(
 
 
 def _read_marks(bounds: LogBounds, start: int, end: int, options: ReaderOptions) -> list[SegmentMarks]:
+    stored = bounds.view.stored
+    if stored is not None:
+        none = np.empty(0, np.int64)
+        return [
+            SegmentMarks(each.base_offset, each.size_bytes, none, none) for each in stored.between(start, end).extents
+        ]
     try:
         return read_marks(list_readable_segments(bounds.view.directory), start, end, _LEAST_TASK_BYTES)
     except LogStorageError as error:
@@ -142,6 +152,7 @@ def _task_bytes(total_bytes: int, min_partitions: int | None) -> int:
 
 
 def _split(bounds: LogBounds, part: OffsetRange) -> LogSplit:
+    stored = bounds.view.stored
     return LogSplit(
         directory=str(bounds.view.directory),
         log=bounds.log,
@@ -151,4 +162,5 @@ def _split(bounds: LogBounds, part: OffsetRange) -> LogSplit:
         start_offset=part.start_offset,
         end_offset=part.end_offset,
         isolation=bounds.isolation,
+        stored=None if stored is None else stored.between(part.start_offset, part.end_offset),
     )

@@ -5,7 +5,8 @@ Holds one chunk of a log (4 MiB, or one larger batch) and its decoded records in
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -40,14 +41,33 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
         InvalidConfigError: an earlier state was read, and a compaction, retention or truncation has overtaken it.
     """
     loss = _Loss()
-    for split in task.splits:
-        maker = RowMaker(split.log, include_headers=task.include_headers)
-        for records in _records(split, task, loss):
-            yield from _rows(records, maker, split, task)
-            del records  # before the next ones are decoded
+    for planned in task.splits:
+        if planned.stored is not None and not planned.stored.extents:
+            continue  # a gap between extents
+        maker = RowMaker(planned.log, include_headers=task.include_headers)
+        with _in_a_folder(planned) as split:
+            for records in _records(split, task, loss):
+                yield from _rows(records, maker, split, task)
+                del records  # before the next ones are decoded
     loss.report()
     if task.past is not None:
         task.past.require_readable()  # a compaction beside it has told of itself before it began
+
+
+@contextmanager
+def _in_a_folder(split: LogSplit) -> Iterator[LogSplit]:
+    """Copy what a store of objects has of a split into a folder, and return the split of that."""
+    if split.stored is None:
+        yield split
+        return
+    with split.stored.fetched() as directory:
+        yield replace(
+            split,
+            directory=str(directory),
+            log_start_offset=max(split.log_start_offset, split.stored.extents[0].base_offset),
+            log_end_offset=min(split.log_end_offset, split.stored.extents[-1].end_offset),
+            start_offset=max(split.start_offset, split.stored.extents[0].base_offset),
+        )
 
 
 def _rows(records: pa.RecordBatch, maker: RowMaker, split: LogSplit, task: ReadTask) -> Iterator[pa.RecordBatch]:

@@ -30,8 +30,9 @@ from sparklog.pipeline.reader.options import ReaderOptions
 from sparklog.pipeline.reader.plan import plan_tasks
 from sparklog.pipeline.reader.rate_limit import count_new_offsets, limit_offsets
 from sparklog.pipeline.reader.read_task import read_task
-from sparklog.pipeline.reader.store_watch import StoreWatch
+from sparklog.pipeline.reader.store_watch import StoredWatch, StoreWatch
 from sparklog.storage_core.clock import Clock, SystemClock
+from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["KafkaLogStreamReader"]
@@ -52,7 +53,11 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReaderOptions, clock: Clock | None = None) -> None:
         self._options = options
         self._clock = clock or SystemClock()
-        self._watch = StoreWatch(options, self._clock)
+        self._watch: StoreWatch | StoredWatch
+        if isinstance(options.path, StoragePlace):
+            self._watch = StoredWatch(options, options.path, self._clock)
+        else:
+            self._watch = StoreWatch(options, options.path, self._clock)
         self._movable_start: _Json | None = None
         self._was_asked = False
         self._was_replayed = False
@@ -170,7 +175,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start = begin or 0
         if start < min(end, bounds.start_offset):
             what = f"records are missing: log={log} offset={start} start={bounds.start_offset}"
-            is_store = bounds.view.expected is not None
+            is_store = bounds.view.expected is not None and bounds.view.stored is None  # objects do not tell why
             if start == 0 and is_store and not has_deleted_records(bounds.view.directory, bounds.start_offset):
                 # The first record of a store's log sets its start, and may have an offset above 0.
                 logger.warning("%s; no record of this log was read yet, reading it from its start", what)

@@ -18,6 +18,8 @@ from sparklog.pipeline.settings.section import SettingsSection
 from sparklog.sink.config import SinkConfig, TopicConfig
 from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.objects.address import is_address, parse_address
+from sparklog.storage_core.objects.open_storage import StoragePlace
 
 __all__ = [
     "SOURCE_FORMATS",
@@ -112,6 +114,8 @@ class Settings:
         quarantine: folder for diverted rows; None: the sink's default.
         spark: Spark's settings, as text.
         cuts: `every` and `keep`, already checked.
+        storage: what the storage of a store at an address needs to be reached; it may be secret.
+        objects: where a store of objects lies; None for a folder.
         maintenance: of `sparklog maintain`.
         places: of the settings, for messages.
     """
@@ -127,6 +131,8 @@ class Settings:
     quarantine: str | None = None
     spark: Mapping[str, str]
     cuts: Mapping[str, object] = field(default_factory=dict)
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    objects: StoragePlace | None = None
     maintenance: MaintenanceSettings = _USUAL_MAINTENANCE
     places: SettingsPlaces = field(compare=False, repr=False)
 
@@ -224,9 +230,19 @@ def _parse(root: SettingsSection, problems: list[str], places: SettingsPlaces) -
     spark = _parse_spark(root.section("spark"))
     maintenance = parse_maintenance(root.section("maintenance"))
     cuts = _parse_scalars(root.section("cuts"))
+    storage = _parse_scalars(root.section("storage"))
     root.finish()
+    objects = None
     try:
-        SinkConfig.from_options(store or ".", topics, log_dirs=log_dirs, cuts=cuts)
+        config = SinkConfig.from_options(
+            store or ".",
+            topics,
+            on_invalid=records.on_invalid if records else "fail",
+            log_dirs=log_dirs,
+            cuts=cuts,
+            storage=storage,
+        )
+        objects = config.objects
     except InvalidConfigError as error:
         problems += error.problems
     if records:
@@ -247,6 +263,8 @@ def _parse(root: SettingsSection, problems: list[str], places: SettingsPlaces) -
         quarantine=quarantine,
         spark=spark,
         cuts=cuts,
+        storage=storage,
+        objects=objects,
         maintenance=maintenance,
         places=places,
     )
@@ -354,6 +372,9 @@ def _check_records(
 
 
 def _check_places(root: SettingsSection, store: str, checkpoint: str, quarantine: str | None) -> None:
+    if is_address(store):
+        _check_address(root, store, checkpoint)
+        return
     folder = PurePosixPath(store)
     for name, place in (("checkpoint", checkpoint), ("quarantine", quarantine)):
         if place is None:
@@ -365,3 +386,15 @@ def _check_places(root: SettingsSection, store: str, checkpoint: str, quarantine
         for own in ("ledger", "staging"):
             if PurePosixPath(place).is_relative_to(folder / own):
                 root.note(name, f"lies in the store's {own} folder, in which the sink deletes files")
+
+
+def _check_address(root: SettingsSection, store: str, checkpoint: str) -> None:
+    """Refuse a checkpoint among the objects of a store; addresses that are wrong are other problems."""
+    if not is_address(checkpoint):
+        return
+    try:
+        ours, theirs = parse_address(store), parse_address(checkpoint)
+    except InvalidConfigError:
+        return
+    if ours.root == theirs.root and PurePosixPath(theirs.path).is_relative_to(ours.path):
+        root.note("checkpoint", "lies in the store; give it a folder of its own")

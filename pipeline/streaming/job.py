@@ -21,14 +21,18 @@ from sparklog.pipeline.streaming.source_ends import SourceEnds, find_source_ends
 from sparklog.pipeline.streaming.sources import needs_jars, open_source
 from sparklog.pipeline.streaming.stop_request import StopRequest
 from sparklog.pipeline.streaming.transforms import select_records
+from sparklog.sink.config import SinkConfig
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.log_sink import LogSink
+from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.opening.finish_truncation import may_have_truncations
 from sparklog.sink.spark.errors import SPARK_ERRORS, explain
 from sparklog.sink.store.store_folder import Store
+from sparklog.sink.store.topics import topic_problems
 from sparklog.storage_core.clock import wait_until
 from sparklog.storage_core.errors import InvalidConfigError, LogStorageError
+from sparklog.storage_core.objects.open_storage import StoragePlace
 
 __all__ = ["look_at_store", "run_stream", "spark_session"]
 
@@ -54,7 +58,8 @@ def run_stream(
     Raises:
         LogStorageError: the query failed; no record of the failed micro-batch is visible.
     """
-    look_at_store(Path(settings.store), take_lock_by_force)
+    if settings.objects is None:
+        look_at_store(Path(settings.store), take_lock_by_force)
     with StopRequest(report, "micro-batch") as stop, spark_session(settings) as spark:
         stop.install()
         frame = select_records(open_source(spark, settings.source), settings.records)
@@ -132,8 +137,9 @@ def spark_session(settings: Settings) -> Iterator[SparkSession]:
 
 
 def _open_sink(settings: Settings, lines: ProgressLines, take_lock_by_force: bool) -> LogSink:
-    is_new = not (Path(settings.store) / "store.properties").exists()
-    if is_new:
+    if settings.objects is not None:
+        _check_objects(settings, settings.objects)  # before another writer is fenced
+    elif not (Path(settings.store) / "store.properties").exists():
         check_checkpoint(settings.checkpoint, settings.store, lambda _query_id: None)
     sink = LogSink(
         settings.store,
@@ -144,17 +150,40 @@ def _open_sink(settings: Settings, lines: ProgressLines, take_lock_by_force: boo
         quarantine=settings.quarantine,
         log_dirs=settings.log_dirs,
         cuts=settings.cuts,
+        storage=settings.storage,
         take_lock_by_force=take_lock_by_force,
         on_commit=lines.add,
     )
     try:
-        ledger = Ledger.open(Store.find(Path(settings.store)).ledger_path)
+        ledger: Ledger | ObjectLedger
+        if settings.objects is None:
+            ledger = Ledger.open(Store.find(Path(settings.store)).ledger_path)
+        else:
+            ledger = ObjectLedger.open(settings.objects)
         drop_torn(settings.checkpoint, ledger.transaction_version)
         check_checkpoint(settings.checkpoint, settings.store, ledger.transaction_version)
     except BaseException:
         sink.close()
         raise
     return sink
+
+
+def _check_objects(settings: Settings, place: StoragePlace) -> None:
+    """Refuse topics or a checkpoint that do not fit a store of objects; drops only what is torn in the checkpoint.
+
+    Raises:
+        InvalidConfigError: they don't.
+        LogStorageError: the store can't be read.
+    """
+    ledger = ObjectLedger.find(place)
+    if ledger is None:
+        check_checkpoint(settings.checkpoint, settings.store, lambda _query_id: None)
+        return
+    config = SinkConfig.from_options(settings.store, settings.topics, storage=settings.storage)
+    if problems := topic_problems(config, ledger.rows):
+        raise InvalidConfigError(*problems)
+    drop_torn(settings.checkpoint, ledger.transaction_version)
+    check_checkpoint(settings.checkpoint, settings.store, ledger.transaction_version)
 
 
 def _start(frame: DataFrame, gate: _Gate, settings: Settings) -> StreamingQuery:

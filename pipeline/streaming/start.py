@@ -17,7 +17,8 @@ def starting_line(settings: Settings) -> str:
 
 def what_text(settings: Settings) -> str:
     """Return source, store and progress of a stream."""
-    new = "" if (Path(settings.store) / "store.properties").exists() else ", new"
+    is_known = settings.objects is not None or (Path(settings.store) / "store.properties").exists()
+    new = "" if is_known else ", new"
     store = f"{settings.store}{new}, topics {', '.join(settings.topics)}"
     return f"{_source_text(settings.source)} -> {store}; checkpoint {_checkpoint_text(settings.checkpoint)}"
 

@@ -22,11 +22,13 @@ from sparklog.pipeline.streaming.transforms import select_records
 from sparklog.pipeline.terminal import say
 from sparklog.sink.config import SinkConfig
 from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.spark.errors import explain, silence_spark_loggers
 from sparklog.sink.store.log_dirs import find_unreadable
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topics import topic_problems
 from sparklog.storage_core.errors import InvalidConfigError
+from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.quantity_text import duration_text
 
 __all__ = ["check_store", "run"]
@@ -101,6 +103,9 @@ def _check_streams(spark: SparkSession, frame: DataFrame) -> None:
 
 def check_store(settings: Settings) -> None:
     """Refuse a store, log directories or a checkpoint that the opening would refuse, as far as reading shows."""
+    if settings.objects is not None:
+        _check_objects(settings, settings.objects)
+        return
     config = SinkConfig.from_options(settings.store, settings.topics, log_dirs=settings.log_dirs)
     root = config.store
     above = next(each for each in (root, *root.parents) if os.path.lexists(each))
@@ -121,8 +126,20 @@ def check_store(settings: Settings) -> None:
     check_checkpoint(settings.checkpoint, settings.store, ledger.transaction_version)
 
 
+def _check_objects(settings: Settings, place: StoragePlace) -> None:
+    ledger = ObjectLedger.find(place)
+    if ledger is not None:
+        config = SinkConfig.from_options(settings.store, settings.topics, storage=settings.storage)
+        if problems := topic_problems(config, ledger.rows):
+            raise InvalidConfigError(*problems)
+    held = (lambda _query_id: None) if ledger is None else ledger.transaction_version
+    check_checkpoint(settings.checkpoint, settings.store, held)
+
+
 def _cut_lines(settings: Settings) -> Iterator[str]:
     """Yield when cuts are written, and the topics of which the older ones can't be read."""
+    if settings.objects is not None:
+        return
     config = SinkConfig.from_options(settings.store, settings.topics, log_dirs=settings.log_dirs, cuts=settings.cuts)
     cuts = config.cuts
     if cuts.every_ms is None:

@@ -12,6 +12,7 @@ from sparklog.pipeline.places.cuts_view import cut_lines, cut_verdict, describe_
 from sparklog.pipeline.places.lost_view import lost_of
 from sparklog.pipeline.places.quarantine_view import describe_quarantine, quarantine_lines
 from sparklog.pipeline.places.store_view import LogView, StoreView, open_named
+from sparklog.pipeline.places.stored_logs import Place
 from sparklog.pipeline.report import show
 from sparklog.pipeline.terminal import PeopleTable
 from sparklog.sink.ledger.versions import AsOf
@@ -75,7 +76,7 @@ class _Cuts:
 
 
 def run(
-    store: Path, topic: str | None, as_of: AsOf | None, with_cuts: bool, keep_in: Path | None, as_json: bool
+    store: Place, topic: str | None, as_of: AsOf | None, with_cuts: bool, keep_in: Path | None, as_json: bool
 ) -> None:
     """Carry the verb out."""
     if with_cuts and as_of is not None:
@@ -92,12 +93,12 @@ def run(
     show(_Description(found), as_json=as_json)
 
 
-def _show_cuts(store: Path, topic: str | None, *, as_json: bool) -> None:
+def _show_cuts(store: Place, topic: str | None, *, as_json: bool) -> None:
     """Print the cuts of a store, with what can be read of all its logs, or of a topic's."""
     view, logs = open_named(store, topic)
     if view.ledger_version is None:
         raise InvalidConfigError(f"only a store has cuts, which this is not: path={store}")
-    cuts = describe_cuts(store, logs)
+    cuts = describe_cuts(view.root, logs)
     if not as_json:
         table = PeopleTable(_WIDE)
         table.texts("cut")

@@ -25,8 +25,11 @@ from sparklog.pipeline.maintenance.run import (
     plan_maintenance_of,
 )
 from sparklog.pipeline.maintenance.stop_file import StopFile
+from sparklog.pipeline.places.stored_logs import Place
 from sparklog.pipeline.prometheus import make_metrics_folder
 from sparklog.pipeline.report import DONE, FAILED, show
+from sparklog.pipeline.settings.maintenance_settings import maintenance_options
+from sparklog.pipeline.settings.stream_settings import Settings, load_settings
 from sparklog.pipeline.streaming.stop_request import StopRequest
 from sparklog.pipeline.terminal import say, say_at_once
 from sparklog.pipeline.verbs.retain import say_files_wait
@@ -34,6 +37,7 @@ from sparklog.sink.past.overtaken_cuts import describe_overtaken
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import SystemClock, sleep
 from sparklog.storage_core.errors import InvalidConfigError, StorageError
+from sparklog.storage_core.objects.open_storage import StoragePlace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +54,7 @@ class _Shown:
 
 
 def run(
-    store: Path | None,
+    store: Place | None,
     config: str | None,
     plan_file: str | None,
     execute: bool,
@@ -62,6 +66,16 @@ def run(
     """Carry the verb out; return the exit code."""
     if (store is None) == (config is None):
         raise click.UsageError("one of STORE and --config is needed")
+    settings = None if config is None else _settings_of_objects(config, given)
+    objects = store if settings is None else settings.objects
+    if isinstance(objects, StoragePlace):
+        from sparklog.pipeline.verbs.maintain_objects import run_objects
+
+        chosen = maintenance_options(given) if settings is None else settings.maintenance
+        others: dict[str, object] = {name: value for name, value in given.items() if name != "memory"}
+        others |= {"plan": plan_file, "all": with_kept, "rebuild_control": rebuild_control}
+        return run_objects(objects, chosen, others, execute=execute, as_json=as_json)
+    store = None if isinstance(store, StoragePlace) else store
     problems = _useless({**given, "plan": plan_file, "all": with_kept, "json": as_json}, execute, rebuild_control)
     place = _find_place(store, config, given, None if plan_file is None else Path(plan_file), problems)
     if place is not None and execute and not rebuild_control:
@@ -79,6 +93,16 @@ def run(
     overtaken = describe_overtaken(found.ledger_path, plan.rows_after())
     show(PlanReport(plan, found.store_id, overtaken), as_json=as_json)
     return DONE
+
+
+def _settings_of_objects(config: str, given: Mapping[str, str | None]) -> Settings | None:
+    """Return the settings of a store of objects; None for others, and for a file with problems, which others name."""
+    overrides = [f"maintenance.{name}={value}" for name, value in given.items() if value is not None]
+    try:
+        settings = load_settings(config, overrides)
+    except InvalidConfigError:
+        return None
+    return settings if settings.objects is not None else None
 
 
 def _useless(given: Mapping[str, object], execute: bool, rebuild_control: bool) -> list[str]:

@@ -1,11 +1,11 @@
 """The verb `offsets`: the offset of each log at a time."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from sparklog.pipeline.places.past_logs import require_readable
 from sparklog.pipeline.places.store_view import LogView, open_named
+from sparklog.pipeline.places.stored_logs import Place
 from sparklog.pipeline.report import to_json
 from sparklog.pipeline.terminal import say
 from sparklog.sink.ledger.versions import AsOf
@@ -14,7 +14,7 @@ from sparklog.storage_core.log.producers.transactions import Isolation
 __all__ = ["run"]
 
 
-def run(store: Path, name: str, time: int | str, isolation: Isolation, as_of: AsOf | None, as_json: bool) -> None:
+def run(store: Place, name: str, time: int | str, isolation: Isolation, as_of: AsOf | None, as_json: bool) -> None:
     """Carry the verb out."""
     view, logs = open_named(store, name, as_of)
     require_readable(view, logs)

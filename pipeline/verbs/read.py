@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 import click
 import pyarrow as pa
 
 from sparklog.pipeline.places.past_logs import past_of, require_readable
 from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs, open_named, select_logs
+from sparklog.pipeline.places.stored_logs import Place
 from sparklog.pipeline.terminal import say
 from sparklog.sink.ledger.versions import AsOf
 from sparklog.storage_core.errors import InvalidConfigError, OffsetOutOfRangeError
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def run(
-    store: Path,
+    store: Place,
     name: str,
     start_offset: int | None,
     start_time: int | None,

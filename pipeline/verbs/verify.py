@@ -16,7 +16,8 @@ from typing import Any
 from sparklog.pipeline.places.forgotten_findings import forgotten_findings
 from sparklog.pipeline.places.lost_view import known_lost
 from sparklog.pipeline.places.newest_logs import NewestLogs
-from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs
+from sparklog.pipeline.places.store_view import LogView, StoreView, open_place
+from sparklog.pipeline.places.stored_logs import Place
 from sparklog.pipeline.report import DONE, FAILED, show, to_json
 from sparklog.pipeline.terminal import say
 from sparklog.sink.ledger.ledger import Ledger
@@ -94,13 +95,13 @@ class VerifyResult:
         return f"{'sound' if self.is_sound else 'NOT sound'}: {found}, {size_text(counts['bytes'])}"
 
 
-def run(store: Path, deep: bool, jobs: int | None, keep_in: Path | None, as_json: bool) -> int:
+def run(store: Place, deep: bool, jobs: int | None, keep_in: Path | None, as_json: bool) -> int:
     """Carry the verb out; return the exit code."""
 
     def report(each: Finding) -> None:
         say(to_json(each.as_dict()) if as_json else f"{each} -> {each.remedy}")
 
-    view = open_logs(store)
+    view = open_place(store)
     with _progress_bar(view) as progress:
         result = verify(view, report, deep=deep, jobs=jobs, keep_in=keep_in, progress=progress)
     result.add(forgotten_findings(view), report)

@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from sparklog.storage_core.storage.open_regular import read_file
 
-__all__ = ["ACTION_COUNT", "ENTRY", "checkpoint_version", "entry_version", "leading_version", "read_actions"]
+__all__ = [
+    "ACTION_COUNT",
+    "ENTRY",
+    "checkpoint_version",
+    "entry_path",
+    "entry_version",
+    "leading_version",
+    "read_actions",
+]
 
 ACTION_COUNT: Final = "sparklog.actions"
 """Key in an entry's first line: how many lines follow."""
@@ -24,6 +32,11 @@ def leading_version(name: str) -> int | None:
     """Return the version with which a file's name begins; None if it begins otherwise."""
     digits = name[:_VERSION_DIGITS]
     return int(digits) if len(digits) == _VERSION_DIGITS and digits.isascii() and digits.isdigit() else None
+
+
+def entry_path(version: int) -> str:
+    """Return the path of a log entry in its table."""
+    return f"_delta_log/{version:0{_VERSION_DIGITS}}{ENTRY}"
 
 
 def entry_version(name: str) -> int | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.record.schema import int64s
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["LEDGER_PARTITION", "LEDGER_SCHEMA", "ROWS_SCHEMA", "LedgerRows", "LogState"]
+__all__ = ["LEDGER_PARTITION", "LEDGER_SCHEMA", "ROWS_SCHEMA", "CommittedLogs", "LedgerRows", "LogState"]
 
 ROWS_SCHEMA = pa.schema(
     [
@@ -131,6 +131,20 @@ class LogState:
                 found += [(each.source, name)] if each.source != self.log_dir else []
                 found.append((self.log_dir, future_name(self.log, each)))
         return found
+
+
+class CommittedLogs(Protocol):
+    """The logs of a ledger, whatever holds its files."""
+
+    @property
+    def rows(self) -> Mapping[TopicPartition, int]:
+        """Row number of each log that there is."""
+
+    def column(self, name: str) -> npt.NDArray[np.int64]:
+        """Return (n,) values of an integer column, of every row; not to be changed."""
+
+    def state(self, row: int) -> LogState:
+        """Return one row."""
 
 
 class LedgerRows:

@@ -13,7 +13,7 @@ Source: Kafka Cleaner, "keep the last batch of the cleaned range"; DefaultRecord
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
@@ -22,13 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sparklog.sink.config import SinkConfig
-from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.place.placer import StagedBatches
+from sparklog.sink.ledger.rows import CommittedLogs
+from sparklog.sink.place.staged_batches import StagedBatches
 from sparklog.storage_core.errors import InvalidConfigError, InvalidRecordError
 from sparklog.storage_core.log_config import INT32_MAX, INT64_MAX
 from sparklog.storage_core.record.v2.batch_header import HEADER_BYTES
 from sparklog.storage_core.record.v2.empty_batch import pack_empty_batch
-from sparklog.storage_core.storage.local import storage_errors, write_file
 from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["EndBatches", "EndOffsets", "PlannedEnds", "check_end_offsets"]
@@ -78,10 +77,12 @@ class EndBatches:
         ledger: has the committed ends.
         config: `on_invalid` decides whether an end offset that is too low is refused or skipped; a planned one is
             always skipped.
+        write: writes a staged file.
     """
 
-    def __init__(self, ledger: Ledger, config: SinkConfig) -> None:
+    def __init__(self, ledger: CommittedLogs, config: SinkConfig, write: Callable[[Path, bytes], None]) -> None:
         self._ledger = ledger
+        self._write = write
         self._is_refused = config.on_invalid == "fail"
         self._warned = set[tuple[str, int]]()
 
@@ -97,7 +98,7 @@ class EndBatches:
         """
         if isinstance(end_offsets, PlannedEnds) and (spans := list(self._spans_of_starts(staged, end_offsets))):
             row, first, last = np.array(spans, np.int64).T
-            staged = _merge(_stage(row, first, last, directory / _STARTS_NAME), staged)
+            staged = _merge(self._stage(row, first, last, directory / _STARTS_NAME), staged)
         reached = self._ledger.column("log_end_offset").copy()
         if staged is not None:
             np.maximum.at(reached, staged.row, staged.base_offset + staged.last_offset_delta + 1)
@@ -108,7 +109,7 @@ class EndBatches:
             return staged
         ends = np.array([rows[row] for row in due.tolist()], np.int64)
         first = np.where(reached[due] == 0, ends - 1, np.maximum(reached[due], ends - 1 - INT32_MAX))
-        return _merge(staged, _stage(due, first, ends - 1, directory / _ENDS_NAME))
+        return _merge(staged, self._stage(due, first, ends - 1, directory / _ENDS_NAME))
 
     def _spans_of_starts(self, staged: StagedBatches | None, planned: PlannedEnds) -> Iterator[tuple[int, int, int]]:
         """Yield ledger row, first and last offset of the gap below a new log's first record, in order of rows."""
@@ -135,27 +136,24 @@ class EndBatches:
             logger.warning("The log keeps its end: %s", problems[log])
         self._warned |= problems.keys()
 
-
-def _stage(
-    rows: npt.NDArray[np.int64], first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], path: Path
-) -> StagedBatches:
-    """Write an empty batch for each log; the placer sets the leader epochs."""
-    batches = [pack_empty_batch(*span, -1) for span in zip(first.tolist(), last.tolist(), strict=True)]
-    with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, b"".join(batches))
-    zeros = np.zeros(len(rows), np.int64)
-    return StagedBatches(
-        files=[path],
-        row=rows,
-        file=zeros,
-        position=np.arange(len(rows)) * HEADER_BYTES,
-        size=zeros + HEADER_BYTES,
-        records_count=zeros,
-        last_offset_delta=last - first,
-        base_offset=first,
-        max_timestamp=zeros - 1,
-    )
+    def _stage(
+        self, rows: npt.NDArray[np.int64], first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], path: Path
+    ) -> StagedBatches:
+        """Write an empty batch for each log; the placer sets the leader epochs."""
+        batches = [pack_empty_batch(*span, -1) for span in zip(first.tolist(), last.tolist(), strict=True)]
+        self._write(path, b"".join(batches))
+        zeros = np.zeros(len(rows), np.int64)
+        return StagedBatches(
+            files=[path],
+            row=rows,
+            file=zeros,
+            position=np.arange(len(rows)) * HEADER_BYTES,
+            size=zeros + HEADER_BYTES,
+            records_count=zeros,
+            last_offset_delta=last - first,
+            base_offset=first,
+            max_timestamp=zeros - 1,
+        )
 
 
 def _merge(first: StagedBatches | None, second: StagedBatches | None) -> StagedBatches | None:

@@ -7,9 +7,9 @@ the touched logs are cut back.
 
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,46 +19,25 @@ from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.place.flush_policy import LogLimits, is_flush_due_by_log
 from sparklog.sink.place.patch_headers import patch_headers
+from sparklog.sink.place.split_appends import split_appends
+from sparklog.sink.place.staged_batches import StagedBatches
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import StorageError
 from sparklog.storage_core.fault_points import reach
-from sparklog.storage_core.index.offset_index import pack_offset_entries
 from sparklog.storage_core.index.time_index import pack_time_entries
 from sparklog.storage_core.log.append.begin_epoch import begin_epoch
 from sparklog.storage_core.log.append.cut_back import cut_back_logs
 from sparklog.storage_core.log.append.roll import APPEND_STATE, AppendPlan, BatchColumns, plan_appends
-from sparklog.storage_core.log.append.segment_writer import SegmentAppend, SegmentWriter, StagedRange, WrittenFiles
+from sparklog.storage_core.log.append.segment_writer import SegmentAppend, SegmentWriter, WrittenFiles
 from sparklog.storage_core.log.append.state import load_append_state
 from sparklog.storage_core.log.files.committed_end import CommittedEnd
 from sparklog.storage_core.log.files.names import INDEX, LOG, TIMEINDEX, segment_file_name
 from sparklog.storage_core.storage.local import storage_errors, sync_directories, sync_files, write_all
 from sparklog.storage_core.storage.open_regular import open_to_change
 
-__all__ = ["Placement", "Placer", "StagedBatches"]
+__all__ = ["Placement", "Placer"]
 
 _THREADS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class StagedBatches:
-    """Staged batches of all tasks of a micro-batch, sorted by log, in (task, position) order inside a log.
-
-    Attributes:
-        row: (b,) ledger row of the log.
-        file: (b,) index in `files`.
-        position, size: (b,) where the batch lies in its file.
-        records_count, last_offset_delta, base_offset, max_timestamp: (b,) of its header.
-    """
-
-    files: list[Path]
-    row: npt.NDArray[np.int64]
-    file: npt.NDArray[np.int64]
-    position: npt.NDArray[np.int64]
-    size: npt.NDArray[np.int64]
-    records_count: npt.NDArray[np.int64]
-    last_offset_delta: npt.NDArray[np.int64]
-    base_offset: npt.NDArray[np.int64]
-    max_timestamp: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +59,6 @@ class Placement:
     state: npt.NDArray[np.void]
     flushed: npt.NDArray[np.int64]
     written: WrittenFiles
-
-
-@dataclass(slots=True)
-class _SegmentParts:
-    ranges: list[StagedRange] = field(default_factory=list)
-    offset_entries: tuple[bytes, int] = (b"", 0)
-    time_entries: tuple[bytes, int] = (b"", 0)
 
 
 class Placer:
@@ -136,7 +108,7 @@ class Placer:
         values = self._new_values(staged, rows, plan)
         is_due = self._is_flush_due(rows, values["log_end_offset"])
         is_due |= plan.state["segment_base"] != before["segment_base"]  # the new segment's name, and the closed segment
-        written = self._write(rows, before, self._split(staged, log, plan, before), is_due)
+        written = self._write(rows, split_appends(staged, log, plan, before), is_due)
         return self._with_flushes(Placement(rows, values, plan.rolls, plan.state, rows[is_due], written))
 
     def place_nothing(self) -> Placement:
@@ -251,65 +223,18 @@ class Placer:
 
         self._run_all(patch_file, len(staged.files))
 
-    def _split(
-        self,
-        staged: StagedBatches,
-        log: npt.NDArray[np.int64],
-        plan: AppendPlan,
-        before: npt.NDArray[np.void],
-    ) -> list[dict[int, _SegmentParts]]:
-        """Sort ranges and index entries by log and segment; adjacent batches become one range."""
-        parts: list[dict[int, _SegmentParts]] = [{} for _ in before]
-        end = staged.position + staged.size
-        starts_run = np.ones(len(log), np.bool_)
-        starts_run[1:] = (
-            (np.diff(log) != 0)
-            | (np.diff(plan.segment_base) != 0)
-            | (np.diff(staged.file) != 0)
-            | (staged.position[1:] != end[:-1])
-        )
-        first = np.flatnonzero(starts_run)
-        last = np.append(first[1:], len(log)) - 1
-        columns = (
-            log[first],
-            plan.segment_base[first],
-            staged.file[first],
-            staged.position[first],
-            plan.position[first],
-            end[last] - staged.position[first],
-        )
-        for each, segment, file, position, target, size in zip(*(column.tolist() for column in columns), strict=True):
-            parts[each].setdefault(segment, _SegmentParts()).ranges.append(
-                StagedRange(staged.files[file], position, target, size)
-            )
-        for each, segment, entries in _by_segment(plan.offset_entries):
-            known = int(before[each]["offset_entries"]) if segment == before[each]["segment_base"] else 0
-            packed = pack_offset_entries(entries[:, 0], entries[:, 1])
-            parts[each].setdefault(segment, _SegmentParts()).offset_entries = (packed, known * 8)
-        for each, segment, entries in _by_segment(plan.time_entries):
-            known = int(before[each]["time_entries"]) if segment == before[each]["segment_base"] else 0
-            packed = pack_time_entries(entries[:, 0], entries[:, 1])
-            parts[each].setdefault(segment, _SegmentParts()).time_entries = (packed, known * 12)
-        return parts
-
     def _write(
         self,
         rows: npt.NDArray[np.int64],
-        before: npt.NDArray[np.void],
-        parts: list[dict[int, _SegmentParts]],
+        appends: list[list[SegmentAppend]],
         is_due: npt.NDArray[np.bool_],
     ) -> WrittenFiles:
-        """Write the parts of each log, and return the files of those logs that this commit has to sync."""
+        """Write the appends of each log, and return the files of those logs that this commit has to sync."""
         written, unsynced = WrittenFiles([], [], []), WrittenFiles([], [], [])
 
         def write_log(each: int) -> None:
-            active = int(before[each]["segment_base"])
-            appends = [
-                SegmentAppend(segment, segment != active, tuple(part.ranges), part.offset_entries, part.time_entries)
-                for segment, part in sorted(parts[each].items())
-            ]
             files = written if is_due[each] else unsynced
-            SegmentWriter(self._directories[rows[each]], self.owner.token, self.owner).append(appends, files)
+            SegmentWriter(self._directories[rows[each]], self.owner.token, self.owner).append(appends[each], files)
 
         self._run_all(write_log, len(rows))
         return written
@@ -385,12 +310,3 @@ class Placer:
             "max_timestamp_ms": np.maximum(newest, self._ledger.column("max_timestamp_ms")[rows]),
             "updated_ms": np.full(len(rows), self._clock.now_ms(), np.int64),
         }
-
-
-def _by_segment(entries: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
-    """Yield (log, segment base, entries) for entries that lie sorted by both."""
-    if not len(entries):
-        return
-    borders = np.flatnonzero((np.diff(entries[:, 0]) != 0) | (np.diff(entries[:, 1]) != 0)) + 1
-    for part in np.split(entries, borders):
-        yield int(part[0, 0]), int(part[0, 1]), part[:, 2:]

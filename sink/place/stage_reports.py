@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparklog.sink.place.placer import StagedBatches
+from sparklog.sink.place.staged_batches import StagedBatches
 from sparklog.sink.stage.report import StageReport
 from sparklog.storage_core.errors import InvalidRecordError, StorageError
 

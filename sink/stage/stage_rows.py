@@ -6,7 +6,6 @@ driver writes logs.
 
 import contextlib
 import gc
-import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,11 +21,11 @@ from sparklog.sink.stage.invalid_rows import InvalidReason, InvalidRow
 from sparklog.sink.stage.partitioner import Routed, Router, StageTopic, topic_name
 from sparklog.sink.stage.refused_rows import backward_rows, offset_column, payload_sizes, too_large_rows
 from sparklog.sink.stage.report import BATCHES_SCHEMA, StageReport
+from sparklog.sink.stage.staged_output import StagedFile, StagedObject, StagedOutput
 from sparklog.storage_core.errors import LogStorageError, RecordTooLargeError
 from sparklog.storage_core.fault_points import reach
+from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.record.v2.batch_encode import EncodedBatches, RecordColumns, encode_batches
-from sparklog.storage_core.storage.local import write_all
-from sparklog.storage_core.storage.open_regular import open_to_change
 from sparklog.storage_core.storage.owned_names import remove_unique
 
 __all__ = ["StagePlan", "freeze_garbage", "stage"]
@@ -48,6 +47,7 @@ class StagePlan:
         now_ms: timestamp of rows without one, and append time.
         last_offsets: (logs,) newest preserved offset of each log.
         split_floors: by task, by log: the newest preserved offset of earlier tasks, if needed.
+        objects: storage of a store of objects, `directory` is a folder in it; None for a folder of this machine.
     """
 
     directory: str
@@ -60,6 +60,7 @@ class StagePlan:
     batch_id: int = 0
     last_offsets: tuple[int, ...] = ()
     split_floors: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    objects: StoragePlace | None = None
 
     @property
     def logs(self) -> int:
@@ -101,7 +102,7 @@ class _StageTask:
         self._task = task
         self._router = Router(plan.topics, plan.fixed_topic, plan.now_ms, plan.batch_id + task)
         self._name = f"{task:05}-{uuid.uuid4().hex}"
-        self._descriptor = -1
+        self._output: StagedOutput | None = None
         self._position = 0
         self._rows_seen = 0
         self._records = 0
@@ -138,6 +139,8 @@ class _StageTask:
         self._seen_logs[routed.log[routed.log >= 0]] = True
         largest_batch = max(each.options.batch_size_bytes for each in self._plan.topics)
         enough = int(self._seen_logs.sum()) * largest_batch * _FLUSH_BATCHES_PER_LOG
+        if self._plan.objects is not None:
+            enough = self._plan.buffer_bytes  # each flush of a log is a range that its readers ask for
         if self._held_bytes >= min(enough, self._plan.buffer_bytes):
             self._flush()
 
@@ -145,21 +148,23 @@ class _StageTask:
         """Encode the rest and close the files."""
         if self._held and not self.has_failed:
             self._flush()
+        if self._output is not None and not self.has_failed:
+            self._output.finish()
         reach("stage.written")
         if self._quarantine is not None:
             self._quarantine.close()
 
     def close(self) -> None:
         """Close the files; a failed task leaves none."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        if self._quarantine is not None and self.failure:
+        if not self.has_failed and not self.failure:
+            return
+        if self._output is not None:
+            self._output.discard()
+        if self._quarantine is not None:
             with contextlib.suppress(OSError, pa.ArrowException):
                 self._quarantine.close()
-        if self.has_failed or self.failure:
-            for path in (self._path, self._quarantine_path):
-                with contextlib.suppress(OSError):  # the driver removes the folder anyway
-                    remove_unique(path)
+            with contextlib.suppress(OSError):  # the driver removes the folder anyway
+                remove_unique(self._quarantine_path)
 
     def report(self) -> pa.RecordBatch:
         """Return the task's one row."""
@@ -169,7 +174,7 @@ class _StageTask:
                 writer.write_batch(each)
         report = StageReport(
             task=self._task,
-            file=self._path.name if self._descriptor >= 0 else None,
+            file=self._path.name if self._output is not None else None,
             batches=stream.getvalue().to_pybytes(),
             records=self._records,
             quarantine=self._quarantine_path.name if self._quarantined else None,
@@ -211,7 +216,7 @@ class _StageTask:
         names = [*batch.schema.names, "reason", "row", "batch_id"]
         table = pa.Table.from_arrays(columns, names=names)
         if self._quarantine is None:
-            self._make_directory()
+            Path(self._plan.directory).mkdir(parents=True, exist_ok=True)
             self._quarantine = pq.ParquetWriter(self._quarantine_path, table.schema)
         self._quarantine.write_table(table)
         self._quarantined += len(rows)
@@ -291,11 +296,10 @@ class _StageTask:
         return encoded
 
     def _write(self, encoded: EncodedBatches, logs: npt.NDArray[np.int64]) -> None:
-        if self._descriptor < 0:
-            self._make_directory()
-            self._descriptor = open_to_change(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            reach("stage.started")
-        write_all(self._descriptor, encoded.data.data, self._position)
+        if self._output is None:
+            objects = self._plan.objects
+            self._output = StagedFile(self._path) if objects is None else StagedObject(objects, str(self._path))
+        self._output.write(memoryview(encoded.data.data))
         columns = [
             logs[encoded.group],
             encoded.position + self._position,
@@ -312,9 +316,6 @@ class _StageTask:
         self._reported.append(pa.RecordBatch.from_arrays(arrays, schema=BATCHES_SCHEMA))
         self._position += len(encoded.data)
         self._records += int(encoded.records_count.sum())
-
-    def _make_directory(self) -> None:
-        Path(self._plan.directory).mkdir(parents=True, exist_ok=True)
 
 
 def _record_columns(batch: pa.RecordBatch, timestamp: npt.NDArray[np.int64], preserved: bool) -> RecordColumns:

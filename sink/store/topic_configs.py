@@ -25,6 +25,7 @@ __all__ = [
     "UNKNOWN_SETTINGS",
     "forget_topic_config",
     "keep_topic_configs",
+    "own_properties",
     "read_other_properties",
     "read_preserved_topics",
     "read_topic_configs",
@@ -120,12 +121,13 @@ def _write(
     others: Mapping[str, Mapping[str, str]],
     owner: Owner,
 ) -> None:
-    topics = {topic: _own_properties(config) for topic, config in sorted(configs.items())}
+    topics = {topic: own_properties(config) for topic, config in sorted(configs.items())}
     content = {"topics": topics, "preserved": sorted(preserved)}
     _FILE.replace(store, content | ({"others": dict(sorted(others.items()))} if others else {}), owner)
 
 
-def _own_properties(config: LogConfig) -> dict[str, object]:
+def own_properties(config: LogConfig) -> dict[str, object]:
+    """Return the properties that differ from Kafka's defaults, by their names."""
     default = LogConfig()
     values = {
         each.metadata["name"]: (getattr(config, each.name), getattr(default, each.name)) for each in fields(config)

@@ -21,7 +21,7 @@ from sparklog.storage_core.storage.open_regular import open_to_change
 from sparklog.storage_core.storage.owned_names import Owner
 from sparklog.storage_core.topic_partition import TopicPartition, topic_names_collide
 
-__all__ = ["create_topics", "plan_topics", "topic_problems"]
+__all__ = ["create_topics", "new_state", "plan_topics", "topic_problems"]
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def plan_topics(
             log_dir = min(log_dirs, key=lambda name: (load[name], log_dirs.index(name)))
             load[log_dir] += 1
             start = mirrored.starts.get(partition, 0) if mirrored else 0
-            added.append(_new_state(topic.name, partition, log_dir, topic_id, start, now_ms))
+            added.append(new_state(topic.name, partition, log_dir, topic_id, start, now_ms))
     for log, directory in _existing(store, added, log_dirs):
         _check_is_empty(directory, log)
     return added
@@ -110,7 +110,8 @@ def _problem(topic: TopicConfig, existing: Counter[str]) -> str | None:
     return None
 
 
-def _new_state(topic: str, partition: int, log_dir: str, topic_id: str, start: int, now_ms: int) -> LogState:
+def new_state(topic: str, partition: int, log_dir: str, topic_id: str, start: int, now_ms: int) -> LogState:
+    """Return the row of a log that is empty."""
     return LogState(
         topic=topic,
         partition=partition,

@@ -1,29 +1,20 @@
-"""Kafka's jars in a cache folder, and the command line classes inside them.
+"""Kafka's jars in a cache folder, and the command line classes inside them."""
 
-Maven is asked once: the folder is named after the hash of `pom.xml`, so another version of Kafka is another folder.
-"""
-
-import hashlib
-import os
-import re
-import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from sparklog.pipeline.spark.jars import cache_folder
 from tests.class_archives import KAFKA_OPTIONS
+from tests.maven_jars import JarsUnavailableError, find_java, obtain_jars
 
 __all__ = ["KafkaToolError", "KafkaToolbox", "KafkaUnavailableError", "StreamedRun"]
 
 _HERE = Path(__file__).resolve().parent
 _POM = _HERE / "pom.xml"
-_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-_MAVEN_TIMEOUT_S = 600
 _TOOL_TIMEOUT_S = 300
 
 # Short-lived processes on few cores: compile once and cheaply, collect with one thread.
@@ -49,7 +40,7 @@ class KafkaToolbox:
     def __init__(self, jars: Path) -> None:
         self.jars = jars
         self.class_options = KAFKA_OPTIONS
-        self._java = _find_java()
+        self._java = find_java()
 
     @classmethod
     def obtain(cls) -> "KafkaToolbox":
@@ -58,11 +49,10 @@ class KafkaToolbox:
         Raises:
             KafkaUnavailableError: there is no Java, or no Maven, or no registry answers.
         """
-        _find_java()
-        jars = cache_folder() / f"kafka-{hashlib.sha256(_POM.read_bytes()).hexdigest()[:12]}"
-        if not jars.is_dir():
-            _copy_jars(jars)
-        return cls(jars)
+        try:
+            return cls(obtain_jars(_POM, "kafka"))
+        except JarsUnavailableError as error:
+            raise KafkaUnavailableError(str(error)) from None
 
     def command(self, main_class: str, *arguments: str, heap: str = "512m", log_level: str = "error") -> list[str]:
         """Return the command line that runs a class of Kafka's."""
@@ -128,38 +118,3 @@ class StreamedRun:
     stdout: IO[bytes]
     stderr: list[str] = field(default_factory=list)
     exit_status: int = -1
-
-
-def _find_java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home) / "bin") if home else None) or shutil.which("java")
-    if java is None:
-        raise KafkaUnavailableError("there is no java on this machine (neither $JAVA_HOME nor $PATH has one)")
-    return java
-
-
-def _copy_jars(target: Path) -> None:
-    """Let Maven copy the jars beside `target`, then name the folder: half a copy never passes for a whole."""
-    if shutil.which("mvn") is None:
-        raise KafkaUnavailableError("Kafka's jars are not in the cache, and there is no mvn on $PATH to fetch them")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{target.name}.partial-") as staging:
-        options = ("--batch-mode", "--quiet", "-Dstyle.color=never", "--file", str(_POM))
-        _run_maven(["mvn", *options, _GOAL, "-DincludeScope=runtime", f"-DoutputDirectory={staging}/jars"])
-        try:
-            (Path(staging) / "jars").rename(target)
-        except OSError:
-            if not target.is_dir():  # otherwise another run of the suite was faster, with the same jars
-                raise
-
-
-def _run_maven(command: Sequence[str]) -> None:
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_MAVEN_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise KafkaUnavailableError(f"mvn brought no jars within {_MAVEN_TIMEOUT_S} s") from None
-    if done.returncode != 0:
-        error = re.search(r"\[ERROR\] (\S.{0,400})", done.stdout)
-        raise KafkaUnavailableError(f"mvn could not fetch Kafka's jars: {error[1] if error else 'it gave no reason'}")

@@ -17,10 +17,52 @@ def _refusal(store: str | Path, **options: Any) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize("store", ["s3://bucket/store", "hdfs://host/store", "file:/tmp/store", "dbfs:/store"])
+@pytest.mark.parametrize("store", ["file:/tmp/store", "dbfs:/store"])
 def test_config_when_the_store_is_a_uri_then_refused(store: str) -> None:
-    """A store is a folder: a URI would otherwise become a local folder of that name."""
+    """It would otherwise become a local folder of that name."""
     assert f"store='{store}' is not a folder of this machine" in _refusal(store)
+
+
+@pytest.mark.parametrize(
+    ("store", "address"),
+    [
+        ("s3://bucket/a/b/", "s3://bucket/a/b"),
+        ("S3A://bucket/a", "s3://bucket/a"),
+        ("gs://bucket/a", "gs://bucket/a"),
+        ("abfss://box@account.dfs.core.windows.net/a", "abfss://box@account.dfs.core.windows.net/a"),
+        ("hdfs://node:8020/a", "hdfs://node:8020/a"),
+        ("hdfs:///a", "hdfs:///a"),
+        ("file:///tmp/a", "file:///tmp/a"),
+    ],
+)
+def test_config_when_the_store_is_an_address_then_it_is_of_objects(store: str, address: str) -> None:
+    """Also as Hadoop's users write it."""
+    config = SinkConfig.from_options(store, _TOPICS, storage={"aws_secret_access_key": "geheim"})
+
+    assert config.objects is not None
+    assert str(config.objects.address) == address
+    assert "geheim" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("ftp://host/a", "no address of a storage"),
+        ("s3://bucket", "names no folder"),
+        ("s3:///a", "names no bucket"),
+        ("s3://bucket/a b", "holds a space"),
+        ("s3://bucket/a/../b", "empty name, . or .."),
+        ("s3://bucket/a//b", "empty name, . or .."),
+    ],
+)
+def test_config_when_an_address_is_none_then_refused(store: str, told: str) -> None:
+    assert told in _refusal(store)
+
+
+def test_config_when_storage_is_given_for_a_folder_then_refused(tmp_path: Path) -> None:
+    assert "storage.aws_region: is only used with a store at an address" in _refusal(
+        tmp_path, storage={"aws_region": "x"}
+    )
 
 
 @pytest.mark.parametrize("name", ["50%", "a[1]", "a^b", "a|b", "a\\b", "a\nb"])

@@ -225,7 +225,7 @@ def test_find_bounds_when_data_loss_may_be_then_the_ledger_tells_of_an_offline_l
 
 def test_store_watch_when_a_disk_comes_back_then_sees_it_without_a_commit(store: Path) -> None:
     """The ledger does not change with it."""
-    watch = StoreWatch(parse_options({"path": str(store)}, "any"), SystemClock())
+    watch = StoreWatch(parse_options({"path": str(store)}, "any"), store, SystemClock())
     assert [each.offline for each in watch.logs()] == [None, "does not exist"]
 
     _bring_disk_back(store)
@@ -238,7 +238,7 @@ def test_store_watch_when_the_wall_clock_is_far_behind_then_reads_a_ledger_at_re
     store = _write(memory_path / "store")
     changed_ms = (store / "ledger" / "_delta_log").stat().st_mtime_ns // 1_000_000
     clock = ManualClock(changed_ms - 3_600_000)
-    watch = StoreWatch(parse_options({"path": str(store)}, "any"), clock)
+    watch = StoreWatch(parse_options({"path": str(store)}, "any"), store, clock)
     first = watch.logs()
     clock.advance(101)
     settled = watch.logs()

@@ -59,7 +59,7 @@ def _demand_refusal(store: Path, sparklog: Sparklog, named: str) -> None:
         assert named in ran.out + ran.err, (verb, ran.out, ran.err)
     options = parse_options({"path": str(store), "subscribe": "events"})
     with pytest.raises(LogStorageError, match=named):
-        choose_logs(open_logs(options.path), options)
+        choose_logs(open_logs(store), options)
     assert contents(store, without=_LOCKS) == before
 
 

@@ -11,7 +11,8 @@ from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.place.flush_policy import FLUSH_LIMITS, LogLimits
-from sparklog.sink.place.placer import Placement, Placer, StagedBatches
+from sparklog.sink.place.placer import Placement, Placer
+from sparklog.sink.place.staged_batches import StagedBatches
 from sparklog.storage_core.errors import StorageError, WriterFencedError
 from sparklog.storage_core.index.time_index import TimeIndex
 from sparklog.storage_core.log.append.roll import ROLL_LIMITS, BackwardOffsetError

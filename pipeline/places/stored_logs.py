@@ -1,0 +1,105 @@
+"""Logs of a store of objects for readers: what the ledger says of them, and copies of what is read.
+
+Verbs read a copy of the logs that they need, a folder of log directories. Tasks of Spark copy only their own offsets.
+"""
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from sparklog.sink.ledger.versions import AsOf
+from sparklog.sink.objects.extents import Extent, extents_between
+from sparklog.storage_core.log.read.log_reader import LogReader
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.objects.address import parse_address
+from sparklog.storage_core.objects.open_storage import StoragePlace
+from sparklog.storage_core.topic_partition import TopicPartition
+
+__all__ = ["Place", "StoredLog", "fetch_logs", "stored_place"]
+
+Place: TypeAlias = Path | StoragePlace
+"""A folder of this machine, or where a store of objects lies."""
+
+_PREFIX = "sparklog-"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLog:
+    """The extents of a log, by offset, and the storage that has them; travels to executors."""
+
+    place: StoragePlace
+    extents: tuple[Extent, ...]
+
+    def between(self, start_offset: int, end_offset: int) -> "StoredLog":
+        """Return the part that holds offsets of [start, end)."""
+        return StoredLog(self.place, tuple(extents_between(self.extents, start_offset, end_offset)))
+
+    def offset_for_time(self, time_ms: int, start_offset: int, end_offset: int) -> tuple[int, int] | None:
+        """Return the first offset of [start, end) whose record is not earlier, and its time; None if there is none.
+
+        Raises:
+            LogStorageError: an object can't be read.
+        """
+        for extent in extents_between(self.extents, start_offset, end_offset):
+            if extent.max_timestamp_ms < time_ms:
+                continue
+            with StoredLog(self.place, (extent,)).fetched() as directory:
+                start = max(start_offset, extent.base_offset)
+                reader = LogReader(directory, log_start_offset=start, log_end_offset=min(end_offset, extent.end_offset))
+                found = reader.offset_for_time(time_ms)
+            if found is not None:
+                return found
+        return None
+
+    @contextmanager
+    def fetched(self) -> Iterator[Path]:
+        """Copy the extents into a log directory that is removed afterwards.
+
+        Raises:
+            LogStorageError: an object can't be read.
+        """
+        from sparklog.sink.objects.fetch_log import fetch_log  # loads kernels: for those who have such a store
+
+        with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
+            if self.extents:
+                fetch_log(self.place.open(), self.extents, Path(folder), LogConfig())
+            yield Path(folder)
+
+
+def stored_place(text: str) -> StoragePlace | None:
+    """Return the storage that a text addresses; None for a folder of this machine, which `file://` may name, too.
+
+    Raises:
+        InvalidConfigError: no storage has such an address.
+    """
+    parts = urlsplit(text)
+    if parts.scheme.lower() == "file" and not Path(unquote(parts.path), "ledger", "kind=log").is_dir():
+        return None
+    return StoragePlace(parse_address(text))
+
+
+def fetch_logs(place: StoragePlace, name: str | None, as_of: AsOf | None) -> Path:
+    """Copy logs into a folder of log directories; it is removed as this process ends.
+
+    Args:
+        name: `TOPIC` or `TOPIC:PARTITION`; None for all.
+
+    Raises:
+        LogStorageError: as `fetch_store`.
+    """
+    from sparklog.sink.objects.fetch_store import fetch_store  # loads kernels
+
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+    def is_wanted(log: TopicPartition) -> bool:
+        return name is None or name in (log.topic, f"{log.topic}:{log.partition}")
+
+    fetch_store(place, folder, is_wanted, as_of)
+    return folder

@@ -1,0 +1,97 @@
+"""Merges small extents of logs: each micro-batch leaves some in each log, and a reader asks for each of them.
+
+Extents of several logs share an object, log after log, so the number of objects does not grow with that of logs. They
+are merged once there are many in a row that are smaller than a piece. The result is small again where they are few
+bytes, and is merged with later ones. So each byte is written again a number of times that grows with the logarithm of
+its log.
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparklog.sink.objects.extents import PIECE_BYTES, Extent
+from sparklog.sink.objects.new_extents import NewExtents
+from sparklog.sink.objects.read_extents import read_extents
+from sparklog.storage_core.objects.object_storage import ObjectStorage
+from sparklog.storage_core.topic_partition import TopicPartition
+
+__all__ = ["MERGED", "Replacement", "merge_logs", "plan_merges", "replace_extents"]
+
+MERGED = "data/merged"
+"""Folder of objects that maintenance writes."""
+_MANY = 16
+_OBJECT_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Extents of a log and those that take their place."""
+
+    log: TopicPartition
+    old: tuple[Extent, ...]
+    new: tuple[Extent, ...]
+
+
+def plan_merges(
+    extents: Mapping[TopicPartition, Sequence[Extent]],
+) -> list[list[tuple[TopicPartition, tuple[Extent, ...]]]]:
+    """Return runs of small extents to merge, in groups that share an object."""
+    groups: list[list[tuple[TopicPartition, tuple[Extent, ...]]]] = []
+    room = 0
+    for log in sorted(extents):
+        for run in _runs(extents[log]):
+            size_bytes = sum(each.size_bytes for each in run)
+            if not groups or size_bytes > room:
+                groups.append([])
+                room = _OBJECT_BYTES
+            groups[-1].append((log, run))
+            room -= size_bytes
+    return groups
+
+
+def _runs(extents: Sequence[Extent]) -> Iterator[tuple[Extent, ...]]:
+    """Yield the runs of a log that are worth a merge: many extents, or bytes of a piece and more."""
+    run: list[Extent] = []
+    for extent in [*extents, None]:
+        if extent is not None and extent.size_bytes < PIECE_BYTES:
+            run.append(extent)
+            continue
+        if len(run) >= _MANY or (len(run) > 1 and sum(each.size_bytes for each in run) >= 2 * PIECE_BYTES):
+            yield tuple(run)
+        run = []
+
+
+def merge_logs(storage: ObjectStorage, group: Sequence[tuple[TopicPartition, tuple[Extent, ...]]]) -> list[Replacement]:
+    """Write the extents of a group into one object.
+
+    Raises:
+        LogStorageError: an object can't be read, or the storage refuses; nothing has appeared.
+    """
+    name = f"{MERGED}/{uuid.uuid4().hex}.batches"
+    with storage.writing(name) as writing:
+        new = NewExtents(name, writing)
+        for log, run in group:
+            for part in read_extents(storage, run):
+                for each in part:
+                    epochs = np.full(len(each.scan), each.extent.leader_epoch, np.int32)
+                    new.add(log, each.data, each.scan, each.base_offset, epochs)
+            new.end_run()
+        found = new.finish()
+    merged: list[Replacement] = []
+    for log, run in group:
+        mine = [each for each in found[log] if run[0].base_offset <= each.base_offset < run[-1].end_offset]
+        merged.append(Replacement(log, run, tuple(mine)))
+    return merged
+
+
+def replace_extents(extents: dict[TopicPartition, list[Extent]], replacement: Replacement) -> bool:
+    """Put new extents in the place of old ones; return whether these were all still there."""
+    held, gone = extents.get(replacement.log, []), set(replacement.old)
+    if not gone <= set(held):
+        return False  # deleted, cleaned or merged meanwhile
+    kept = [extent for extent in held if extent not in gone]
+    extents[replacement.log] = sorted([*kept, *replacement.new], key=lambda extent: extent.base_offset)
+    return True

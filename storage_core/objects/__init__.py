@@ -1,0 +1,1 @@
+"""Storages of immutable objects: object stores and HDFS, behind one interface."""

@@ -1,0 +1,65 @@
+"""A writer of a store of objects that tests kill, and what such a store must hold."""
+
+from contextlib import closing
+from pathlib import Path
+
+from sparklog.pipeline.places.store_view import open_place
+from sparklog.pipeline.verbs.read import read_records
+from sparklog.sink.config import SinkConfig
+from sparklog.sink.objects import maintain_objects as maintain_objects_module
+from sparklog.sink.objects.maintain_objects import MaintainedObjects, maintain_objects
+from sparklog.sink.objects.object_writer import ObjectWriter
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.objects.open_storage import StoragePlace
+from tests.build.sink_store import EVENTS, in_process, numbers
+
+__all__ = ["BATCHES", "maintain_place", "object_place", "problems_of_objects", "write_objects"]
+
+BATCHES = 105
+"""Enough for a checkpoint of the ledger."""
+_ROWS = 4
+
+
+def write_objects(root: Path) -> None:
+    """Append numbers by two tasks in each micro-batch, from wherever the run before has ended."""
+    config = _config(root)
+    assert config.objects is not None
+    with closing(ObjectWriter(config, config.objects, SystemClock())) as writer:
+        for batch in range(BATCHES):
+            first = batch * _ROWS
+            tasks = in_process(numbers(first, first + 1), numbers(first + 1, first + _ROWS))
+            writer.append("query", batch, tasks)
+
+
+def maintain_place(root: Path) -> None:
+    """Do one maintenance run; garbage goes at once."""
+    maintain_objects_module._GARBAGE_AGE_MS = 0
+    for task in maintain_objects(MaintainedObjects(object_place(root), SystemClock(), 1 << 20)):
+        assert task.error is None, task
+
+
+def object_place(root: Path) -> StoragePlace:
+    """Return where the store lies."""
+    place = _config(root).objects
+    assert place is not None
+    return place
+
+
+def problems_of_objects(root: Path, batches: int = BATCHES) -> list[str]:
+    """Return what is wrong: a number that is missing, or there twice, or a gap between offsets."""
+    view, found = open_place(object_place(root)), []
+    values: list[int] = []
+    for each in view.logs:
+        offsets = []
+        for _, batch in read_records(view, [each], None, None, None):
+            offsets += batch.column("offset").to_pylist()
+            values += map(int, batch.column("value").to_pylist())
+        if offsets != list(range(len(offsets))):
+            found.append(f"gaps: {each.log} {offsets}")
+    if sorted(values) != list(range(batches * _ROWS)):
+        found.append(f"numbers: {sorted(values)}")
+    return found
+
+
+def _config(root: Path) -> SinkConfig:
+    return SinkConfig.from_options(f"file://{root}", EVENTS, topic="events")

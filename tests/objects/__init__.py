@@ -1,0 +1,1 @@
+"""Stores of objects, on every kind of storage."""
