@@ -34,12 +34,14 @@ _ROOT = Path(__file__).resolve().parents[2]
 _UNDER_MAINTENANCE = "only under maintenance.lock, which refuses a taking by force for as long as it is held"
 _BROKERS = "only where a broker's directory is loaded or filled, under the broker's lock"
 _THIRD_PROCESS = "only by a taker beside a live writer; then it is the taker of these tests that comes to it"
+_COPY = "only in a new folder of this process alone, where it copies a log of a store of objects"
 _NOT_REACHED = {
     ("sink/importing/import_logs.py", "remove_new_store"): _UNDER_MAINTENANCE,
     ("sink/locks/broker_lock.py", "_replaced"): _THIRD_PROCESS,
     ("sink/mount/into_broker.py", "_clear"): _BROKERS,
     ("sink/mount/into_broker.py", "_put_in"): _BROKERS,
     ("sink/mount/into_broker.py", "_merge"): _BROKERS,
+    ("sink/objects/fetch_log.py", "fetch_log"): _COPY,
     ("sink/operations/repair_store.py", "write_roots"): _UNDER_MAINTENANCE,
     ("sink/operations/upgrade_store.py", "upgrade_store"): _UNDER_MAINTENANCE,
     ("sink/operations/upgrade_store.py", "_commit"): _UNDER_MAINTENANCE,
