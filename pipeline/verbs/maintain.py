@@ -5,10 +5,10 @@ Imports Spark only where needed: a plan does not need it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,8 +27,8 @@ from sparklog.pipeline.maintenance.run import (
 from sparklog.pipeline.maintenance.stop_file import StopFile
 from sparklog.pipeline.places.stored_logs import Place
 from sparklog.pipeline.prometheus import make_metrics_folder
-from sparklog.pipeline.report import DONE, FAILED, show
-from sparklog.pipeline.settings.maintenance_settings import maintenance_options
+from sparklog.pipeline.report import DONE, FAILED, show, to_json
+from sparklog.pipeline.settings.maintenance_settings import MaintenanceSettings, maintenance_options
 from sparklog.pipeline.settings.stream_settings import Settings, load_settings
 from sparklog.pipeline.streaming.stop_request import StopRequest
 from sparklog.pipeline.terminal import say, say_at_once
@@ -41,6 +41,8 @@ from sparklog.storage_core.objects.open_storage import StoragePlace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from sparklog.sink.objects.maintain_objects import ObjectTask
 
 __all__ = ["run"]
 
@@ -69,12 +71,10 @@ def run(
     settings = None if config is None else _settings_of_objects(config, given)
     objects = store if settings is None else settings.objects
     if isinstance(objects, StoragePlace):
-        from sparklog.pipeline.verbs.maintain_objects import run_objects
-
         chosen = maintenance_options(given) if settings is None else settings.maintenance
         others: dict[str, object] = {name: value for name, value in given.items() if name != "memory"}
         others |= {"plan": plan_file, "all": with_kept, "rebuild_control": rebuild_control}
-        return run_objects(objects, chosen, others, execute=execute, as_json=as_json)
+        return _run_objects(objects, chosen, others, execute=execute, as_json=as_json)
     store = None if isinstance(store, StoragePlace) else store
     problems = _useless({**given, "plan": plan_file, "all": with_kept, "json": as_json}, execute, rebuild_control)
     place = _find_place(store, config, given, None if plan_file is None else Path(plan_file), problems)
@@ -224,3 +224,71 @@ def _rebuild_control(place: MaintainedPlace, execute: bool) -> int:
         say(f"control/{name}: {said}: {problem}")
     say(last)
     return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class _ObjectsReport:
+    """Tasks as JSON has them."""
+
+    tasks: Sequence[ObjectTask]
+    is_executed: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return counts of tasks by kind."""
+        kinds = {kind: sum(each.kind == kind for each in self.tasks) for kind in ("retain", "clean", "merge", "remove")}
+        return {"executed": self.is_executed, **kinds, "failed": sum(each.error is not None for each in self.tasks)}
+
+    def lines(self) -> Sequence[str]:
+        """Return nothing: tasks are shown at once."""
+        return ()
+
+    def verdict(self) -> str:
+        """Return the counts, for people."""
+        counts = self.as_dict()
+        found = ", ".join(f"{counts[kind]:,} {kind}" for kind in ("retain", "clean", "merge", "remove") if counts[kind])
+        failed = f"; {counts['failed']:,} failed" if counts["failed"] else ""
+        what = f"{found or 'nothing is due'}{failed}"
+        return f"done: {what}" if self.is_executed else f"planned: {what}" + ("; --execute does it" if found else "")
+
+
+def _run_objects(
+    place: StoragePlace, settings: MaintenanceSettings, given: Mapping[str, object], *, execute: bool, as_json: bool
+) -> int:
+    """Carry the verb out; return the exit code.
+
+    Args:
+        given: options that such a store does not have, by their names; those with a value are refused.
+
+    Raises:
+        InvalidConfigError: such an option is given.
+        LogStorageError: the ledger can't be read or written.
+    """
+    from sparklog.sink.objects.maintain_objects import MaintainedObjects, maintain_objects, plan_objects
+
+    useless = sorted(name for name, value in given.items() if value)
+    if useless:
+        names = ", ".join(f"--{name}".replace("_", "-") for name in useless)
+        raise InvalidConfigError(f"{names}: not for a store of objects: address={place.address}")
+    store = MaintainedObjects(place, SystemClock(), settings.memory_bytes)
+    tasks: list[ObjectTask] = []
+    if not execute:
+        tasks = plan_objects(store)
+        for task in tasks:
+            _say_task(task, as_json=as_json)
+    else:
+        with StopRequest(say_at_once, "logs") as stop:
+            stop.install()
+            for task in maintain_objects(store, lambda: stop.requested):
+                tasks.append(task)
+                _say_task(task, as_json=as_json)
+    report = _ObjectsReport(tasks, execute)
+    show(report, as_json=as_json)
+    return FAILED if any(each.error is not None for each in tasks) else DONE
+
+
+def _say_task(task: ObjectTask, *, as_json: bool) -> None:
+    if as_json:
+        say(to_json(asdict(task) | {"log": None if task.log is None else str(task.log)}))
+        return
+    where = "" if task.log is None else f" {task.log}"
+    say(f"{task.kind}{where}: {task.what if task.error is None else f'failed: {task.error}'}")
