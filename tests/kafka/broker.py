@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from tests.kafka.toolbox import KafkaToolbox, KafkaToolError
 
@@ -109,22 +110,25 @@ class KafkaBroker:
         properties = self._write_properties({})
         self.toolbox.run("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", str(properties))
 
-    def start(self, settings: Mapping[str, object] | None = None) -> None:
+    def start(self, settings: Mapping[str, object] | None = None, login: Mapping[str, str] | None = None) -> None:
         """Start and wait until clients are served.
 
         Args:
             settings: broker properties of this run, over those of the lab.
+            login: client properties that these settings ask for.
 
         Raises:
             KafkaToolError: it ended instead, or was not ready in time; the message ends with its last lines.
         """
         self._run(self._write_properties(settings or {}))
         self.await_started()
+        self._await_leading(login or {})
 
     def serve(self, properties: Path, bootstrap: str) -> None:
         """Start on another one's `server.properties` as they are, as kafka-server-start does; raises as `start`."""
         self.begin(properties, bootstrap)
         self.await_started()
+        self._await_leading({})
 
     def begin(self, properties: Path, bootstrap: str) -> None:
         """Begin to start likewise; one of several controllers is ready only once others are."""
@@ -193,6 +197,23 @@ class KafkaBroker:
                 reason = f"ended with exit status {process.returncode}" if ended else "was not ready in time"
                 raise KafkaToolError(f"the broker {reason}:\n" + "\n".join(text.splitlines()[-30:]))
             time.sleep(0.1)
+
+    def _await_leading(self, login: Mapping[str, str]) -> None:
+        """Wait until it answers for every partition: it is told to lead them only after it says that it has started."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, **login})  # held: its end would cancel the requests
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        topics = admin.list_topics(timeout=_START_TIMEOUT_S).topics
+        logs = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
+        earliest: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        asked = dict.fromkeys(logs, earliest)
+        while asked:
+            answers = admin.list_offsets(asked, request_timeout=_START_TIMEOUT_S)
+            waiting = [log for log, answer in answers.items() if isinstance(answer.exception(), KafkaException)]
+            if not waiting:
+                return
+            if time.monotonic() > deadline:
+                raise KafkaToolError(f"the broker does not lead {waiting}")
+            time.sleep(0.05)
 
     def _await_end(self) -> None:
         try:

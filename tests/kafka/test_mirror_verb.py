@@ -174,7 +174,15 @@ def test_mirror_when_the_source_has_sasl_then_reads_and_prints_no_secret(toolbox
         source.create_topics(TopicSpec(name=topic, partitions=1, config=_KEPT))
         produce_with_confluent(source.bootstrap, _records(topic, 0, 10, partitions=1))
         source.stop()
-        source.start(secured)
+        source.start(
+            secured,
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "node",
+                "sasl.password": secret,
+            },
+        )
         logged = ("--conf=spark.eventLog.enabled=true", f"--conf=spark.eventLog.dir={events.as_uri()}")
         options = ("--command-config", str(config), *logged)
 
