@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import yaml
 
@@ -232,19 +233,9 @@ def _parse(root: SettingsSection, problems: list[str], places: SettingsPlaces) -
     cuts = _parse_scalars(root.section("cuts"))
     storage = _parse_scalars(root.section("storage"))
     root.finish()
-    objects = None
-    try:
-        config = SinkConfig.from_options(
-            store or ".",
-            topics,
-            on_invalid=records.on_invalid if records else "fail",
-            log_dirs=log_dirs,
-            cuts=cuts,
-            storage=storage,
-        )
-        objects = config.objects
-    except InvalidConfigError as error:
-        problems += error.problems
+    on_invalid = records.on_invalid if records else "fail"
+    given = {"on_invalid": on_invalid, "log_dirs": log_dirs, "cuts": cuts, "storage": storage}
+    objects = _objects(store, topics, problems, given)
     if records:
         _check_records(root, records, topics, quarantine)
     if store and checkpoint:
@@ -268,6 +259,17 @@ def _parse(root: SettingsSection, problems: list[str], places: SettingsPlaces) -
         maintenance=maintenance,
         places=places,
     )
+
+
+def _objects(
+    store: str | None, topics: Mapping[str, Mapping[str, object]], problems: list[str], given: Mapping[str, Any]
+) -> StoragePlace | None:
+    """Return where a store of objects lies; add the problems that a sink would find in these settings."""
+    try:
+        return SinkConfig.from_options(store or ".", topics, **given).objects
+    except InvalidConfigError as error:
+        problems += error.problems
+        return None
 
 
 def _parse_source(section: SettingsSection) -> SourceSettings | None:

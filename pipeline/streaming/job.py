@@ -13,6 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from sparklog.pipeline.control.leases import refuse_leased
 from sparklog.pipeline.settings.stream_settings import Settings, TriggerSettings
 from sparklog.pipeline.spark.session import running_session
+from sparklog.pipeline.streaming.check_objects import check_objects
 from sparklog.pipeline.streaming.checkpoint_check import check_checkpoint
 from sparklog.pipeline.streaming.checkpoint_sync import CheckpointSync, drop_torn
 from sparklog.pipeline.streaming.metrics import StreamMetrics
@@ -21,7 +22,6 @@ from sparklog.pipeline.streaming.source_ends import SourceEnds, find_source_ends
 from sparklog.pipeline.streaming.sources import needs_jars, open_source
 from sparklog.pipeline.streaming.stop_request import StopRequest
 from sparklog.pipeline.streaming.transforms import select_records
-from sparklog.sink.config import SinkConfig
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.log_sink import LogSink
@@ -29,10 +29,8 @@ from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.opening.finish_truncation import may_have_truncations
 from sparklog.sink.spark.errors import SPARK_ERRORS, explain
 from sparklog.sink.store.store_folder import Store
-from sparklog.sink.store.topics import topic_problems
 from sparklog.storage_core.clock import wait_until
 from sparklog.storage_core.errors import InvalidConfigError, LogStorageError
-from sparklog.storage_core.objects.open_storage import StoragePlace
 
 __all__ = ["look_at_store", "run_stream", "spark_session"]
 
@@ -138,7 +136,7 @@ def spark_session(settings: Settings) -> Iterator[SparkSession]:
 
 def _open_sink(settings: Settings, lines: ProgressLines, take_lock_by_force: bool) -> LogSink:
     if settings.objects is not None:
-        _check_objects(settings, settings.objects)  # before another writer is fenced
+        check_objects(settings, settings.objects)  # before another writer is fenced
     elif not (Path(settings.store) / "store.properties").exists():
         check_checkpoint(settings.checkpoint, settings.store, lambda _query_id: None)
     sink = LogSink(
@@ -166,24 +164,6 @@ def _open_sink(settings: Settings, lines: ProgressLines, take_lock_by_force: boo
         sink.close()
         raise
     return sink
-
-
-def _check_objects(settings: Settings, place: StoragePlace) -> None:
-    """Refuse topics or a checkpoint that do not fit a store of objects; drops only what is torn in the checkpoint.
-
-    Raises:
-        InvalidConfigError: they don't.
-        LogStorageError: the store can't be read.
-    """
-    ledger = ObjectLedger.find(place)
-    if ledger is None:
-        check_checkpoint(settings.checkpoint, settings.store, lambda _query_id: None)
-        return
-    config = SinkConfig.from_options(settings.store, settings.topics, storage=settings.storage)
-    if problems := topic_problems(config, ledger.rows):
-        raise InvalidConfigError(*problems)
-    drop_torn(settings.checkpoint, ledger.transaction_version)
-    check_checkpoint(settings.checkpoint, settings.store, ledger.transaction_version)
 
 
 def _start(frame: DataFrame, gate: _Gate, settings: Settings) -> StreamingQuery:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from sparklog.pipeline.settings.stream_settings import Settings, TriggerSettings
+from sparklog.pipeline.streaming.check_objects import check_objects
 from sparklog.pipeline.streaming.checkpoint_check import check_checkpoint
 from sparklog.pipeline.streaming.job import spark_session
 from sparklog.pipeline.streaming.sources import open_source
@@ -22,13 +23,11 @@ from sparklog.pipeline.streaming.transforms import select_records
 from sparklog.pipeline.terminal import say
 from sparklog.sink.config import SinkConfig
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.spark.errors import explain, silence_spark_loggers
 from sparklog.sink.store.log_dirs import find_unreadable
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topics import topic_problems
 from sparklog.storage_core.errors import InvalidConfigError
-from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.quantity_text import duration_text
 
 __all__ = ["check_store", "run"]
@@ -104,7 +103,7 @@ def _check_streams(spark: SparkSession, frame: DataFrame) -> None:
 def check_store(settings: Settings) -> None:
     """Refuse a store, log directories or a checkpoint that the opening would refuse, as far as reading shows."""
     if settings.objects is not None:
-        _check_objects(settings, settings.objects)
+        check_objects(settings, settings.objects)
         return
     config = SinkConfig.from_options(settings.store, settings.topics, log_dirs=settings.log_dirs)
     root = config.store
@@ -124,16 +123,6 @@ def check_store(settings: Settings) -> None:
     if problems := topic_problems(config, ledger.rows):
         raise InvalidConfigError(*problems)
     check_checkpoint(settings.checkpoint, settings.store, ledger.transaction_version)
-
-
-def _check_objects(settings: Settings, place: StoragePlace) -> None:
-    ledger = ObjectLedger.find(place)
-    if ledger is not None:
-        config = SinkConfig.from_options(settings.store, settings.topics, storage=settings.storage)
-        if problems := topic_problems(config, ledger.rows):
-            raise InvalidConfigError(*problems)
-    held = (lambda _query_id: None) if ledger is None else ledger.transaction_version
-    check_checkpoint(settings.checkpoint, settings.store, held)
 
 
 def _cut_lines(settings: Settings) -> Iterator[str]:

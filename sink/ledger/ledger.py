@@ -300,8 +300,7 @@ class Ledger:
         """
         while True:
             try:
-                epochs = self._rows.integers["leader_epoch"] + 1
-                self._commit(self._rows.with_values(np.arange(len(epochs)), {"leader_epoch": epochs}))
+                self._commit(self._rows.with_next_epochs())
                 return
             except WriterFencedError:
                 self._reload()

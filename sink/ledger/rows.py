@@ -229,6 +229,11 @@ class LedgerRows:
             rows, {**values, **{name: np.maximum(values[name], low) for name, low in floors.items()}}
         )
 
+    def with_next_epochs(self) -> "LedgerRows":
+        """Raise the leader epoch of every log, as a new leader does."""
+        epochs = self.integers["leader_epoch"] + 1
+        return self.with_values(np.arange(len(epochs)), {"leader_epoch": epochs})
+
     def with_added(self, states: Sequence[LogState]) -> "LedgerRows":
         """Append rows."""
         text = {name: [*column, *(getattr(state, name) for state in states)] for name, column in self.text.items()}

@@ -293,7 +293,7 @@ class ObjectLedger:
         """
         for _ in range(_FENCE_TRIES):
             try:
-                self.change(_with_next_epochs)
+                self.change(LedgerRows.with_next_epochs)
                 return
             except WriterFencedError:
                 self.reload()
@@ -392,11 +392,6 @@ class ObjectLedger:
             if name in garbage:
                 raise StorageError(f"an object was given up before its commit: {self._files.place.address.child(name)}")
             self._files.storage.read_ranges(name, [0], [1])
-
-
-def _with_next_epochs(rows: LedgerRows) -> LedgerRows:
-    epochs = rows.integers["leader_epoch"] + 1
-    return rows.with_values(np.arange(len(epochs)), {"leader_epoch": epochs})
 
 
 def _objects(extents: Mapping[TopicPartition, Sequence[Extent]]) -> set[str]:

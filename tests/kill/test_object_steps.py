@@ -1,5 +1,6 @@
 """A writer of a store of objects, killed or suspended at any step: each number is there once."""
 
+import re
 import time
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -73,6 +74,8 @@ def test_objects_when_a_writer_sleeps_for_a_hundred_commits_of_the_next_one_then
     wake(sleeper)
 
     assert exit_code(sleeper) == 1
+    error = (store.parent / "error.txt").read_text().splitlines()[-1]
+    assert re.search(r"WriterFencedError|CommitStateUnknownError", error), error
     assert problems_of_objects(store) == []
 
 
