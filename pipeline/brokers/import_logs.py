@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Any
 
 from sparklog.pipeline.control.leases import refuse_leased
 from sparklog.pipeline.places.refuse_store import refuse_store
-from sparklog.pipeline.places.stored_logs import Place
+from sparklog.pipeline.places.stored_logs import Place, fetched_store
 from sparklog.pipeline.report import show
 from sparklog.pipeline.settings.stream_settings import load_topics
 from sparklog.pipeline.streaming.stop_request import StopRequest
@@ -29,7 +28,6 @@ from sparklog.storage_core.log.load.survey import is_log_directory
 from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.quantity_text import size_text
 from sparklog.storage_core.storage.share_file import Sharing
-from sparklog.storage_core.topic_pattern import is_named
 
 __all__ = ["execute_import", "run"]
 
@@ -119,7 +117,8 @@ def run(
             folders=paths,
             topics=topics,
             log_dir=log_dir,
-            allow_gaps=allow_gaps,
+            allow_gaps=allow_gaps
+            or not any(isinstance(each, Path) for each in folders),  # a ledger says what is missing
             may_link=not copies,
             now_ms=clock.now_ms(),
             settings=settings if config is None else load_topics(config),
@@ -147,13 +146,9 @@ def _on_this_machine(
             if isinstance(each, Path):
                 paths.append(each)
                 continue
-            from sparklog.sink.objects.fetch_store import fetch_store, known_configs
-            from sparklog.sink.objects.object_ledger import ObjectLedger
-
-            beside = copies.enter_context(tempfile.TemporaryDirectory(prefix="sparklog-", dir=store.absolute().parent))
-            fetch_store(each, Path(beside), lambda log: topics is None or is_named(log.topic, topics))
-            settings |= known_configs(ObjectLedger.open(each))
-            paths.append(Path(beside))
+            fetched = copies.enter_context(fetched_store(each, store.absolute().parent, topics))
+            settings |= fetched.settings
+            paths.append(fetched.folder)
         yield tuple(paths), settings
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from sparklog.pipeline.brokers.client_properties import ClientProperties
 from sparklog.pipeline.brokers.mounting.choice import MountChoice
 from sparklog.pipeline.brokers.mounting.new_cluster import mount_new_cluster
+from sparklog.pipeline.places.stored_logs import Place
 from sparklog.sink.ledger.versions import AsOf
 from sparklog.storage_core.errors import InvalidConfigError
 
@@ -18,7 +20,7 @@ _BROKER: Final = "1@localhost:9092"
 
 
 def run(
-    store: Path,
+    store: Place,
     new_cluster: bool,
     out: Path | None,
     into: Sequence[Path],
@@ -52,26 +54,39 @@ def run(
         raise InvalidConfigError(f"{', '.join(wrong)} goes with {ways[0]}, not with {ways[1]}")
     if into and servers is None and (replication_factor or command_config):
         raise InvalidConfigError("with --into, --replication-factor and --command-config are for --create-topics")
-    choice = MountChoice.find(store, topics, as_of, allow_gaps=allow_gaps)
-    if servers is not None:
-        from sparklog.pipeline.brokers.mounting.create_topics import create_topics
+    with _chosen(store, (out or into[0]).absolute().parent, topics, as_of, allow_gaps=allow_gaps) as choice:
+        if servers is not None:
+            from sparklog.pipeline.brokers.mounting.create_topics import create_topics
 
-        properties = ClientProperties.read(servers, command_config)
-        factor = replication_factor or 1
-        create_topics(choice, into, properties, replication_factor=factor, execute=execute, as_json=as_json)
-        return
-    if out is None:
-        from sparklog.pipeline.brokers.mounting.into_broker import mount_into_broker
+            properties = ClientProperties.read(servers, command_config)
+            factor = replication_factor or 1
+            create_topics(choice, into, properties, replication_factor=factor, execute=execute, as_json=as_json)
+        elif out is None:
+            from sparklog.pipeline.brokers.mounting.into_broker import mount_into_broker
 
-        mount_into_broker(choice, into, made_anew=topics_made_anew, execute=execute, as_json=as_json)
+            mount_into_broker(choice, into, made_anew=topics_made_anew, execute=execute, as_json=as_json)
+        else:
+            mount_new_cluster(
+                choice,
+                out,
+                brokers=brokers or [_BROKER],
+                replication_factor=replication_factor or 1,
+                reassignment=reassignment,
+                cluster_id=cluster_id,
+                execute=execute,
+                as_json=as_json,
+            )
+
+
+@contextmanager
+def _chosen(
+    store: Place, beside: Path, topics: str | None, as_of: AsOf | None, *, allow_gaps: bool
+) -> Iterator[MountChoice]:
+    """Yield the logs to mount; those of a store of objects from a copy beside their target."""
+    if isinstance(store, Path):
+        yield MountChoice.find(store, topics, as_of, allow_gaps=allow_gaps)
         return
-    mount_new_cluster(
-        choice,
-        out,
-        brokers=brokers or [_BROKER],
-        replication_factor=replication_factor or 1,
-        reassignment=reassignment,
-        cluster_id=cluster_id,
-        execute=execute,
-        as_json=as_json,
-    )
+    from sparklog.pipeline.brokers.mounting.copied_store import copied_store
+
+    with copied_store(store, beside, topics, as_of) as choice:
+        yield choice

@@ -14,7 +14,7 @@ _COMMAND_CONFIG: Final = click.option(
 
 
 @click.command()
-@click.argument("store", type=PLACE)
+@click.argument("store", type=PLACE_OR_ADDRESS)
 @click.option("--new-cluster", is_flag=True, help="Make the data directories of a new cluster, in --out.")
 @click.option("--out", type=FOLDER, metavar="DIR", help="New or empty folder for the brokers' files.")
 @click.option(
@@ -53,7 +53,7 @@ def mount(**given: Any) -> None:
     """Make a Kafka cluster's data directories of a STORE's logs; kafka-server-start then serves them.
 
     Give one of --new-cluster and --into. May run beside a sink. Closed segments are linked, not copied, if STORE and
-    DIR are on one filesystem and there is one replica.
+    DIR are on one filesystem and there is one replica. Logs of an address are copied beside DIR first.
     """
     from sparklog.pipeline.brokers.mount import run
 

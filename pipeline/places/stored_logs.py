@@ -6,7 +6,7 @@ Verbs read a copy of the logs that they need, a folder of log directories. Tasks
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,11 @@ from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.objects.address import parse_address
 from sparklog.storage_core.objects.open_storage import StoragePlace
+from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.topic_partition import TopicPartition
+from sparklog.storage_core.topic_pattern import is_named
 
-__all__ = ["Place", "StoredLog", "fetch_logs", "stored_place"]
+__all__ = ["FetchedStore", "Place", "StoredLog", "fetch_logs", "fetched_store", "stored_place"]
 
 Place: TypeAlias = Path | StoragePlace
 """A folder of this machine, or where a store of objects lies."""
@@ -84,6 +86,41 @@ def stored_place(text: str) -> StoragePlace | None:
     return StoragePlace(parse_address(text))
 
 
+@dataclass(frozen=True, slots=True)
+class FetchedStore:
+    """Logs of a store of objects in a folder of this machine, as they were at a version of its ledger."""
+
+    folder: Path
+    settings: Mapping[str, LogConfig]
+    ledger_version: int
+
+
+@contextmanager
+def fetched_store(
+    place: StoragePlace, beside: Path, topics: str | None, as_of: AsOf | None = None
+) -> Iterator[FetchedStore]:
+    """Copy logs into a folder of log directories that is removed afterwards.
+
+    Args:
+        beside: where that folder is made: on one filesystem with what gets the logs, segments become links.
+        topics: regular expressions of whole names, separated by commas; None for every topic.
+
+    Raises:
+        LogStorageError: as `fetch_store`.
+    """
+    from sparklog.sink.objects.fetch_store import fetch_store, known_configs  # loads kernels
+    from sparklog.sink.objects.object_ledger import ObjectLedger
+
+    ledger = ObjectLedger.open(place, as_of)
+    with storage_errors(beside):
+        temporary = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=beside)
+    with temporary:
+        logs = Path(temporary.name, "logs")
+        logs.mkdir()
+        fetch_store(ledger, logs, lambda log: topics is None or is_named(log.topic, topics))
+        yield FetchedStore(logs, known_configs(ledger), ledger.version)
+
+
 def fetch_logs(place: StoragePlace, name: str | None, as_of: AsOf | None) -> Path:
     """Copy logs into a folder of log directories; it is removed as this process ends.
 
@@ -94,6 +131,7 @@ def fetch_logs(place: StoragePlace, name: str | None, as_of: AsOf | None) -> Pat
         LogStorageError: as `fetch_store`.
     """
     from sparklog.sink.objects.fetch_store import fetch_store  # loads kernels
+    from sparklog.sink.objects.object_ledger import ObjectLedger
 
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -101,5 +139,5 @@ def fetch_logs(place: StoragePlace, name: str | None, as_of: AsOf | None) -> Pat
     def is_wanted(log: TopicPartition) -> bool:
         return name is None or name in (log.topic, f"{log.topic}:{log.partition}")
 
-    fetch_store(place, folder, is_wanted, as_of)
+    fetch_store(ObjectLedger.open(place, as_of), folder, is_wanted)
     return folder

@@ -5,7 +5,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from sparklog.sink.ledger.rows import LogState
-from sparklog.sink.ledger.versions import AsOf
 from sparklog.sink.objects.extents import Extent
 from sparklog.sink.objects.fetch_log import fetch_log
 from sparklog.sink.objects.object_ledger import ObjectLedger
@@ -15,7 +14,6 @@ from sparklog.storage_core.errors import LedgerDamagedError
 from sparklog.storage_core.log.files.names import LOG, segment_file_name
 from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.objects.object_storage import ObjectStorage
-from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.storage.local import storage_errors, write_file
 from sparklog.storage_core.topic_partition import TopicPartition
 
@@ -24,26 +22,22 @@ __all__ = ["fetch_store", "known_configs"]
 _LOG_STARTS = "log-start-offset-checkpoint"
 
 
-def fetch_store(
-    place: StoragePlace, folder: Path, is_wanted: Callable[[TopicPartition], bool], as_of: AsOf | None = None
-) -> None:
-    """Copy the logs of one version into a folder that exists; the files are not synced.
+def fetch_store(ledger: ObjectLedger, folder: Path, is_wanted: Callable[[TopicPartition], bool]) -> None:
+    """Copy the logs of a ledger's version into a folder that exists; the files are not synced.
 
     Args:
         is_wanted: whether a log is copied.
-        as_of: an earlier version of the ledger; None for the newest.
 
     Raises:
         LedgerDamagedError: the ledger can't be read, or contradicts itself.
         LogStorageError: an object can't be read.
     """
-    ledger = ObjectLedger.open(place, as_of)
     extents, starts = ledger.extents(), dict[TopicPartition, int]()
     configs, usual = known_configs(ledger), LogConfig()
     for log, state in ledger.states().items():
         if is_wanted(log):
             config = configs.get(log.topic, usual)
-            _fetch(place.open(), state, extents.get(log, []), folder / log.directory_name, config)
+            _fetch(ledger.place.open(), state, extents.get(log, []), folder / log.directory_name, config)
             starts[log] = state.log_start_offset
     path = folder / _LOG_STARTS
     with storage_errors(path):

@@ -120,6 +120,11 @@ class ObjectLedger:
         return cls.open(place)
 
     @property
+    def place(self) -> StoragePlace:
+        """Where the store lies."""
+        return self._files.place
+
+    @property
     def version(self) -> int:
         """Version of the table that this state is."""
         return int(self._table.version())

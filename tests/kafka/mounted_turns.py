@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from sparklog.sink.objects.object_writer import ObjectWriter
 from sparklog.sink.store_writer import StoreWriter
 from tests.build.sink_store import in_process, log_directories, rows
 from tests.kafka.consumed import Consumed
@@ -11,7 +12,7 @@ from tests.kafka.ours import read_log
 __all__ = ["append_turn", "stored"]
 
 
-def append_turn(writer: StoreWriter, events: str, table: str, turn: int, start_ms: int) -> None:
+def append_turn(writer: StoreWriter | ObjectWriter, events: str, table: str, turn: int, start_ms: int) -> None:
     """Append a micro-batch: one record of three is the table's, and 17 keys take turns."""
     numbers = range(turn * 200, (turn + 1) * 200)
     columns: dict[str, list[Any]] = {

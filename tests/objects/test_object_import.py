@@ -5,11 +5,12 @@ from pathlib import Path
 
 from sparklog.sink.config import SinkConfig
 from sparklog.sink.objects.maintain_objects import MaintainedObjects, maintain_objects
+from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.objects.object_writer import ObjectWriter
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import read_topic_configs
 from sparklog.storage_core.clock import SystemClock
-from tests.build.sink_store import in_process, numbers, read_store
+from tests.build.sink_store import in_process, numbers, read_log, read_store, rows
 from tests.sparklog_command import Sparklog
 
 _TOPICS = {"events": {"partitions": 2, "segment.bytes": 2000, "batch.size": 300, "retention.ms": -1}}
@@ -41,8 +42,43 @@ def test_import_when_its_source_is_a_store_of_objects_then_offsets_epochs_and_se
     assert int(epochs[1]) >= 20  # one for each opening
     assert read_topic_configs(Store.find(store))["events"].retention_ms == -1
     assert sparklog("verify", str(store), "--deep").code == 0
-    mounted = sparklog(
-        "mount", str(store), "--new-cluster", "--out", str(tmp_path / "out"), "--broker", "1@127.0.0.1:9092"
-    )
-    assert mounted.code == 0, mounted.err
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("sparklog-")] == []
+    assert _left_beside(tmp_path) == []
+
+
+def _left_beside(folder: Path) -> list[str]:
+    """Return the names of copies that a command has left."""
+    return [path.name for path in folder.iterdir() if path.name.startswith("sparklog-")]
+
+
+def test_mount_when_its_source_is_a_store_of_objects_then_as_of_a_store_with_the_same_logs(
+    tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """Also of an earlier version, and where offsets have gaps; the plan leaves nothing."""
+    config = SinkConfig.from_options(f"file://{tmp_path}/objects/store", _TOPICS, topic="events", offsets="preserved")
+    assert config.objects is not None
+    versions = []
+    for batch in range(2):
+        with closing(ObjectWriter(config, config.objects, SystemClock())) as writer:
+            some = range(40 * batch, 40 * batch + 40)
+            given = rows(offset=[3 * n for n in some], partition=[n % 2 for n in some], value=[f"{n}" for n in some])
+            writer.append("query", batch, in_process(given))
+        versions.append(ObjectLedger.open(config.objects).version)
+    address, out = str(config.objects.address), tmp_path / "out"
+    options = ("--new-cluster", "--broker", "1@127.0.0.1:9092", "--out")
+
+    planned = sparklog("mount", address, *options, str(out))
+    assert (planned.code, out.exists()) == (0, False), planned.err
+    done = sparklog("mount", address, *options, str(out), "--execute")
+    before = sparklog("mount", address, *options, str(tmp_path / "before"), "--as-of", str(versions[0]), "--execute")
+    nowhere = sparklog("mount", address, *options, str(tmp_path / "none" / "out"), "--execute")
+
+    assert done.code == 0, done.err
+    assert f"ledger version {versions[1]}," in done.out
+    assert f"ledger version {versions[0]}," in before.out
+    for folder, count in ((out, 80), (tmp_path / "before", 40)):
+        found = {name: read_log(folder / "data" / name) for name in ("events-0", "events-1")}
+        assert sorted(int(each.value or b"") for log in found.values() for each in log) == list(range(count))
+        assert all(each.offset == 3 * int(each.value or b"") for log in found.values() for each in log)
+    assert nowhere.code == 1
+    assert str(tmp_path / "none") in nowhere.err
+    assert _left_beside(tmp_path) == []

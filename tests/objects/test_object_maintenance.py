@@ -46,7 +46,7 @@ def _maintain(place: StoragePlace, clock: ManualClock | None = None) -> list[Obj
 def _records(place: StoragePlace, tmp_path: Path) -> dict[str, list[Stored]]:
     folder = tmp_path / f"fetched-{len(list(tmp_path.iterdir()))}"
     folder.mkdir()
-    fetch_store(place, folder, lambda _log: True)
+    fetch_store(ObjectLedger.open(place), folder, lambda _log: True)
     return {each.name: read_log(each) for each in sorted(folder.iterdir()) if each.is_dir()}
 
 

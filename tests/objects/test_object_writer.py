@@ -50,7 +50,7 @@ def _fetched(place: StoragePlace, tmp_path: Path, as_of: AsOf | None = None) -> 
     """Return offsets and values of each log."""
     folder = tmp_path / f"fetched-{len(list(tmp_path.iterdir()))}"
     folder.mkdir()
-    fetch_store(place, folder, lambda _log: True, as_of)
+    fetch_store(ObjectLedger.open(place, as_of), folder, lambda _log: True)
     return {
         directory.name: [(each.offset, (each.value or b"").decode()) for each in read_log(directory)]
         for directory in sorted(folder.iterdir())
@@ -113,7 +113,7 @@ def test_log_when_fetched_then_has_the_bytes_that_a_store_of_this_machine_has(
     folder = tmp_path / "fetched"
     folder.mkdir()
 
-    fetch_store(local, folder, lambda log: log.partition == 1)
+    fetch_store(ObjectLedger.open(local), folder, lambda log: log.partition == 1)
 
     ours, wanted = contents(folder / "events-1"), contents(tmp_path / "store" / "logs" / "events-1")
     assert not (folder / "events-0").exists()

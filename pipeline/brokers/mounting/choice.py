@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparklog.sink.ledger.ledger import Ledger
@@ -22,12 +22,14 @@ class MountChoice:
         topics: regular expressions of whole names, separated by commas; None for every topic but a cluster's own.
         past: an earlier state; None for the ledger's newest.
         allow_gaps: whether logs with offsets that a repair could not save may be mounted.
+        copied_version: of the ledger that the store is a copy of; None if it is no copy.
     """
 
     store: Store
     topics: str | None = None
     past: PastState | None = None
     allow_gaps: bool = False
+    copied_version: int | None = None
 
     @classmethod
     def find(cls, store: Path, topics: str | None, as_of: AsOf | None, *, allow_gaps: bool) -> MountChoice:
@@ -43,4 +45,5 @@ class MountChoice:
 
     def plan(self, ledger: Ledger) -> MountPlan:
         """Return the logs to mount; raises as `plan_mount`."""
-        return plan_mount(self.store, ledger, self.topics, allow_gaps=self.allow_gaps, past=self.past)
+        plan = plan_mount(self.store, ledger, self.topics, allow_gaps=self.allow_gaps, past=self.past)
+        return plan if self.copied_version is None else replace(plan, ledger_version=self.copied_version)

@@ -1,0 +1,48 @@
+"""A store of objects as a store of this machine for as long as a mount takes: mounts link files, and check them.
+
+The copy lies beside the mount's target and is removed with the folder that it is in. A process that is killed leaves
+that folder, `sparklog-` and some letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from sparklog.pipeline.brokers.import_logs import execute_import
+from sparklog.pipeline.brokers.mounting.choice import MountChoice
+from sparklog.pipeline.places.stored_logs import fetched_store
+from sparklog.sink.importing.plan_import import ImportChoice
+from sparklog.sink.ledger.versions import AsOf
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.objects.open_storage import StoragePlace
+
+__all__ = ["copied_store"]
+
+
+@contextmanager
+def copied_store(place: StoragePlace, beside: Path, topics: str | None, as_of: AsOf | None) -> Iterator[MountChoice]:
+    """Copy the logs of a store of objects; yield all of them as what is mounted.
+
+    Args:
+        beside: folder of the mount's target.
+        topics, as_of: as of `MountChoice`.
+
+    Raises:
+        LogStorageError: as `fetch_store` and `execute_import`.
+    """
+    clock = SystemClock()
+    with fetched_store(place, beside, topics, as_of) as fetched:
+        root = fetched.folder.with_name("store")
+        wanted = ImportChoice(
+            folders=(fetched.folder,),
+            topics=topics,
+            allow_gaps=True,  # as its writer left them: the ledger says that no record is missing
+            now_ms=clock.now_ms(),
+            settings=fetched.settings,
+        )
+        execute_import(root, wanted, clock)
+        choice = MountChoice.find(root, topics, None, allow_gaps=False)
+        yield replace(choice, copied_version=fetched.ledger_version)
