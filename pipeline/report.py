@@ -8,10 +8,12 @@ from sparklog.pipeline.terminal import say
 from sparklog.storage_core.quantity_text import iso_time
 from sparklog.storage_core.visible_text import visible_json
 
-__all__ = ["DONE", "FAILED", "Report", "say_waiting", "show", "to_json"]
+__all__ = ["AT_WORK", "DONE", "FAILED", "Report", "say_waiting", "show", "to_json"]
 
 DONE: Final = 0
 FAILED: Final = 1
+AT_WORK: Final = 3
+"""Another process holds the store or a log directory."""
 
 
 class Report(Protocol):

@@ -1,6 +1,7 @@
 """The command `sparklog`; each verb also runs under `spark-submit`.
 
-Exit code 0: done. 1: failed, or found damage. 2: wrong use or wrong settings. A failure is one line on stderr.
+Exit code 0: done. 1: failed, or found damage. 2: wrong use or wrong settings. 3: another process holds the store or
+a log directory. A failure is one line on stderr.
 Here are the verbs with their options and help; those for brokers are in `broker_commands`. The code of a verb is in its
 module in `pipeline/verbs`, imported only when the verb runs: help, and a wrong option, wait for no library.
 """
@@ -28,13 +29,15 @@ from sparklog.pipeline.command.options import (
     TIME,
     TIME_OR_END,
 )
-from sparklog.pipeline.report import DONE, FAILED
+from sparklog.pipeline.report import AT_WORK, DONE, FAILED
 from sparklog.pipeline.terminal import LogLines, say, say_at_once
-from sparklog.storage_core.errors import InvalidConfigError, LogStorageError
+from sparklog.storage_core.errors import InvalidConfigError, LogStorageError, StoreLockedError
 
 __all__ = ["cli", "main"]
 
 _WRONG_USE = 2
+_OF_A_CLUSTER = ("pandas", "pyarrow", "pyspark")
+"""Libraries that the package does not require: platforms bring their own."""
 
 _KEYS = click.Path(exists=True, dir_okay=False, path_type=Path)
 _CONFIG = click.option("--config", required=True, metavar="FILE", help="Settings file (YAML).")
@@ -400,8 +403,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         say_at_once("interrupted")
         code = FAILED
+    except ModuleNotFoundError as error:
+        if error.name not in _OF_A_CLUSTER:
+            raise
+        say_at_once(f"error: the library {error.name} is missing, which clusters have: pip install 'sparklog[spark]'")
+        code = _WRONG_USE
     except LogStorageError as error:
-        code = _WRONG_USE if isinstance(error, InvalidConfigError) else FAILED
+        codes = {InvalidConfigError: _WRONG_USE, StoreLockedError: AT_WORK}
+        code = next((code for kind, code in codes.items() if isinstance(error, kind)), FAILED)
         for problem in error.problems if isinstance(error, InvalidConfigError) else (str(error),):
             say_at_once(f"error: {problem}")
     sys.exit(code if isinstance(code, int) else DONE)

@@ -35,7 +35,9 @@ def test_cluster_lock_when_compared_then_has_the_same_versions_without_spark() -
     whole, cluster = _names(_ROOT / "requirements.lock"), _names(_ROOT / "requirements-cluster.lock")
 
     assert {name: whole[name] for name in cluster} == cluster
-    required = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    required = [*project["dependencies"], *extras["spark"], *extras["s3"], *extras["hdfs"]]
     assert {each.partition(">=")[0].lower() for each in required} - cluster.keys() == {"pyspark"}
     assert "py4j" not in cluster
 

@@ -98,7 +98,7 @@ def test_recover_when_a_broker_runs_on_the_root_then_refuses(root: Path, sparklo
         assert holder.stdin is not None
         holder.stdin.close()
 
-    assert ran.code == 1
+    assert ran.code == 3
     assert "a broker runs on this folder" in ran.err
 
 

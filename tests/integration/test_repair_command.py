@@ -140,7 +140,7 @@ def test_repair_when_a_writer_holds_the_store_then_refused(sparklog: Sparklog, s
     finally:
         writer.close()
 
-    assert ran.code == 1
+    assert ran.code == 3
     assert "another writer holds the store" in ran.err
 
 
@@ -259,7 +259,7 @@ def test_repair_when_a_broker_runs_then_refused(sparklog: Sparklog, log_dir: Pat
         assert holder.stdin is not None
         holder.stdin.close()
 
-    assert ran.code == 1
+    assert ran.code == 3
     assert "a broker runs on this folder" in ran.err
     assert sparklog("repair", log_dir, "--execute").code == 0
 

@@ -176,7 +176,7 @@ def test_stream_when_store_is_locked_then_refused_at_once(tmp_path: Path) -> Non
     finally:
         lock.release()
 
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert re.fullmatch(rf"starting: .*\nerror: another writer holds the store: .*{os.getpid()}.*\n", done.stderr)
 
 

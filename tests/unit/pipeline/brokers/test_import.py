@@ -315,7 +315,7 @@ def test_import_when_a_broker_has_the_folder_then_refused(broker: Path, tmp_path
     with lock_roots([broker]):
         ran = sparklog("import", broker, tmp_path / "store", "--execute")
 
-    assert ran.code == 1
+    assert ran.code == 3
     assert "a broker runs on this folder" in ran.err
     assert not (tmp_path / "store").exists()
 

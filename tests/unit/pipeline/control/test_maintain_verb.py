@@ -159,7 +159,7 @@ def test_maintain_when_a_rebuild_is_refused_then_nothing_is_said_to_be_set_aside
     with maintaining(store):
         ran = sparklog("maintain", store, "--execute", "--rebuild-control")
 
-    assert ran.code == 1
+    assert ran.code == 3
     assert "another maintenance run holds the store" in ran.err
     assert "set aside" not in ran.out
 
@@ -187,7 +187,7 @@ def test_maintain_when_another_run_works_then_it_is_named(sparklog: Sparklog, st
     with maintaining(store):
         ran = sparklog("maintain", store, "--execute")
 
-    assert ran.code == 1
+    assert ran.code == 3
     assert f'"pid": {os.getpid()}' in ran.err
     assert "another maintenance run holds the store" in ran.err
 

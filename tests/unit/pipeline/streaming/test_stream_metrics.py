@@ -69,7 +69,7 @@ def test_stream_when_another_writer_holds_the_store_then_the_file_stays(sparklog
     ran = sparklog("stream", "--config", config, "--metrics-file", path)
     writer.close()
 
-    assert ran.code == 1
+    assert ran.code == 3
     assert "another writer" in ran.err
     assert path.read_text() == "sparklog_stream_running 1\n"
 

@@ -95,7 +95,7 @@ def test_retain_when_another_maintenance_runs_then_refused(sparklog: Sparklog, s
     with maintaining(store):
         ran = sparklog("retain", store, "--execute")
 
-    assert ran.code == 1
+    assert ran.code == 3
     assert "another maintenance run holds the store" in ran.err
 
 
