@@ -14,7 +14,7 @@ from sparklog.pipeline.places.refuse_store import refuse_store
 from sparklog.pipeline.places.stored_logs import Place, fetched_store
 from sparklog.pipeline.report import show
 from sparklog.pipeline.settings.stream_settings import load_topics
-from sparklog.pipeline.streaming.stop_request import StopRequest
+from sparklog.pipeline.stop_request import StopRequest
 from sparklog.pipeline.terminal import say_at_once
 from sparklog.sink.importing.import_logs import NEW_LOG_DIRS, import_logs, make_store, remove_new_store
 from sparklog.sink.importing.plan_import import ImportChoice, ImportPlan, plan_import
@@ -146,7 +146,7 @@ def _on_this_machine(
             if isinstance(each, Path):
                 paths.append(each)
                 continue
-            fetched = copies.enter_context(fetched_store(each, store.absolute().parent, topics))
+            fetched = copies.enter_context(fetched_store(each, store, topics))
             settings |= fetched.settings
             paths.append(fetched.folder)
         yield tuple(paths), settings

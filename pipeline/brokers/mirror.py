@@ -39,8 +39,8 @@ def run(
     from sparklog.pipeline.brokers.mirror_frame import SparkTarget
     from sparklog.pipeline.brokers.mirror_loop import Mirror, MirrorOptions
     from sparklog.pipeline.spark.session import running_session
+    from sparklog.pipeline.stop_request import StopRequest
     from sparklog.pipeline.streaming.job import look_at_store
-    from sparklog.pipeline.streaming.stop_request import StopRequest
     from sparklog.sink.spark.errors import silence_spark_loggers
     from sparklog.storage_core.clock import SystemClock, wait_until
 

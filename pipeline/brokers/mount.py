@@ -9,9 +9,11 @@ from typing import Final
 
 from sparklog.pipeline.brokers.client_properties import ClientProperties
 from sparklog.pipeline.brokers.mounting.choice import MountChoice
-from sparklog.pipeline.brokers.mounting.new_cluster import mount_new_cluster
+from sparklog.pipeline.brokers.mounting.new_cluster import asked_cluster, mount_new_cluster
 from sparklog.pipeline.places.stored_logs import Place
 from sparklog.sink.ledger.versions import AsOf
+from sparklog.sink.locks.broker_lock import lock_roots_to_read
+from sparklog.sink.mount.new_cluster import check_out
 from sparklog.storage_core.errors import InvalidConfigError
 
 __all__ = ["run"]
@@ -54,7 +56,10 @@ def run(
         raise InvalidConfigError(f"{', '.join(wrong)} goes with {ways[0]}, not with {ways[1]}")
     if into and servers is None and (replication_factor or command_config):
         raise InvalidConfigError("with --into, --replication-factor and --command-config are for --create-topics")
-    with _chosen(store, (out or into[0]).absolute().parent, topics, as_of, allow_gaps=allow_gaps) as choice:
+    cluster = asked_cluster(brokers or [_BROKER], replication_factor or 1, reassignment, cluster_id)
+    if not isinstance(store, Path):  # the copy may take long
+        _check_folders(out, into, is_stopped=servers is None)
+    with _chosen(store, out or into[0], topics, as_of, allow_gaps=allow_gaps) as choice:
         if servers is not None:
             from sparklog.pipeline.brokers.mounting.create_topics import create_topics
 
@@ -66,16 +71,20 @@ def run(
 
             mount_into_broker(choice, into, made_anew=topics_made_anew, execute=execute, as_json=as_json)
         else:
-            mount_new_cluster(
-                choice,
-                out,
-                brokers=brokers or [_BROKER],
-                replication_factor=replication_factor or 1,
-                reassignment=reassignment,
-                cluster_id=cluster_id,
-                execute=execute,
-                as_json=as_json,
-            )
+            mount_new_cluster(choice, out, cluster, execute=execute, as_json=as_json)
+
+
+def _check_folders(out: Path | None, into: Sequence[Path], *, is_stopped: bool) -> None:
+    """Refuse folders in which nothing can be mounted, whatever the store.
+
+    Args:
+        is_stopped: whether the broker of the folders must be.
+    """
+    if out is not None:
+        check_out(out)
+    elif is_stopped:
+        with lock_roots_to_read(into):
+            return
 
 
 @contextmanager

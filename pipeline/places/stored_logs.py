@@ -4,6 +4,7 @@ Verbs read a copy of the logs that they need, a folder of log directories. Tasks
 """
 
 import atexit
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -13,8 +14,11 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from sparklog.pipeline.stop_request import StopRequest
+from sparklog.pipeline.terminal import say_at_once
 from sparklog.sink.ledger.versions import AsOf
 from sparklog.sink.objects.extents import Extent, extents_between
+from sparklog.storage_core.errors import UnknownTopicError
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.objects.address import parse_address
@@ -101,24 +105,49 @@ def fetched_store(
 ) -> Iterator[FetchedStore]:
     """Copy logs into a folder of log directories that is removed afterwards.
 
+    SIGINT or SIGTERM ends the copying before the next log; a second one ends the process, and the folder stays.
+
     Args:
-        beside: where that folder is made: on one filesystem with what gets the logs, segments become links.
+        beside: what gets the logs: if the folder can be made there, on one filesystem with it, segments become links.
         topics: regular expressions of whole names, separated by commas; None for every topic.
 
     Raises:
+        UnknownTopicError: no topic has such a name.
+        KeyboardInterrupt: a signal has stopped it.
         LogStorageError: as `fetch_store`.
     """
-    from sparklog.sink.objects.fetch_store import fetch_store, known_configs  # loads kernels
+    from sparklog.sink.objects.fetch_store import fetch_store  # loads kernels
     from sparklog.sink.objects.object_ledger import ObjectLedger
 
     ledger = ObjectLedger.open(place, as_of)
-    with storage_errors(beside):
-        temporary = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=beside)
+    known = {log.topic for log in ledger.rows}
+    if topics is not None and not any(is_named(topic, topics) for topic in known):
+        raise UnknownTopicError(f"no topic has such a name: topics={topics} known={', '.join(sorted(known)) or 'none'}")
+    folder = _folder_beside(beside)
+    with storage_errors(folder):
+        temporary = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=folder)
     with temporary:
         logs = Path(temporary.name, "logs")
         logs.mkdir()
-        fetch_store(ledger, logs, lambda log: topics is None or is_named(log.topic, topics))
-        yield FetchedStore(logs, known_configs(ledger), ledger.version)
+        with StopRequest(say_at_once, "log") as stop:
+
+            def is_wanted(log: TopicPartition) -> bool:
+                if stop.requested:
+                    raise KeyboardInterrupt
+                return topics is None or is_named(log.topic, topics)
+
+            settings = fetch_store(ledger, logs, is_wanted)
+        yield FetchedStore(logs, settings, ledger.version)
+
+
+def _folder_beside(target: Path) -> Path:
+    """Return the folder that a target lies in, or will; the temporary one if nothing there can become a link to it."""
+    target = target.resolve()
+    beside = target.parent
+    while not beside.exists():
+        beside = beside.parent
+    is_other = target.exists() and target.stat().st_dev != beside.stat().st_dev
+    return Path(tempfile.gettempdir()) if is_other or not os.access(beside, os.W_OK) else beside
 
 
 def fetch_logs(place: StoragePlace, name: str | None, as_of: AsOf | None) -> Path:

@@ -13,6 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from sparklog.pipeline.control.leases import refuse_leased
 from sparklog.pipeline.settings.stream_settings import Settings, TriggerSettings
 from sparklog.pipeline.spark.session import running_session
+from sparklog.pipeline.stop_request import StopRequest
 from sparklog.pipeline.streaming.check_objects import check_objects
 from sparklog.pipeline.streaming.checkpoint_check import check_checkpoint
 from sparklog.pipeline.streaming.checkpoint_sync import CheckpointSync, drop_torn
@@ -20,7 +21,6 @@ from sparklog.pipeline.streaming.metrics import StreamMetrics
 from sparklog.pipeline.streaming.progress import ProgressLines
 from sparklog.pipeline.streaming.source_ends import SourceEnds, find_source_ends
 from sparklog.pipeline.streaming.sources import needs_jars, open_source
-from sparklog.pipeline.streaming.stop_request import StopRequest
 from sparklog.pipeline.streaming.transforms import select_records
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.locks.writer_lock import WriterLock

@@ -47,11 +47,11 @@ from sparklog.storage_core.kraft.metadata_records import (
 )
 from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.storage.local import storage_errors, write_file
-from sparklog.storage_core.storage.new_folder import new_folder
+from sparklog.storage_core.storage.new_folder import check_new_folder, new_folder
 from sparklog.storage_core.storage.share_file import Sharing
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["check_target", "make_cluster", "mounted_settings", "topic_settings"]
+__all__ = ["check_out", "check_target", "make_cluster", "mounted_settings", "topic_settings"]
 
 _FEATURES: Final = {
     "metadata.version": 30,
@@ -83,8 +83,8 @@ def check_target(store: Store, plan: MountPlan, cluster: NewCluster, out: Path) 
     """Refuse a cluster that can't be made, or not in this folder.
 
     Raises:
-        InvalidConfigError: the folder lies in the store or around it; it is a mount point; its name can't be in a list;
-            replicas are assigned of partitions that are not mounted.
+        InvalidConfigError: as `check_out`; the folder lies in the store or around it; replicas are assigned of
+            partitions that are not mounted.
     """
     unknown = sorted(set(cluster.assigned).difference(each.log for each in plan.logs))
     if unknown:
@@ -94,10 +94,21 @@ def check_target(store: Store, plan: MountPlan, cluster: NewCluster, out: Path) 
     for folder in {store.root, *(each.directory.parent for each in plan.logs)}:
         if target.is_relative_to(folder.resolve()) or folder.resolve().is_relative_to(target):
             raise InvalidConfigError(f"--out and the store lie in each other: path={out} store={folder}")
+    check_out(out)
+
+
+def check_out(out: Path) -> None:
+    """Refuse a folder in which no cluster can be made, whatever the store.
+
+    Raises:
+        InvalidConfigError: it is not empty, or a mount point; its name can't be in a list.
+    """
+    target = out.resolve()
     if target.is_mount():
         raise InvalidConfigError(f"--out is a mount point, name a folder in it: path={out}")
     if "," in str(target):
         raise InvalidConfigError(f"--out has a comma, which separates log.dirs: path={out}")
+    check_new_folder(out)
 
 
 def make_cluster(plan: MountPlan, cluster: NewCluster, out: Path, now_ms: int) -> set[Sharing]:

@@ -22,11 +22,16 @@ __all__ = ["fetch_store", "known_configs"]
 _LOG_STARTS = "log-start-offset-checkpoint"
 
 
-def fetch_store(ledger: ObjectLedger, folder: Path, is_wanted: Callable[[TopicPartition], bool]) -> None:
+def fetch_store(
+    ledger: ObjectLedger, folder: Path, is_wanted: Callable[[TopicPartition], bool]
+) -> dict[str, LogConfig]:
     """Copy the logs of a ledger's version into a folder that exists; the files are not synced.
 
     Args:
-        is_wanted: whether a log is copied.
+        is_wanted: whether a log is copied; may raise to end the copying.
+
+    Returns:
+        the settings of each known topic.
 
     Raises:
         LedgerDamagedError: the ledger can't be read, or contradicts itself.
@@ -42,6 +47,7 @@ def fetch_store(ledger: ObjectLedger, folder: Path, is_wanted: Callable[[TopicPa
     path = folder / _LOG_STARTS
     with storage_errors(path):
         write_file(path, render_offset_checkpoint(starts))
+    return configs
 
 
 def known_configs(ledger: ObjectLedger) -> dict[str, LogConfig]:

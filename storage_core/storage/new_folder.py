@@ -22,7 +22,7 @@ from sparklog.storage_core.storage.local import (
 from sparklog.storage_core.storage.open_regular import open_folder
 from sparklog.storage_core.storage.own_descriptor import OwnDescriptor
 
-__all__ = ["new_folder"]
+__all__ = ["check_new_folder", "new_folder"]
 
 _UNFINISHED = ".unfinished"
 
@@ -40,8 +40,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     path = path.absolute()
     with storage_errors(path):
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise InvalidConfigError(f"exists, and is not an empty folder: path={path}")
+        check_new_folder(path)
         make_directory(path.parent)
         unfinished = path.with_name(path.name + _UNFINISHED)
         unfinished.mkdir(exist_ok=True)
@@ -59,6 +58,18 @@ def new_folder(path: Path) -> Iterator[Path]:
             raise
     finally:
         descriptor.close()
+
+
+def check_new_folder(path: Path) -> None:
+    """Refuse what is there, unless it is an empty folder.
+
+    Raises:
+        InvalidConfigError: it is not.
+        StorageError: the disk refused.
+    """
+    with storage_errors(path):
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise InvalidConfigError(f"exists, and is not an empty folder: path={path}")
 
 
 def _take(descriptor: OwnDescriptor, path: Path) -> None:

@@ -3,7 +3,10 @@
 from contextlib import closing
 from pathlib import Path
 
+from sparklog.pipeline.brokers.mounting.copied_store import copied_store
 from sparklog.sink.config import SinkConfig
+from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.ledger.versions import AsOf
 from sparklog.sink.objects.maintain_objects import MaintainedObjects, maintain_objects
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.objects.object_writer import ObjectWriter
@@ -70,7 +73,9 @@ def test_mount_when_its_source_is_a_store_of_objects_then_as_of_a_store_with_the
     assert (planned.code, out.exists()) == (0, False), planned.err
     done = sparklog("mount", address, *options, str(out), "--execute")
     before = sparklog("mount", address, *options, str(tmp_path / "before"), "--as-of", str(versions[0]), "--execute")
-    nowhere = sparklog("mount", address, *options, str(tmp_path / "none" / "out"), "--execute")
+    deep = sparklog("mount", address, *options, str(tmp_path / "new" / "out"), "--execute")
+    unknown = sparklog("mount", address, *options, str(tmp_path / "other"), "--topics", "evnts")
+    taken = sparklog("mount", address, *options, str(out))
 
     assert done.code == 0, done.err
     assert f"ledger version {versions[1]}," in done.out
@@ -79,6 +84,27 @@ def test_mount_when_its_source_is_a_store_of_objects_then_as_of_a_store_with_the
         found = {name: read_log(folder / "data" / name) for name in ("events-0", "events-1")}
         assert sorted(int(each.value or b"") for log in found.values() for each in log) == list(range(count))
         assert all(each.offset == 3 * int(each.value or b"") for log in found.values() for each in log)
-    assert nowhere.code == 1
-    assert str(tmp_path / "none") in nowhere.err
+    assert deep.code == 0, deep.err
+    assert (unknown.code, "known=events" in unknown.err) == (1, True)
+    assert (taken.code, "not an empty folder" in taken.err) == (2, True)
+    assert _left_beside(tmp_path) == []
+
+
+def test_copy_when_made_for_a_mount_then_later_commands_name_its_source(tmp_path: Path) -> None:
+    """The copy is gone by then; the version is named only where one was asked for."""
+    config = SinkConfig.from_options(f"file://{tmp_path}/objects/store", _TOPICS, topic="events")
+    assert config.objects is not None
+    with closing(ObjectWriter(config, config.objects, SystemClock())) as writer:
+        writer.append("query", 0, in_process(numbers(0, 20)))
+    version = ObjectLedger.open(config.objects).version
+    found = []
+
+    for as_of in (None, AsOf(version=version)):
+        with copied_store(config.objects, tmp_path / "out", None, as_of) as choice:
+            found.append(
+                (choice.given, choice.as_of, choice.plan(Ledger.open(choice.store.ledger_path)).ledger_version)
+            )
+
+    address = str(config.objects.address)
+    assert found == [(address, None, version), (address, version, version)]
     assert _left_beside(tmp_path) == []

@@ -1,7 +1,7 @@
 """A store of objects as a store of this machine for as long as a mount takes: mounts link files, and check them.
 
-The copy lies beside the mount's target and is removed with the folder that it is in. A process that is killed leaves
-that folder, `sparklog-` and some letters.
+The copy lies beside the mount's target if it can, and is removed at the end. A process that is killed leaves its
+folder, `sparklog-` and some letters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def copied_store(place: StoragePlace, beside: Path, topics: str | None, as_of: A
     """Copy the logs of a store of objects; yield all of them as what is mounted.
 
     Args:
-        beside: folder of the mount's target.
+        beside: the mount's target.
         topics, as_of: as of `MountChoice`.
 
     Raises:
@@ -45,4 +45,5 @@ def copied_store(place: StoragePlace, beside: Path, topics: str | None, as_of: A
         )
         execute_import(root, wanted, clock)
         choice = MountChoice.find(root, topics, None, allow_gaps=False)
-        yield replace(choice, copied_version=fetched.ledger_version)
+        version = fetched.ledger_version
+        yield replace(choice, given=str(place.address), copied=version, as_of=None if as_of is None else version)

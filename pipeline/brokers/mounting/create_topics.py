@@ -97,8 +97,8 @@ def create_topics(
             _await_directories(wanted, folders)
     into = " ".join(f"--into {each}" for each in folders)
     topics = f" --topics '{choice.topics}'" if choice.topics else ""
-    as_of = "" if choice.past is None else f" --as-of {choice.past.ledger_version}"
-    command = f"sparklog mount {choice.store.root} {into}{topics}{as_of} --topics-made-anew --execute"
+    as_of = "" if choice.as_of is None else f" --as-of {choice.as_of}"
+    command = f"sparklog mount {choice.given} {into}{topics}{as_of} --topics-made-anew --execute"
     show(_Created(wanted, command, execute), as_json=as_json)
 
 

@@ -23,7 +23,7 @@ from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.quantity_text import size_text
 from sparklog.storage_core.storage.share_file import Sharing
 
-__all__ = ["execute_mount", "mount_new_cluster"]
+__all__ = ["asked_cluster", "execute_mount", "mount_new_cluster"]
 
 _MOST_REFUSED: Final = 20
 _SETTINGS: Final = {"start-offset": "the log's start", "size": "retention.bytes", "time": "retention.ms"}
@@ -101,28 +101,28 @@ class _Mount:
         }
 
 
-def mount_new_cluster(
-    choice: MountChoice,
-    out: Path,
-    *,
-    brokers: Sequence[str],
-    replication_factor: int,
-    reassignment: Path | None,
-    cluster_id: str | None,
-    execute: bool,
-    as_json: bool,
-) -> None:
-    """Plan the directories, make them if that is wanted, and print it.
+def asked_cluster(
+    brokers: Sequence[str], replication_factor: int, reassignment: Path | None, cluster_id: str | None
+) -> NewCluster:
+    """Return the cluster that options ask for.
 
     Raises:
-        LogStorageError: as `execute_mount`.
+        InvalidConfigError: an option's value, or the file, is wrong.
     """
-    cluster = NewCluster(
+    return NewCluster(
         cluster_id=cluster_id or random_id(),
         brokers=tuple(map(_parse_broker, brokers)),
         replication_factor=replication_factor,
         assigned={} if reassignment is None else read_reassignment(reassignment),
     )
+
+
+def mount_new_cluster(choice: MountChoice, out: Path, cluster: NewCluster, *, execute: bool, as_json: bool) -> None:
+    """Plan the directories, make them if that is wanted, and print it.
+
+    Raises:
+        LogStorageError: as `execute_mount`.
+    """
     store, clock = choice.store, SystemClock()
     due, shared = plan_logs(store, clock), None
     if execute:

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from sparklog.pipeline.streaming.stop_request import StopRequest
+from sparklog.pipeline.stop_request import StopRequest
 
 _PROGRAM = """
 import sys, time
-from sparklog.pipeline.streaming.stop_request import StopRequest
+from sparklog.pipeline.stop_request import StopRequest
 with StopRequest(lambda line: None, "logs") as stop:
     print("ready", flush=True)
     while not stop.requested:
