@@ -13,7 +13,7 @@ __all__ = ["AT_WORK", "DONE", "FAILED", "Report", "say_waiting", "show", "to_jso
 DONE: Final = 0
 FAILED: Final = 1
 AT_WORK: Final = 3
-"""Another process holds the store or a log directory."""
+"""Another process holds the store or a log directory, or took the store."""
 
 
 class Report(Protocol):

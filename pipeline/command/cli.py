@@ -1,7 +1,7 @@
 """The command `sparklog`; each verb also runs under `spark-submit`.
 
 Exit code 0: done. 1: failed, or found damage. 2: wrong use or wrong settings. 3: another process holds the store or
-a log directory. A failure is one line on stderr.
+a log directory, or took the store. A failure is one line on stderr.
 Here are the verbs with their options and help; those for brokers are in `broker_commands`. The code of a verb is in its
 module in `pipeline/verbs`, imported only when the verb runs: help, and a wrong option, wait for no library.
 """
@@ -31,7 +31,7 @@ from sparklog.pipeline.command.options import (
 )
 from sparklog.pipeline.report import AT_WORK, DONE, FAILED
 from sparklog.pipeline.terminal import LogLines, say, say_at_once
-from sparklog.storage_core.errors import InvalidConfigError, LogStorageError, StoreLockedError
+from sparklog.storage_core.errors import InvalidConfigError, LogStorageError, StoreLockedError, WriterFencedError
 
 __all__ = ["cli", "main"]
 
@@ -358,7 +358,8 @@ def move_log(**given: Any) -> None:
 def maintain(**given: Any) -> int:
     """Plan retention and compaction of all logs of a STORE, and with --execute carry the plan out, on Spark.
 
-    May run beside a sink, and keeps the sink's active segments. Exit code 1: a log failed, or another run leased it.
+    May run beside a sink, and keeps the sink's active segments. Exit code 1: a log failed, or another run leased it. 3:
+    another run has the store.
     """
     from sparklog.pipeline.verbs.maintain import run
 
@@ -409,7 +410,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         say_at_once(f"error: the library {error.name} is missing, which clusters have: pip install 'sparklog[spark]'")
         code = _WRONG_USE
     except LogStorageError as error:
-        codes = {InvalidConfigError: _WRONG_USE, StoreLockedError: AT_WORK}
+        codes = {InvalidConfigError: _WRONG_USE, StoreLockedError: AT_WORK, WriterFencedError: AT_WORK}
         code = next((code for kind, code in codes.items() if isinstance(error, kind)), FAILED)
         for problem in error.problems if isinstance(error, InvalidConfigError) else (str(error),):
             say_at_once(f"error: {problem}")

@@ -180,7 +180,7 @@ def test_recover_when_another_command_is_at_it_then_refuses(
         assert holder.stdin is not None
         holder.stdin.close()
 
-    assert (ran.code, f"another command changes it: lock={root / '.lock'}" in ran.err) == (1, True)
+    assert (ran.code, f"another command changes it: lock={root / '.lock'}" in ran.err) == (3, True)
     assert _tree(root) == before
     assert sparklog(verb, folder, "--execute").code == 0
     assert [str(path.relative_to(root)) for path in root.rglob(".lock")] == [".lock"]

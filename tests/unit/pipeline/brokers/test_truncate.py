@@ -132,7 +132,7 @@ def test_truncate_when_a_sink_runs_then_refused_and_nothing_is_changed(store: Pa
     with closing(open_events(store)):
         ran = sparklog("truncate", store, "--to", "events:0:40", "--execute")
 
-    assert ran.code == 1
+    assert ran.code == 3
     assert "writer.lock" in ran.err
     assert _ends(store) == ends
 
@@ -145,7 +145,7 @@ def test_truncate_when_a_maintenance_runs_then_refused_and_nothing_is_changed(st
     finally:
         lock.release()
 
-    assert ran.code == 1
+    assert ran.code == 3
     assert "maintenance.lock" in ran.err
     assert _ends(store) == ends
 

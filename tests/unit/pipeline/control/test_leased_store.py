@@ -67,7 +67,7 @@ def test_verb_when_a_run_elsewhere_has_a_lease_then_refused_and_nothing_changed(
     before = contents(store)
     ran = sparklog(*(each.replace("STORE", str(store)) for each in arguments))
 
-    assert ran.code == 1
+    assert ran.code == 3
     assert f"owner=far:1:r epoch=4 expires_ms={expires_ms}" in ran.err
     assert contents(store) == before
 
