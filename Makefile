@@ -9,7 +9,7 @@ CLASSES := $(VENV)/.classes
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check all-tests unit kafka-test kill-test soak fuzz bench wheel clean
+.PHONY: help setup run test check all-tests unit kafka-test kill-test soak fuzz bench wheel archive yarn-test clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,8 +65,14 @@ bench: $(SETUP) ## measure, against baselines in the same run; prints Markdown
 	$(BIN)/python -m benchmarks
 
 wheel: $(SETUP) ## build the wheel, for machines that have no checkout
-	rm -rf build
+	rm -rf build dist/sparklog-*.whl
 	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+archive: wheel ## pack Python, Sparklog and its libraries without pyspark for a cluster: dist/environment.tar.gz
+	deploy/pack_environment.sh $(BIN)/python dist/sparklog-*.whl dist/environment.tar.gz
+
+yarn-test: archive ## run both jobs on a YARN of one node, and kill an application master (minutes)
+	SPARKLOG_ARCHIVE=$(CURDIR)/dist/environment.tar.gz $(BIN)/python -m pytest -q tests/yarn
 
 clean: ## remove the environment, caches and the demo
 	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info

@@ -374,6 +374,8 @@ def _check_records(
 
 
 def _check_places(root: SettingsSection, store: str, checkpoint: str, quarantine: str | None) -> None:
+    if checkpoint.startswith("hdfs:///"):  # Spark's own error does not say so: FileContext needs the host
+        root.note("checkpoint", "names no name node, which Spark needs here: hdfs://namenode:8020/...")
     if is_address(store):
         _check_address(root, store, checkpoint)
         return

@@ -5,7 +5,8 @@ Imports Spark only where needed: a plan does not need it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from sparklog.pipeline.prometheus import make_metrics_folder
 from sparklog.pipeline.report import DONE, FAILED, show, to_json
 from sparklog.pipeline.settings.maintenance_settings import MaintenanceSettings, maintenance_options
 from sparklog.pipeline.settings.stream_settings import Settings, load_settings
-from sparklog.pipeline.streaming.stop_request import StopRequest
+from sparklog.pipeline.stop_request import StopRequest
 from sparklog.pipeline.terminal import say, say_at_once
 from sparklog.pipeline.verbs.retain import say_files_wait
 from sparklog.sink.past.overtaken_cuts import describe_overtaken
@@ -276,14 +277,28 @@ def _run_objects(
         for task in tasks:
             _say_task(task, as_json=as_json)
     else:
-        with StopRequest(say_at_once, "logs") as stop:
-            stop.install()
+        with _platform_session(), StopRequest(say_at_once, "logs") as stop:
             for task in maintain_objects(store, lambda: stop.requested):
                 tasks.append(task)
                 _say_task(task, as_json=as_json)
     report = _ObjectsReport(tasks, execute)
     show(report, as_json=as_json)
     return FAILED if any(each.error is not None for each in tasks) else DONE
+
+
+@contextmanager
+def _platform_session() -> Iterator[None]:
+    """Start the session that a platform waits for, though no task needs it: else YARN takes the job for failed."""
+    from sparklog.pipeline.spark.session import is_submitted
+
+    if not is_submitted():
+        yield
+        return
+    from sparklog.pipeline.maintenance.session import lazy_session
+
+    with lazy_session({}) as session:
+        session()
+        yield
 
 
 def _say_task(task: ObjectTask, *, as_json: bool) -> None:

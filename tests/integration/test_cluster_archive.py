@@ -1,4 +1,4 @@
-"""The lines of `docs/clusters.md` that pack Python for a cluster, as they stand; and a stream with what they made."""
+"""The archive of Python for clusters, and a stream with what is in it."""
 
 import os
 import re
@@ -13,7 +13,6 @@ import pytest
 
 from sparklog.storage_core.log.read.log_reader import LogReader
 from tests.build.text_stream import write_text_stream
-from tests.documented_samples import code_blocks
 
 _ROOT = Path(__file__).resolve().parents[2]
 _TIMEOUT_S = 900
@@ -44,16 +43,16 @@ def test_cluster_lock_when_compared_then_has_the_same_versions_without_spark() -
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which the lines were run, with the archive."""
+    """The folder with the archive."""
     if not os.environ.get("SPARKLOG_SOAK"):
         pytest.skip("PACKING FOR A CLUSTER WAS NOT TESTED: it fetches packages for minutes; SPARKLOG_SOAK=1 does it")
     folder = tmp_path_factory.mktemp("packing")
     source = folder / "source"
     shutil.copytree(_ROOT, source, ignore=shutil.ignore_patterns(".*", "demo", "tests", "build", "dist", "*.egg-info"))
-    shutil.copy(_ROOT / "requirements-cluster.lock", folder)
-    _do([sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(folder / "dist"), "."], source)
-    (lines,) = [each for each in code_blocks(_ROOT / "docs" / "clusters.md") if "venv-pack" in each]
-    _do(["bash", "-e", "-c", lines], folder)
+    _do([sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(folder), "."], source)
+    (wheel,) = folder.glob("*.whl")
+    program = str(source / "deploy" / "pack_environment.sh")
+    _do([program, sys.executable, str(wheel), str(folder / "environment.tar.gz")], folder)
     return folder
 
 

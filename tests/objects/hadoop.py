@@ -1,13 +1,13 @@
-"""A small HDFS of Hadoop's own classes, in a process that ends with its parent."""
+"""Hadoop's own servers in a process that ends with its parent."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.maven_jars import find_java, obtain_jars
 
-__all__ = ["running_hdfs"]
+__all__ = ["running_hdfs", "running_servers"]
 
 _HERE = Path(__file__).resolve().parent
 _STOP_TIMEOUT_S = 60
@@ -21,10 +21,23 @@ def running_hdfs(folder: Path) -> Iterator[str]:
         JarsUnavailableError: there is no Java, or Maven brings no jars.
     """
     jars = obtain_jars(_HERE / "pom.xml", "hadoop")
-    command = [find_java(), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
-    with (folder / "hdfs.log").open("wb") as log:
+    with running_servers(_HERE / "MiniDfs.java", [folder / "data"], folder, [f"{jars}/*"], "512m") as address:
+        yield address
+
+
+@contextmanager
+def running_servers(
+    program: Path, arguments: Sequence[Path], folder: Path, class_path: Sequence[str], heap: str
+) -> Iterator[str]:
+    """Run a Java source file; yield the address that it prints as it is ready. It ends as its input does.
+
+    Args:
+        folder: where it runs and puts its output, `servers.log`.
+    """
+    command = [find_java(), f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ":".join(class_path)]
+    with (folder / "servers.log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, str(_HERE / "MiniDfs.java"), str(folder / "data")],
+            [*command, str(program), *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -37,7 +50,7 @@ def running_hdfs(folder: Path) -> Iterator[str]:
             try:
                 ready = next((line for line in process.stdout if line.startswith("READY ")), None)
                 if ready is None:
-                    raise RuntimeError(f"HDFS did not start:\n{(folder / 'hdfs.log').read_text()[-4000:]}")
+                    raise RuntimeError(f"{program.stem} did not start:\n{(folder / 'servers.log').read_text()[-4000:]}")
                 yield ready.split()[1].rstrip("/")
             finally:
                 process.stdin.close()

@@ -33,6 +33,8 @@ def _bundle() -> dict[str, Any]:
 def _problems(bundle: dict[str, Any]) -> Iterator[str]:
     """Yield what a workspace would refuse, or do other than is meant."""
     yield from (f"unknown section {name}" for name in bundle.keys() - _SECTIONS)
+    paths = [each.get("workspace", {}).get("root_path", "") for each in bundle["targets"].values()]
+    yield from (f"everybody can write to {path}" for path in paths if path.startswith("/Workspace/Shared"))
     used = set(re.findall(r"\$\{var\.(\w+)\}", yaml.safe_dump(bundle["resources"])))
     yield from (f"variable {name}" for name in used ^ bundle["variables"].keys())
     for name, given in bundle["resources"]["jobs"].items():
@@ -99,6 +101,7 @@ def _set(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
     "mistake",
     [
         _set("job", {}),
+        _set("targets/prod/workspace/root_path", "/Workspace/Shared/sparklog"),
         _set("variables/region", {"default": "x"}),
         _set("resources/jobs/stream/max_concurrent_runs", 2),
         _set("resources/jobs/stream/schedule", {"quartz_cron_expression": "0 0 * * * ?", "timezone_id": "UTC"}),

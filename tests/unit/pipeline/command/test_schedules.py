@@ -1,4 +1,4 @@
-"""The examples in `deploy/schedules`: the command understands them, and no run is put where another one begins."""
+"""The examples in `deploy`: the command understands them, and no run is put where another one begins."""
 
 import re
 import shlex
@@ -9,6 +9,7 @@ import pytest
 
 from sparklog.pipeline.command.cli import cli
 from sparklog.pipeline.settings.maintenance_settings import maintenance_options
+from sparklog.pipeline.settings.stream_settings import load_settings
 
 _SCHEDULES = Path(__file__).resolve().parents[4] / "deploy" / "schedules"
 
@@ -55,6 +56,13 @@ def test_schedule_when_read_then_the_command_understands_it(words: list[str]) ->
     assert (given["store"] is None) != (given["config"] is None)
     settings = ("max_bytes", "max_time", "memory", "every", "metrics_file")
     assert maintenance_options({name: given[name] for name in settings if given[name] is not None})
+
+
+def test_settings_for_yarn_when_read_then_nothing_is_wrong() -> None:
+    """Both jobs take them."""
+    settings = load_settings(str(_SCHEDULES.parent / "yarn" / "settings.yaml"), ())
+
+    assert settings.objects is not None
 
 
 def test_cron_when_two_lines_are_read_then_they_never_begin_at_the_same_time() -> None:

@@ -155,6 +155,7 @@ topics:
         ("records.offset=a", "records.offset: is only used with offsets: preserved"),
         ("checkpoint=store/logs/c", "checkpoint: lies in the store's logs folder"),
         ("checkpoint=store", "checkpoint: is the store itself"),
+        ("checkpoint=hdfs:///c", "checkpoint: names no name node"),
         ("source.path=null", "source.path: is missing"),
         ("source={}", "source: is empty"),
         ("source=[1]", r"source: is not a mapping"),
