@@ -56,17 +56,19 @@ def run(
         raise InvalidConfigError(f"{', '.join(wrong)} goes with {ways[0]}, not with {ways[1]}")
     if into and servers is None and (replication_factor or command_config):
         raise InvalidConfigError("with --into, --replication-factor and --command-config are for --create-topics")
-    cluster = asked_cluster(brokers or [_BROKER], replication_factor or 1, reassignment, cluster_id)
+    cluster = None
+    if new_cluster:
+        cluster = asked_cluster(brokers or [_BROKER], replication_factor or 1, reassignment, cluster_id)
+    properties = None if servers is None else ClientProperties.read(servers, command_config)
     if not isinstance(store, Path):  # the copy may take long
         _check_folders(out, into, is_stopped=servers is None)
     with _chosen(store, out or into[0], topics, as_of, allow_gaps=allow_gaps) as choice:
-        if servers is not None:
+        if properties is not None:
             from sparklog.pipeline.brokers.mounting.create_topics import create_topics
 
-            properties = ClientProperties.read(servers, command_config)
             factor = replication_factor or 1
             create_topics(choice, into, properties, replication_factor=factor, execute=execute, as_json=as_json)
-        elif out is None:
+        elif out is None or cluster is None:
             from sparklog.pipeline.brokers.mounting.into_broker import mount_into_broker
 
             mount_into_broker(choice, into, made_anew=topics_made_anew, execute=execute, as_json=as_json)

@@ -359,7 +359,7 @@ def maintain(**given: Any) -> int:
     """Plan retention and compaction of all logs of a STORE, and with --execute carry the plan out, on Spark.
 
     May run beside a sink, and keeps the sink's active segments. Exit code 1: a log failed, or another run leased it. 3:
-    another run has the store.
+    another run has the store, or took it.
     """
     from sparklog.pipeline.verbs.maintain import run
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from sparklog.pipeline.report import AT_WORK, DONE, FAILED
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import (
     LogStorageError,
@@ -42,7 +43,7 @@ def run_every(
     """
     if every_ms is None:
         return run_once()
-    code = 0
+    code = DONE
     while not is_asked():
         began_ms = clock.monotonic_ms()
         try:
@@ -51,10 +52,10 @@ def run_every(
             raise
         except (StoreLockedError, WriterFencedError) as error:
             logger.warning("%s", error)
-            code = 1
+            code = AT_WORK
         except LogStorageError as error:
             logger.error("The run failed, the next run retries: %s", error)
-            code = 1
+            code = FAILED
         while (left_ms := began_ms + every_ms - clock.monotonic_ms()) > 0 and not is_asked():
             sleep(min(left_ms, _LONGEST_SLEEP_MS) / 1000)
     return code

@@ -14,7 +14,7 @@ from typing import Final
 from sparklog.pipeline.maintenance.run import MaintenanceRun
 from sparklog.pipeline.prometheus import Samples, figure_lines, try_replace
 from sparklog.storage_core.clock import Clock
-from sparklog.storage_core.errors import StoreLockedError
+from sparklog.storage_core.errors import StoreLockedError, WriterFencedError
 
 __all__ = ["metrics_text", "recording_failure", "write_metrics"]
 
@@ -28,7 +28,7 @@ def write_metrics(path: Path, run: MaintenanceRun, ended_ms: int, duration_ms: i
 
 @contextmanager
 def recording_failure(path: Path | None, clock: Clock) -> Iterator[None]:
-    """If a run ends by an exception, replace the file by that of a failed run; if another run holds the store, keep it.
+    """If a run ends by an exception, replace the file by that of a failed run; if another run has the store, keep it.
 
     Args:
         path: of the file; None for no file.
@@ -36,7 +36,7 @@ def recording_failure(path: Path | None, clock: Clock) -> Iterator[None]:
     began_ms = clock.monotonic_ms()
     try:
         yield
-    except StoreLockedError:
+    except (StoreLockedError, WriterFencedError):
         raise
     except Exception:
         if path is not None:

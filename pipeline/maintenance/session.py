@@ -16,7 +16,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from sparklog.pipeline.spark.jars import obtain_jars
-from sparklog.pipeline.spark.session import build_session, end_session, is_submitted, names_jars, submitted_conf
+from sparklog.pipeline.spark.session import build_session, end_session, names_jars, submitted_conf
+from sparklog.pipeline.spark.submitted import is_submitted
 from sparklog.sink.spark.errors import SPARK_ERRORS, explain, silence_spark_loggers
 from sparklog.sink.spark.worker_python import is_local
 from sparklog.storage_core.errors import InvalidConfigError, LogStorageError, SparkLostError

@@ -7,7 +7,7 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,6 @@ from sparklog.pipeline.stop_request import StopRequest
 from sparklog.pipeline.terminal import say_at_once
 from sparklog.sink.ledger.versions import AsOf
 from sparklog.sink.objects.extents import Extent, extents_between
-from sparklog.storage_core.errors import UnknownTopicError
 from sparklog.storage_core.log.read.log_reader import LogReader
 from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.objects.address import parse_address
@@ -92,11 +91,17 @@ def stored_place(text: str) -> StoragePlace | None:
 
 @dataclass(frozen=True, slots=True)
 class FetchedStore:
-    """Logs of a store of objects in a folder of this machine, as they were at a version of its ledger."""
+    """Logs of a store of objects in a folder of this machine, as they were at a version of its ledger.
+
+    Attributes:
+        settings: of each topic.
+        topics: of the whole store.
+    """
 
     folder: Path
     settings: Mapping[str, LogConfig]
     ledger_version: int
+    topics: Set[str]
 
 
 @contextmanager
@@ -112,7 +117,6 @@ def fetched_store(
         topics: regular expressions of whole names, separated by commas; None for every topic.
 
     Raises:
-        UnknownTopicError: no topic has such a name.
         KeyboardInterrupt: a signal has stopped it.
         LogStorageError: as `fetch_store`.
     """
@@ -120,9 +124,6 @@ def fetched_store(
     from sparklog.sink.objects.object_ledger import ObjectLedger
 
     ledger = ObjectLedger.open(place, as_of)
-    known = {log.topic for log in ledger.rows}
-    if topics is not None and not any(is_named(topic, topics) for topic in known):
-        raise UnknownTopicError(f"no topic has such a name: topics={topics} known={', '.join(sorted(known)) or 'none'}")
     folder = _folder_beside(beside)
     with storage_errors(folder):
         temporary = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=folder)
@@ -137,16 +138,19 @@ def fetched_store(
                 return topics is None or is_named(log.topic, topics)
 
             settings = fetch_store(ledger, logs, is_wanted)
-        yield FetchedStore(logs, settings, ledger.version)
+            if stop.requested:
+                raise KeyboardInterrupt
+        yield FetchedStore(logs, settings, ledger.version, {log.topic for log in ledger.rows})
 
 
 def _folder_beside(target: Path) -> Path:
     """Return the folder that a target lies in, or will; the temporary one if nothing there can become a link to it."""
-    target = target.resolve()
-    beside = target.parent
-    while not beside.exists():
-        beside = beside.parent
-    is_other = target.exists() and target.stat().st_dev != beside.stat().st_dev
+    with storage_errors(target):
+        target = target.resolve()
+        beside = target.parent
+        while not beside.exists():
+            beside = beside.parent
+        is_other = target.exists() and target.stat().st_dev != beside.stat().st_dev
     return Path(tempfile.gettempdir()) if is_other or not os.access(beside, os.W_OK) else beside
 
 

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 import sparklog
 from sparklog.pipeline.spark.jars import obtain_jars
+from sparklog.pipeline.spark.submitted import is_submitted
 from sparklog.sink.spark.errors import SPARK_ERRORS, explain
 from sparklog.sink.spark.worker_python import is_local, prepare_workers
 from sparklog.storage_core.errors import InvalidConfigError, LogStorageError
@@ -26,7 +27,6 @@ __all__ = [
     "LOG_CONFIG",
     "build_session",
     "end_session",
-    "is_submitted",
     "names_jars",
     "running_session",
     "session_conf",
@@ -63,11 +63,6 @@ _LONGEST_SOCKET_FOLDER = 61
 
 LOG_CONFIG = Path(__file__).with_name("log4j2.xml")
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
-
-
-def is_submitted() -> bool:
-    """Whether `spark-submit` started this process and its JVM."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def submitted_conf() -> dict[str, str] | None:

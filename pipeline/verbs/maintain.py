@@ -289,7 +289,7 @@ def _run_objects(
 @contextmanager
 def _platform_session() -> Iterator[None]:
     """Start the session that a platform waits for, though no task needs it: else YARN takes the job for failed."""
-    from sparklog.pipeline.spark.session import is_submitted
+    from sparklog.pipeline.spark.submitted import is_submitted
 
     if not is_submitted():
         yield

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import http.client
 import os
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pyspark
 import pytest
@@ -25,6 +27,19 @@ _ROOT = Path(__file__).resolve().parents[2]
 _SPARK = Path(pyspark.__file__).parent
 _PROGRAM = "sparklog/__main__.py"
 _TIMEOUT_S = 240
+_NO_OTHER_PORT = "-Dspark.port.maxRetries=0"
+_SETTINGS = {
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "SPARK_MASTER_OPTS": _NO_OTHER_PORT,
+    "SPARK_WORKER_OPTS": _NO_OTHER_PORT,
+}
+
+
+class _Server(NamedTuple):
+    """A process of Spark, and the file with its output."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
 
 
 def _shown(start: str) -> list[str]:
@@ -39,32 +54,44 @@ def _shown(start: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _running(command: list[str], folder: Path) -> Iterator[None]:
+def _running(command: list[str], folder: Path) -> Iterator[_Server]:
     """Run a server of Spark for as long as the block does."""
     path = f"{_SPARK / 'bin'}:{os.environ['PATH']}"
-    with (folder / f"{len(list(folder.iterdir()))}.log").open("wb") as log:
+    output = folder / f"{len(list(folder.iterdir()))}.log"
+    with output.open("wb") as log:
         server = subprocess.Popen(
             command,
             cwd=folder,
-            env={**os.environ, "PATH": path, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(folder / "work")},
+            env={**os.environ, **_SETTINGS, "PATH": path, "SPARK_WORKER_DIR": str(folder / "work")},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
         )
     try:
-        yield
+        yield _Server(server, output)
     finally:
         server.terminate()
-        server.wait(60)
+        try:
+            server.wait(60)
+        finally:
+            server.kill()
+            server.wait()
 
 
-def _await_workers(port: int, count: int) -> None:
+def _await_workers(port: int, count: int, servers: list[_Server]) -> None:
+    """Wait until the master knows its workers; fail at once if a server has ended."""
     deadline = time.monotonic() + _TIMEOUT_S
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while True:
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/json/", timeout=5) as page:
+        with (
+            contextlib.suppress(OSError, http.client.HTTPException),
+            direct.open(f"http://127.0.0.1:{port}/json/", timeout=5) as page,
+        ):
             if page.read().count(b'"ALIVE"') >= count + 1:  # and the master itself
                 return
-        assert time.monotonic() < deadline
+        for each in servers:
+            assert each.process.poll() is None, each.output.read_text()[-2000:]
+        assert time.monotonic() < deadline, servers[0].output.read_text()[-2000:]
         time.sleep(0.3)
 
 
@@ -90,10 +117,9 @@ def test_stream_when_a_standalone_cluster_runs_it_then_each_row_is_there_once(tm
     worker += ["--cores", "1", "--memory", "1g", "--host", "127.0.0.1"]
     submit = local("spark-submit --master spark://")
     with contextlib.ExitStack() as cluster:
-        cluster.enter_context(_running(master, tmp_path / "logs"))
-        for port in workers:
-            cluster.enter_context(_running([*worker, "--webui-port", str(port), address], tmp_path / "logs"))
-        _await_workers(web, 2)
+        commands = [master, *([*worker, "--webui-port", str(port), address] for port in workers)]
+        servers = [cluster.enter_context(_running(each, tmp_path / "logs")) for each in commands]
+        _await_workers(web, 2, servers)
         done = subprocess.run(
             [str(_SPARK / "bin" / "spark-submit"), *submit[1:], "--available-now"],
             cwd=tmp_path,

@@ -111,7 +111,7 @@ def test_broker_when_its_empty_logs_got_those_of_a_store_then_serves_every_recor
     found = read_with_confluent(broker.bootstrap, _COUNTS)
     broker.stop()
 
-    assert (running.code, "a broker runs on this folder" in running.err) == (1, True), running.err
+    assert (running.code, "a broker runs on this folder" in running.err) == (3, True), running.err
     assert offset == expected[_EVENTS, 0][-1].offset + 1
     assert found[_EVENTS, 0][:-1] == expected[_EVENTS, 0]
     assert found[_EVENTS, 0][-1].value == b"new"

@@ -17,7 +17,9 @@ from sparklog.pipeline.places.stored_logs import fetched_store
 from sparklog.sink.importing.plan_import import ImportChoice
 from sparklog.sink.ledger.versions import AsOf
 from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.errors import UnknownTopicError
 from sparklog.storage_core.objects.open_storage import StoragePlace
+from sparklog.storage_core.topic_pattern import is_named
 
 __all__ = ["copied_store"]
 
@@ -31,10 +33,14 @@ def copied_store(place: StoragePlace, beside: Path, topics: str | None, as_of: A
         topics, as_of: as of `MountChoice`.
 
     Raises:
+        UnknownTopicError: no topic has such a name.
         LogStorageError: as `fetch_store` and `execute_import`.
     """
     clock = SystemClock()
     with fetched_store(place, beside, topics, as_of) as fetched:
+        if topics is not None and not any(is_named(topic, topics) for topic in fetched.topics):
+            known = ", ".join(sorted(fetched.topics)) or "none"
+            raise UnknownTopicError(f"no topic has such a name: topics={topics} known={known} address={place.address}")
         root = fetched.folder.with_name("store")
         wanted = ImportChoice(
             folders=(fetched.folder,),

@@ -357,3 +357,14 @@ def test_mount_when_its_options_contradict_each_other_then_said_which(
 
     assert (ran.code, said in ran.err) == (2, True), ran.err
     assert not Path("new").exists()
+
+
+def test_mount_when_topics_are_created_with_replicas_then_the_factor_is_the_running_clusters(
+    store: Path, target: Path, sparklog: Sparklog
+) -> None:
+    """How many brokers that cluster has is not known here; what is wrong is another option."""
+    options = ("--replication-factor", "2", "--create-topics", "h:1", "--command-config", str(target / "none"))
+
+    ran = sparklog("mount", store, "--into", target, *options)
+
+    assert (ran.code, str(target / "none") in ran.err) == (1, True), ran.err

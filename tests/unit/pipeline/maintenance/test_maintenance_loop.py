@@ -78,6 +78,7 @@ def test_run_every_when_another_run_holds_the_store_then_the_next_one_tries_agai
     assert _run(runs, 1000) == 0
     assert len(runs.began_ms) == 3
     assert _run(_Runs({3: StorageError("full")}, 3), 1000) == 1
+    assert _run(_Runs({3: StoreLockedError("held")}, 3), 1000) == 3
 
 
 def test_run_every_when_another_run_took_over_then_the_next_one_begins_afresh() -> None:
