@@ -1,7 +1,13 @@
-"""A writer of a store of objects that tests kill, and what such a store must hold."""
+"""A writer of a store of objects that tests kill, and what such a store must hold.
 
+The store lies in a folder, unless `place.json` beside that names an address, options and a number of micro-batches.
+"""
+
+import json
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from sparklog.pipeline.places.store_view import open_place
 from sparklog.pipeline.verbs.read import read_records
@@ -13,7 +19,15 @@ from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.objects.open_storage import StoragePlace
 from tests.build.sink_store import EVENTS, in_process, numbers
 
-__all__ = ["BATCHES", "maintain_place", "object_place", "problems_of_objects", "write_objects"]
+__all__ = [
+    "BATCHES",
+    "maintain_place",
+    "object_place",
+    "problems_of_objects",
+    "put_place",
+    "sweep_place",
+    "write_objects",
+]
 
 BATCHES = 105
 """Enough for a checkpoint of the ledger."""
@@ -25,7 +39,7 @@ def write_objects(root: Path) -> None:
     config = _config(root)
     assert config.objects is not None
     with closing(ObjectWriter(config, config.objects, SystemClock())) as writer:
-        for batch in range(BATCHES):
+        for batch in range(_place(root)["batches"]):
             first = batch * _ROWS
             tasks = in_process(numbers(first, first + 1), numbers(first + 1, first + _ROWS))
             writer.append("query", batch, tasks)
@@ -38,6 +52,18 @@ def maintain_place(root: Path) -> None:
         assert task.error is None, task
 
 
+def sweep_place(root: Path) -> None:
+    """As `maintain_place`, and objects that no version names go at once, too: no writer may be at work."""
+    maintain_objects_module._ORPHAN_AGE_MS = 0
+    maintain_place(root)
+
+
+def put_place(root: Path, address: str, storage: Mapping[str, str], batches: int) -> None:
+    """Let the store lie at an address."""
+    place = {"address": address, "storage": dict(storage), "batches": batches}
+    root.with_name("place.json").write_text(json.dumps(place))
+
+
 def object_place(root: Path) -> StoragePlace:
     """Return where the store lies."""
     place = _config(root).objects
@@ -45,7 +71,7 @@ def object_place(root: Path) -> StoragePlace:
     return place
 
 
-def problems_of_objects(root: Path, batches: int = BATCHES) -> list[str]:
+def problems_of_objects(root: Path, batches: int | None = None) -> list[str]:
     """Return what is wrong: a number that is missing, or there twice, or a gap between offsets."""
     view, found = open_place(object_place(root)), []
     values: list[int] = []
@@ -56,10 +82,17 @@ def problems_of_objects(root: Path, batches: int = BATCHES) -> list[str]:
             values += map(int, batch.column("value").to_pylist())
         if offsets != list(range(len(offsets))):
             found.append(f"gaps: {each.log} {offsets}")
-    if sorted(values) != list(range(batches * _ROWS)):
+    if sorted(values) != list(range((batches or _place(root)["batches"]) * _ROWS)):
         found.append(f"numbers: {sorted(values)}")
     return found
 
 
+def _place(root: Path) -> dict[str, Any]:
+    path = root.with_name("place.json")
+    usual = {"address": f"file://{root}", "storage": {}, "batches": BATCHES}
+    return {**usual, **(json.loads(path.read_text()) if path.exists() else {})}
+
+
 def _config(root: Path) -> SinkConfig:
-    return SinkConfig.from_options(f"file://{root}", EVENTS, topic="events")
+    place = _place(root)
+    return SinkConfig.from_options(place["address"], EVENTS, topic="events", storage=place["storage"])
