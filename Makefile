@@ -52,12 +52,12 @@ kafka-test: $(SETUP) ## let Kafka's own tools, broker and clients judge what we 
 	$(BIN)/python -m pytest -q tests/kafka
 
 kill-test: $(SETUP) ## kill the job at every named step and at 50 random moments, a stream 68 times beside maintenance and readers (long form); SPARKLOG_SEED repeats one
-	SPARKLOG_SEED=$${SPARKLOG_SEED:-random} SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q -m kill tests/kill
+	SPARKLOG_SEED=$${SPARKLOG_SEED:-random} SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q $(SIDE_BY_SIDE) -m kill tests/kill
 
 soak: $(SETUP) ## 500 kills of a job that does everything, 100 seeds of kills under maintenance, every fault of a disk (hours); SPARKLOG_SEED repeats one
-	SPARKLOG_SEED=$${SPARKLOG_SEED:-random} SPARKLOG_SOAK=1 SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q \
-		tests/kill tests/faults tests/integration/test_full_disk.py tests/property tests/fuzz \
-		tests/objects/test_object_faults.py
+	SPARKLOG_SEED=$${SPARKLOG_SEED:-random} SPARKLOG_SOAK=1 SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q $(SIDE_BY_SIDE) \
+		tests/objects/test_object_faults.py tests/kill tests/faults tests/integration/test_full_disk.py \
+		tests/property tests/fuzz
 
 fuzz: $(SETUP) ## feed a million damaged inputs to every decoder; FUZZ="--seed N" repeats a run (long form)
 	$(BIN)/python -m tests.fuzz $(FUZZ)
