@@ -4,7 +4,17 @@ from typing import Any, Final
 
 import click
 
-from sparklog.pipeline.command.options import AS_OF, EXECUTE, FILE, FOLDER, JSON, PLACE, PLACE_OR_ADDRESS, TIME_OR_NOW
+from sparklog.pipeline.command.options import (
+    ADDRESS,
+    AS_OF,
+    EXECUTE,
+    FILE,
+    FOLDER,
+    JSON,
+    PLACE,
+    PLACE_OR_ADDRESS,
+    TIME_OR_NOW,
+)
 
 __all__ = ["BROKER_COMMANDS"]
 
@@ -119,6 +129,23 @@ def import_(**given: Any) -> None:
 
 @click.command()
 @click.argument("store", type=PLACE)
+@click.argument("target", metavar="ADDRESS", type=ADDRESS)
+@click.option("--topics", metavar="PATTERN", help="Regular expressions of topic names, with commas; default: all.")
+@EXECUTE
+@JSON
+def copy(**given: Any) -> int:
+    """Copy a STORE's logs to an ADDRESS of S3, GCS, Azure or HDFS, or bring a copy there up to date.
+
+    What is there already stays, by checksums. May run beside a sink. `import ADDRESS` takes a copy back. Exit code 1: a
+    log failed.
+    """
+    from sparklog.pipeline.objects.copy_store import run
+
+    return run(**given)
+
+
+@click.command()
+@click.argument("store", type=PLACE)
 @AS_OF
 @click.option(
     "--to",
@@ -164,4 +191,4 @@ def restore_groups(**given: Any) -> int:
     return run(**given)
 
 
-BROKER_COMMANDS: Final = (mirror, mount, truncate, import_, restore_groups)
+BROKER_COMMANDS: Final = (mirror, mount, truncate, import_, copy, restore_groups)

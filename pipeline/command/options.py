@@ -8,8 +8,10 @@ import click
 if TYPE_CHECKING:
     from sparklog.pipeline.places.stored_logs import Place
     from sparklog.sink.ledger.versions import AsOf
+    from sparklog.storage_core.objects.open_storage import StoragePlace
 
 __all__ = [
+    "ADDRESS",
     "AS_OF",
     "EXECUTE",
     "FILE",
@@ -43,6 +45,24 @@ class _PlaceOrAddress(click.ParamType["Place"]):
 
 
 PLACE_OR_ADDRESS: Final = _PlaceOrAddress()
+
+
+class _Address(click.ParamType["StoragePlace"]):
+    """The address of a store of objects, which there may not be yet; the environment has what its storage needs."""
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "StoragePlace":
+        """Return the place, or end the command."""
+        from sparklog.storage_core.objects.address import is_address, parse_address
+        from sparklog.storage_core.objects.open_storage import StoragePlace
+
+        if not is_address(str(value)):
+            self.fail(f"{value!r} is no address, such as s3://bucket/archive", param, ctx)
+        return StoragePlace(parse_address(value))
+
+
+ADDRESS: Final = _Address()
 FILE: Final = click.Path(dir_okay=False, path_type=Path)
 FOLDER: Final = click.Path(file_okay=False, path_type=Path)
 EXECUTE: Final = click.option("--execute", is_flag=True, help="Do it; without, only show the plan.")

@@ -7,15 +7,27 @@ into their copy. The CRC of a batch does not cover these two fields.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from sparklog.sink.place.staged_batches import StagedBatches
+from sparklog.storage_core.record.batch_scan import BatchScan
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["EXTENTS_SCHEMA", "PIECE_BYTES", "Extent", "extents_between", "extents_of", "plan_extents", "table_of"]
+__all__ = [
+    "EXTENTS_SCHEMA",
+    "PIECE_BYTES",
+    "Extent",
+    "checksum_of",
+    "extents_between",
+    "extents_of",
+    "hash_batches",
+    "plan_extents",
+    "table_of",
+]
 
 EXTENTS_SCHEMA = pa.schema(
     [
@@ -30,6 +42,7 @@ EXTENTS_SCHEMA = pa.schema(
         ("records", pa.int64()),
         ("leader_epoch", pa.int32()),
         ("has_own_offsets", pa.bool_()),
+        ("checksum", pa.int64()),
     ]
 )
 """Columns of a data file with rows of extents."""
@@ -51,6 +64,7 @@ class Extent:
         records: in its batches.
         leader_epoch: of its batches.
         has_own_offsets: whether each batch has its offset in the object; otherwise they follow each other without gaps.
+        checksum: of its batches' base offsets, sizes and CRCs, by `hash_batches`; 0 unknown, as of a sink's tasks.
     """
 
     base_offset: int
@@ -62,6 +76,7 @@ class Extent:
     records: int
     leader_epoch: int
     has_own_offsets: bool
+    checksum: int = 0
 
 
 _NAMES = tuple(each.name for each in fields(Extent))
@@ -106,6 +121,7 @@ def plan_extents(
         "records": np.add.reduceat(staged.records_count, first),
         "leader_epoch": epochs[row],
         "has_own_offsets": np.full(len(first), preserved),
+        "checksum": np.zeros(len(first), np.int64),
     }
     return pa.table([pa.array(columns[each.name], each.type) for each in EXTENTS_SCHEMA], schema=EXTENTS_SCHEMA)
 
@@ -127,6 +143,22 @@ def table_of(extents: Mapping[TopicPartition, Sequence[Extent]]) -> pa.Table:
         **{name: [getattr(each, name) for _, each in rows] for name in _NAMES},
     }
     return pa.table([pa.array(columns[each.name], each.type) for each in EXTENTS_SCHEMA], schema=EXTENTS_SCHEMA)
+
+
+def hash_batches(before: blake2b, base_offset: npt.NDArray[np.int64], scan: BatchScan) -> None:
+    """Take batches into the checksum of an extent: a CRC covers all of a batch but its base offset and leader epoch.
+
+    Args:
+        before: of the extent's batches before them; made by `blake2b(digest_size=8)`.
+        base_offset: (b,) of each.
+        scan: (b,) their headers.
+    """
+    before.update(np.column_stack([base_offset, scan.size, scan.crc]).astype("<i8").tobytes())
+
+
+def checksum_of(hashed: blake2b) -> int:
+    """Return the checksum of an extent whose batches were hashed."""
+    return int.from_bytes(hashed.digest(), "little", signed=True)
 
 
 def extents_between(extents: Sequence[Extent], start_offset: int, end_offset: int) -> list[Extent]:

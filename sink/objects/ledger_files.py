@@ -15,6 +15,7 @@ import io
 import json
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from sparklog.sink.delta.entries import entry_path
 from sparklog.sink.delta.tidy import SHORT_PAST
 from sparklog.sink.ledger.rows import LEDGER_PARTITION, LEDGER_SCHEMA
 from sparklog.sink.objects.extents import EXTENTS_SCHEMA
+from sparklog.sink.store.topic_configs import own_properties
 from sparklog.storage_core.errors import (
     InvalidConfigError,
     LedgerDamagedError,
@@ -35,6 +37,7 @@ from sparklog.storage_core.errors import (
     ObjectMissingError,
     StorageError,
 )
+from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.objects.open_storage import StoragePlace
 
 __all__ = [
@@ -49,6 +52,7 @@ __all__ = [
     "SETTINGS_KIND",
     "SETTINGS_SCHEMA",
     "LedgerFiles",
+    "changed_settings",
 ]
 
 FOLDER: Final = "ledger"
@@ -76,6 +80,15 @@ FAILURES: Final = (DeltaError, OSError, ValueError)
 DAMAGE: Final = (ValueError, OSError, KeyError, pa.ArrowException, ObjectMissingError)
 """What libraries raise over a damaged data file."""
 _PROBE: Final = "control/probe"
+
+
+def changed_settings(before: Mapping[str, dict[str, Any]], own: Mapping[str, LogConfig]) -> pa.Table | None:
+    """Return settings with those of some topics replaced, as rows of `SETTINGS_SCHEMA`; None if nothing changes."""
+    after = {**before, **{topic: own_properties(config) for topic, config in own.items()}}
+    if after == before:
+        return None
+    names = sorted(after)
+    return pa.table([names, [json.dumps(after[name]) for name in names]], schema=SETTINGS_SCHEMA)
 
 
 class LedgerFiles:

@@ -1,11 +1,13 @@
 """Writes batches that have their offsets into one object, and tells the extents that they are."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
-from sparklog.sink.objects.extents import PIECE_BYTES, Extent
+from sparklog.sink.objects.extents import PIECE_BYTES, Extent, checksum_of, hash_batches
 from sparklog.storage_core.objects.object_storage import NewObject
 from sparklog.storage_core.record.batch_scan import BatchScan
 from sparklog.storage_core.topic_partition import TopicPartition
@@ -25,6 +27,7 @@ class _Piece:
     size_bytes: int = 0
     max_timestamp_ms: int = -1
     records: int = 0
+    hashed: blake2b = field(default_factory=partial(blake2b, digest_size=8))
 
 
 class NewExtents:
@@ -72,6 +75,7 @@ class NewExtents:
             piece.size_bytes += size
             piece.max_timestamp_ms = max(piece.max_timestamp_ms, int(scan.max_timestamp[mine].max()))
             piece.records += int(scan.records_count[mine].sum())
+            hash_batches(piece.hashed, base_offset[mine], scan.take(mine))
             self._position += size
             if piece.size_bytes >= PIECE_BYTES:
                 self.end_run()
@@ -106,5 +110,6 @@ class NewExtents:
                 records=piece.records,
                 leader_epoch=piece.leader_epoch,
                 has_own_offsets=True,
+                checksum=checksum_of(piece.hashed),
             )
         )

@@ -6,7 +6,6 @@ What a crash leaves at each step:
 - after the commit nothing is left to do.
 """
 
-import json
 import logging
 import threading
 import time
@@ -22,13 +21,12 @@ from sparklog.sink.delta.damage import one_line
 from sparklog.sink.ledger.rows import LedgerRows, LogState
 from sparklog.sink.metrics import MicroBatchMetrics
 from sparklog.sink.objects.extents import plan_extents
-from sparklog.sink.objects.ledger_files import SETTINGS_SCHEMA
+from sparklog.sink.objects.ledger_files import changed_settings
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.place.end_offsets import EndOffsets
 from sparklog.sink.place.staged_batches import StagedBatches
 from sparklog.sink.staging import RunStage, Staging, check_micro_batch
 from sparklog.sink.store.store_folder import random_id
-from sparklog.sink.store.topic_configs import own_properties
 from sparklog.sink.store.topics import new_state, topic_problems
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import (
@@ -52,12 +50,12 @@ from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.storage.owned_names import Owner
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["ObjectWriter"]
+__all__ = ["LOG_DIR", "ObjectWriter"]
 
 logger = logging.getLogger(__name__)
 
 _DATA = "data"
-_LOG_DIR = "objects"
+LOG_DIR = "objects"
 """Stands in the ledger's rows for the log directory that such a store does not have."""
 
 
@@ -241,17 +239,12 @@ def _new_logs(ledger: ObjectLedger, config: SinkConfig, now_ms: int) -> list[Log
         for partition in range(topic.partitions):
             if TopicPartition(topic.name, partition) not in ledger.rows:
                 start = mirrored.starts.get(partition, 0) if mirrored else 0
-                added.append(new_state(topic.name, partition, _LOG_DIR, topic_id, start, now_ms))
+                added.append(new_state(topic.name, partition, LOG_DIR, topic_id, start, now_ms))
     return added
 
 
 def _settings(ledger: ObjectLedger, config: SinkConfig) -> pa.Table | None:
     """Return the settings of all topics with those of this writer; None if they are recorded already."""
-    before = ledger.settings()
     own = {name: topic.log for name, topic in config.topics.items()}
     own |= {name: topic.settings for name, topic in config.mirrored.items()}
-    after = before | {name: own_properties(log) for name, log in own.items()}
-    if after == before:
-        return None
-    names = sorted(after)
-    return pa.table([names, [json.dumps(after[name]) for name in names]], schema=SETTINGS_SCHEMA)
+    return changed_settings(ledger.settings(), own)

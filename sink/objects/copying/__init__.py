@@ -1,0 +1,1 @@
+"""Copies of stores of a machine in stores of objects."""
