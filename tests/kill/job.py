@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
@@ -19,6 +20,11 @@ from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import LogStorageError
 from tests.build.sink_store import in_process
 from tests.kill.records import FILES_PER_MICRO_BATCH, SPARK_SCHEMA, TOPICS
+
+if TYPE_CHECKING:
+    from sparklog import LogSink
+
+__all__ = ["run_and_exit", "run_direct", "stream_input"]
 
 _ROWS_PER_ARROW_BATCH = 60
 
@@ -31,7 +37,7 @@ def run_direct(folder: Path, environment: dict[str, str], take_lock_by_force: bo
         sparklog.sink.place.placer._THREADS = (
             1  # another one could be stopped within a rename, where force waits for it
         )
-    _run_and_exit(folder, lambda: _direct(folder, take_lock_by_force))
+    run_and_exit(folder, lambda: _direct(folder, take_lock_by_force))
 
 
 def _direct(folder: Path, take_lock_by_force: bool) -> None:
@@ -48,24 +54,41 @@ def _direct(folder: Path, take_lock_by_force: bool) -> None:
 
 
 def _spark(folder: Path, take_lock_by_force: bool) -> None:
-    from sparklog import LogSink
+    def open_sink() -> "LogSink":
+        from sparklog import LogSink
+
+        return LogSink(folder / "store", topics=TOPICS, on_invalid="quarantine", take_lock_by_force=take_lock_by_force)
+
+    stream_input(folder, open_sink)
+
+
+def stream_input(
+    folder: Path, open_sink: "Callable[[], LogSink]", where: str = "true", master: str = "local[2]"
+) -> None:
+    """Stream the job's files into a sink, to their end.
+
+    Args:
+        open_sink: called once Spark is up.
+        where: which rows.
+    """
     from sparklog.pipeline.spark.session import build_session
 
     spark = build_session(
         {
-            "spark.master": "local[2]",
+            "spark.master": master,
             "spark.driver.memory": "600m",
             "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={folder}",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
         }
     )
     (folder / "ready").touch()
-    sink = LogSink(folder / "store", topics=TOPICS, on_invalid="quarantine", take_lock_by_force=take_lock_by_force)
+    sink = open_sink()
     frame = (
         spark.readStream.format("parquet")
         .schema(SPARK_SCHEMA)
         .option("maxFilesPerTrigger", FILES_PER_MICRO_BATCH)
         .load(str(folder / "input"))
+        .where(where)
     )
     query = (
         frame.writeStream.foreachBatch(sink)
@@ -84,7 +107,8 @@ def _spark(folder: Path, take_lock_by_force: bool) -> None:
     spark.stop()
 
 
-def _run_and_exit(folder: Path, run: Callable[[], None]) -> None:
+def run_and_exit(folder: Path, run: Callable[[], None]) -> None:
+    """Run a job in this process, and end that: 0 done, 1 refused, 3 failed."""
     error = folder / "error.txt"
     error.unlink(missing_ok=True)
     try:
@@ -100,4 +124,4 @@ def _run_and_exit(folder: Path, run: Callable[[], None]) -> None:
 
 if __name__ == "__main__":
     os.environ["SPARKLOG_FAULT_PID"] = str(os.getpid())
-    _run_and_exit(Path(sys.argv[1]), lambda: _spark(Path(sys.argv[1]), sys.argv[2:] == ["--force"]))
+    run_and_exit(Path(sys.argv[1]), lambda: _spark(Path(sys.argv[1]), sys.argv[2:] == ["--force"]))

@@ -14,6 +14,7 @@ from sparklog.pipeline.verbs.read import read_records
 from sparklog.sink.config import SinkConfig
 from sparklog.sink.objects import maintain_objects as maintain_objects_module
 from sparklog.sink.objects.maintain_objects import MaintainedObjects, maintain_objects
+from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.objects.object_writer import ObjectWriter
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.objects.open_storage import StoragePlace
@@ -21,6 +22,7 @@ from tests.build.sink_store import EVENTS, in_process, numbers
 
 __all__ = [
     "BATCHES",
+    "maintain_beside",
     "maintain_place",
     "object_place",
     "problems_of_objects",
@@ -48,6 +50,13 @@ def write_objects(root: Path) -> None:
 def maintain_place(root: Path) -> None:
     """Do one maintenance run; garbage goes at once."""
     maintain_objects_module._GARBAGE_AGE_MS = 0
+    maintain_beside(root)
+
+
+def maintain_beside(root: Path) -> None:
+    """Do one maintenance run as users do, once there is a store; another one may be at work."""
+    if ObjectLedger.find(object_place(root)) is None:
+        return
     for task in maintain_objects(MaintainedObjects(object_place(root), SystemClock(), 1 << 20)):
         assert task.error is None, task
 

@@ -73,13 +73,14 @@ def read_input(*folders: Path) -> list[dict[str, object]]:
 def problems_of(store: Path, expected: list[dict[str, object]]) -> list[str]:
     """Return everything that is wrong with a store whose job has ended well, given the rows it was to write."""
     return [
-        *_record_problems(store, [row for row in expected if row["topic"] is not None]),
+        *record_problems(store, [row for row in expected if row["topic"] is not None]),
         *_quarantine_problems(store, [row for row in expected if row["topic"] is None]),
         *_file_problems(store),
     ]
 
 
-def _record_problems(store: Path, expected: list[dict[str, object]]) -> list[str]:
+def record_problems(store: Path, expected: list[dict[str, object]]) -> list[str]:
+    """Return what is wrong with the records of a store: missing, there twice, out of order, in another partition."""
     problems: list[str] = []
     found: Counter[tuple[object, ...]] = Counter()
     root = Store.find(store)

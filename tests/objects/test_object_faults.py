@@ -8,17 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.sink.objects.object_ledger import ObjectLedger
-from tests.kill.directory_job import finish, start
+from tests.kill.directory_job import start
 from tests.kill.harness import exit_code, fork_server
-from tests.kill.object_job import (
-    maintain_place,
-    object_place,
-    problems_of_objects,
-    put_place,
-    sweep_place,
-    write_objects,
-)
+from tests.kill.object_job import maintain_place, put_place, write_objects
+from tests.objects.checked_objects import check_objects, complete_objects
 from tests.objects.faulty_proxy import faulty_proxy
 from tests.objects.gateway import Gateway
 from tests.seeds import take_seed
@@ -32,7 +25,6 @@ _BATCHES, _FEW_BATCHES = 60, 8
 _KILLS = 4
 _LONGEST_S = 3.0
 _FAULTS = 0.02
-_TRIES = 30
 
 
 @pytest.fixture(scope="module")
@@ -51,21 +43,7 @@ def _complete(context: ForkServerContext, store: Path, chance: random.Random) ->
             each.join(chance.uniform(0, _LONGEST_S))
             each.kill()
             exit_code(each)
-    assert any(finish(context, write_objects, store) == 0 for _ in range(_TRIES)), _error(store)
-
-
-def _check(context: ForkServerContext, store: Path) -> None:
-    """Each number is there once, and no object is left that no version names."""
-    for _ in range(2):  # the second run removes what the first one let go
-        assert finish(context, sweep_place, store) == 0, _error(store)
-    assert problems_of_objects(store) == []
-    place = object_place(store)
-    named = {each.object for extents in ObjectLedger.open(place).extents().values() for each in extents}
-    assert {each.name for each in place.open().list("data")} == named
-
-
-def _error(store: Path) -> str:
-    return (store.parent / "error.txt").read_text()
+    complete_objects(context, store)
 
 
 @pytest.mark.parametrize("number", range(_ROUNDS))
@@ -80,7 +58,7 @@ def test_objects_on_s3_when_kills_and_lost_answers_come_together_then_each_numbe
         put_place(store, address, options, _BATCHES)
         _complete(context, store, chance)
     put_place(store, address, gateway.options, _BATCHES)
-    _check(context, store)
+    check_objects(context, store)
 
 
 @pytest.mark.parametrize("number", range(_ROUNDS // 2))
@@ -91,4 +69,4 @@ def test_objects_on_hdfs_when_killed_at_random_moments_then_each_number_is_there
     chance, store = random.Random(take_seed(number)), tmp_path / "store"
     put_place(store, f"{hdfs}/{uuid.uuid4().hex}", {}, _FEW_BATCHES)
     _complete(context, store, chance)
-    _check(context, store)
+    check_objects(context, store)

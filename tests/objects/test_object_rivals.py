@@ -1,0 +1,66 @@
+"""Writers of one store of objects at the same time, one that sleeps, and two maintenance runs: one wins, all is there.
+
+`SPARKLOG_SOAK=1` asks for 200 rounds.
+"""
+
+import os
+import random
+import re
+import uuid
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+
+import pytest
+
+from tests.kill.directory_job import start
+from tests.kill.harness import exit_code, fork_server, wait_until_stopped, wake
+from tests.kill.object_job import maintain_beside, put_place, write_objects
+from tests.objects.checked_objects import check_objects, complete_objects, error_of
+from tests.objects.gateway import Gateway
+from tests.seeds import take_seed
+
+pytestmark = pytest.mark.kill
+
+_ROUNDS = 200 if os.environ.get("SPARKLOG_SOAK") else 6
+_BATCHES = 20
+"""So many that extents are merged."""
+
+
+@pytest.fixture(scope="module")
+def context() -> ForkServerContext:
+    """Processes that start with everything imported."""
+    return fork_server()
+
+
+@pytest.mark.parametrize("number", range(_ROUNDS))
+def test_objects_when_writers_and_maintenance_runs_meet_then_one_wins_and_each_number_is_there_once(
+    context: ForkServerContext, tmp_path: Path, gateway: Gateway, number: int
+) -> None:
+    chance, store = random.Random(take_seed(number)), tmp_path / "store"
+    put_place(store, f"{gateway.address}/{uuid.uuid4().hex}", gateway.options, _BATCHES)
+    sleeps = number % 2 == 0
+    first = _start_sleeper(context, store, chance) if sleeps else start(context, write_objects, store)
+
+    second = start(context, write_objects, store)
+    runs = [start(context, maintain_beside, store) for _ in range(2)]
+    codes = [exit_code(each) for each in (second, *runs)]
+    if sleeps:
+        assert codes[0] == 0, error_of(store)  # nobody was awake who could have taken the store
+        wake(first)
+    codes.append(exit_code(first))
+
+    assert codes[-1] == 1 or not sleeps, "a writer that slept while another one took the store went on"
+    assert set(codes) <= {0, 1}
+    if 1 in (codes[0], codes[-1]):
+        assert re.search(r"WriterFencedError|CommitStateUnknownError", error_of(store)), error_of(store)
+    complete_objects(context, store)
+    check_objects(context, store)
+
+
+def _start_sleeper(context: ForkServerContext, store: Path, chance: random.Random) -> ForkServerProcess:
+    """Start a writer that suspends itself in the middle of a micro-batch."""
+    step = chance.choice(("stage.written", "stage.reported", "commit.data"))
+    visit = chance.randint(4, _BATCHES - 2)
+    sleeper = start(context, write_objects, store, SPARKLOG_FAULT_POINT=f"{step}:{visit}", SPARKLOG_FAULT_SIGNAL="STOP")
+    wait_until_stopped(sleeper)
+    return sleeper
