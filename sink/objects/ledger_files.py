@@ -98,12 +98,12 @@ class LedgerFiles:
         self.place = place
         self.storage = place.open()
 
-    def create(self) -> None:
-        """Make an empty table.
+    def create(self) -> bool:
+        """Make an empty table; return whether it is certainly this call's, not another writer's in the same moment.
 
         Raises:
             InvalidConfigError: the storage does not let one of two writers win.
-            StorageError: the storage refuses, or another writer made the table in the same moment.
+            StorageError: the storage refuses.
         """
         self._require_exclusive_creation()
         try:
@@ -116,7 +116,10 @@ class LedgerFiles:
                 storage_options=dict(self.place.options),
             )
         except FAILURES as error:
-            raise self.refused(error) from error
+            if self.find() is None:
+                raise self.refused(error) from error
+            return False
+        return True
 
     def find(self) -> DeltaTable | None:
         """Return the table at its newest version; None if there is none.

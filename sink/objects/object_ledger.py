@@ -110,14 +110,17 @@ class ObjectLedger:
 
     @classmethod
     def create(cls, place: StoragePlace) -> "ObjectLedger":
-        """Make an empty ledger.
+        """Make an empty ledger; if another writer makes it in the same moment, take that one over.
 
         Raises:
             InvalidConfigError: the storage does not let one of two writers win.
-            StorageError: the storage refuses, or another writer made the ledger in the same moment.
+            StorageError: the storage refuses.
         """
-        LedgerFiles(place).create()
-        return cls.open(place)
+        is_own = LedgerFiles(place).create()
+        ledger = cls.open(place)
+        if not is_own:
+            ledger.fence()
+        return ledger
 
     @property
     def place(self) -> StoragePlace:

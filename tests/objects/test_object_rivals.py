@@ -7,11 +7,18 @@ import os
 import random
 import re
 import uuid
+from contextlib import closing
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 import pytest
 
+from sparklog.sink.config import SinkConfig
+from sparklog.sink.objects.object_ledger import ObjectLedger
+from sparklog.sink.objects.object_writer import ObjectWriter
+from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.errors import WriterFencedError
+from tests.build.sink_store import EVENTS, in_process, numbers
 from tests.kill.directory_job import start
 from tests.kill.harness import exit_code, fork_server, wait_until_stopped, wake
 from tests.kill.object_job import maintain_beside, put_place, write_objects
@@ -64,3 +71,17 @@ def _start_sleeper(context: ForkServerContext, store: Path, chance: random.Rando
     sleeper = start(context, write_objects, store, SPARKLOG_FAULT_POINT=f"{step}:{visit}", SPARKLOG_FAULT_SIGNAL="STOP")
     wait_until_stopped(sleeper)
     return sleeper
+
+
+def test_store_when_two_writers_make_it_in_the_same_moment_then_the_later_one_takes_it_over(tmp_path: Path) -> None:
+    """As if both had found nothing there: the request of the second one loses, and it is no error."""
+    config = SinkConfig.from_options(f"file://{tmp_path}/store", EVENTS, topic="events")
+    assert config.objects is not None
+    with closing(ObjectWriter(config, config.objects, SystemClock())) as first:
+        first.append("query", 0, in_process(numbers(0, 4)))
+
+        second = ObjectLedger.create(config.objects)
+
+        assert second.transaction_version("query") == 0
+        with pytest.raises(WriterFencedError):
+            first.append("query", 1, in_process(numbers(4, 8)))
