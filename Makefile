@@ -57,7 +57,7 @@ kill-test: $(SETUP) ## kill the job at every named step and at 50 random moments
 soak: $(SETUP) ## 500 kills of a job that does everything, 100 seeds of kills under maintenance, every fault of a disk (hours); SPARKLOG_SEED repeats one
 	SPARKLOG_SEED=$${SPARKLOG_SEED:-random} SPARKLOG_SOAK=1 SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q $(SIDE_BY_SIDE) \
 		tests/objects/test_object_faults.py tests/objects/test_object_rivals.py \
-		tests/objects/test_object_stream_faults.py tests/kill tests/faults tests/integration/test_full_disk.py \
+		tests/objects/test_object_stream_faults.py tests/kafka/test_object_stream.py tests/kill tests/faults tests/integration/test_full_disk.py \
 		tests/property tests/fuzz
 
 fuzz: $(SETUP) ## feed a million damaged inputs to every decoder; FUZZ="--seed N" repeats a run (long form)

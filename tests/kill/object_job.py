@@ -16,12 +16,13 @@ from sparklog.sink.objects import maintain_objects as maintain_objects_module
 from sparklog.sink.objects.maintain_objects import MaintainedObjects, maintain_objects
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.objects.object_writer import ObjectWriter
-from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.clock import SystemClock, sleep
 from sparklog.storage_core.objects.open_storage import StoragePlace
 from tests.build.sink_store import EVENTS, in_process, numbers
 
 __all__ = [
     "BATCHES",
+    "maintain_again",
     "maintain_beside",
     "maintain_place",
     "object_place",
@@ -34,6 +35,7 @@ __all__ = [
 BATCHES = 105
 """Enough for a checkpoint of the ledger."""
 _ROWS = 4
+_PAUSE_S = 10.0
 
 
 def write_objects(root: Path) -> None:
@@ -59,6 +61,14 @@ def maintain_beside(root: Path) -> None:
         return
     for task in maintain_objects(MaintainedObjects(object_place(root), SystemClock(), 1 << 20)):
         assert task.error is None, task
+
+
+def maintain_again(root: Path) -> None:
+    """Maintain again and again beside a writer and readers until `stop-maintenance` is there; garbage waits."""
+    maintain_objects_module._GARBAGE_AGE_MS = 60_000
+    while not root.with_name("stop-maintenance").exists():
+        maintain_beside(root)
+        sleep(_PAUSE_S)
 
 
 def sweep_place(root: Path) -> None:

@@ -3,7 +3,7 @@
 import http.client
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -15,12 +15,15 @@ _FAULTS = ("request", "answer", "busy")
 
 
 @contextmanager
-def faulty_proxy(port: int, seed: int, rate: float) -> Iterator[int]:
+def faulty_proxy(
+    port: int, seed: int = 0, rate: float = 0.0, on_request: Callable[[], None] = lambda: None
+) -> Iterator[int]:
     """Run a proxy on a free port of loopback; yield that port.
 
     Args:
         port: of the server.
         rate: share of the requests that go wrong: one third is lost, of one third the answer is, one third is refused.
+        on_request: called for each.
     """
     chance, lock = random.Random(seed), threading.Lock()
 
@@ -34,6 +37,7 @@ def faulty_proxy(port: int, seed: int, rate: float) -> Iterator[int]:
             """Handle a request."""
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             with lock:
+                on_request()
                 fault = chance.choice(_FAULTS) if chance.random() < rate else ""
             if fault == "request":
                 self.close_connection = True
