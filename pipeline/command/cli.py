@@ -210,6 +210,14 @@ def convert(**given: Any) -> None:
     run(**given)
 
 
+def _dumped(name: str) -> list[Path]:
+    if "://" not in name:
+        return [Path(name)]
+    from sparklog.pipeline.objects.dumped_log import log_files
+
+    return log_files(name)
+
+
 @cli.command("dump-log")
 @click.option("--files", required=True, multiple=True, metavar="F[,F]", help="Log, index or snapshot files.")
 @click.option("--deep-iteration", is_flag=True, help="A line per record.")
@@ -229,10 +237,13 @@ def convert(**given: Any) -> None:
 @click.option("--json", is_flag=True, help="One object a line.")
 @click.option("--raw", is_flag=True, help="Print control characters unescaped, as Kafka's tool does.")
 def dump_log(files: tuple[str, ...], **options: Any) -> int:
-    """Print the content of files, with the format and the options of Kafka's dump tool."""
+    """Print the content of files, with the format and the options of Kafka's dump tool.
+
+    F may also be a log of a store of objects: ADDRESS/TOPIC-PARTITION, such as s3://bucket/archive/orders-0.
+    """
     from sparklog.storage_core.inspect.dump.dump_log import DumpOptions, dump_log
 
-    paths = [Path(name) for each in files for name in each.split(",") if name]
+    paths = [path for each in files for name in each.split(",") if name for path in _dumped(name)]
     if not paths:
         raise click.UsageError("--files names no file")
     given = {name: value for name, value in options.items() if value is not None}

@@ -266,3 +266,20 @@ def test_copy_when_another_run_changes_it_meanwhile_then_refused(local: StorageP
         list(copy_logs(ledger, differences, 0, lambda: False))
 
     assert _in_copy(local, tmp_path / "fetched") == _in_store(store)
+
+
+def test_dump_when_given_a_log_of_a_store_of_objects_then_its_batches_and_others_are_refused(
+    local: StoragePlace, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    store = tmp_path / "store"
+    _append(store, 0)
+    assert sparklog("copy", store, local.address, "--execute").code == 0
+    count = len(scan_batches(_in_store(store)["events-0"]))
+
+    ran = sparklog("dump-log", "--files", f"{local.address}/events-0")
+    unknown = sparklog("dump-log", "--files", f"{local.address}/events-7")
+    no_log = sparklog("dump-log", "--files", str(local.address))
+
+    assert (ran.code, ran.out.count("baseOffset: ")) == (0, count), ran
+    assert (unknown.code, "the store has no such log" in unknown.err) == (1, True)
+    assert (no_log.code, "name a log of the store" in no_log.err) == (1, True)
