@@ -177,7 +177,7 @@ def verify(**given: Any) -> int:
 
 
 @cli.command()
-@click.argument("store", metavar="STORE|DIR", type=PLACE)
+@click.argument("store", metavar="STORE|DIR", type=PLACE_OR_ADDRESS)
 @EXECUTE
 @click.option("--index-interval-bytes", type=click.IntRange(0), default=4096, show_default=True, help="As Kafka's.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; default: one a core.")

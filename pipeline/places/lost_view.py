@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from sparklog.pipeline.places.store_view import LogView, StoreView
-from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeFile, LostRangeTable
+from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeFile, LostRangeTable, cut_folder_beside
 from sparklog.storage_core.inspect.verify.findings import OffsetRange
 from sparklog.storage_core.topic_partition import parse_directory_name
 
 __all__ = ["cut_folder", "cut_folder_of_store", "known_lost", "lost_of", "lost_ranges", "lost_store"]
-
-_LIST = "lost-ranges.jsonl"
 
 
 def cut_folder(view: StoreView, keep_in: Path | None = None) -> Path:
@@ -32,7 +30,7 @@ def cut_folder(view: StoreView, keep_in: Path | None = None) -> Path:
     root = view.root.absolute()
     if parse_directory_name(root.name) and any(each.directory.absolute() == root for each in view.logs):
         root = root.parent
-    return root.with_name(f"{root.name}-cut")
+    return cut_folder_beside(root)
 
 
 def cut_folder_of_store(store: Path) -> Path:
@@ -44,7 +42,7 @@ def lost_store(view: StoreView, keep_in: Path | None = None) -> LostRangeTable |
     """Return the list of a place's lost offsets."""
     if view.ledger_version is not None:
         return LostRangeTable(view.root / "control" / "lost_ranges")
-    return LostRangeFile(cut_folder(view, keep_in) / _LIST)
+    return LostRangeFile(cut_folder(view, keep_in))
 
 
 def lost_ranges(view: StoreView, keep_in: Path | None = None) -> list[LostRange]:

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from sparklog.pipeline.stop_request import StopRequest
 from sparklog.pipeline.terminal import say_at_once
+from sparklog.sink.ledger.lost_ranges import LostRangeFile, cut_folder_beside
 from sparklog.sink.ledger.versions import AsOf
 from sparklog.sink.objects.extents import Extent, extents_between
 from sparklog.storage_core.log.read.log_reader import LogReader
@@ -166,11 +167,15 @@ def fetch_logs(place: StoragePlace, name: str | None, as_of: AsOf | None) -> Pat
     from sparklog.sink.objects.fetch_store import fetch_store  # loads kernels
     from sparklog.sink.objects.object_ledger import ObjectLedger
 
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    temporary = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    folder = temporary / "logs"
+    folder.mkdir()
+    ledger = ObjectLedger.open(place, as_of)
+    LostRangeFile(cut_folder_beside(folder)).add(ledger.lost())
 
     def is_wanted(log: TopicPartition) -> bool:
         return name is None or name in (log.topic, f"{log.topic}:{log.partition}")
 
-    fetch_store(ObjectLedger.open(place, as_of), folder, is_wanted)
+    fetch_store(ledger, folder, is_wanted)
     return folder

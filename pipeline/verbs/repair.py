@@ -19,6 +19,7 @@ from sparklog.pipeline.control.leases import refuse_leased
 from sparklog.pipeline.places.lost_view import cut_folder, cut_folder_of_store, lost_store
 from sparklog.pipeline.places.refuse_store import refuse_store
 from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs
+from sparklog.pipeline.places.stored_logs import Place
 from sparklog.pipeline.report import DONE, FAILED, show, to_json
 from sparklog.pipeline.terminal import say
 from sparklog.pipeline.verbs.verify import VerifyResult, verify
@@ -26,10 +27,12 @@ from sparklog.sink.ledger.lost_ranges import LostRange
 from sparklog.sink.locks.broker_lock import lock_roots
 from sparklog.sink.operations.repair_store import MendedStore, repair_store
 from sparklog.storage_core.clock import Clock, SystemClock
+from sparklog.storage_core.errors import InvalidConfigError
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.inspect.repair.plan import LogRepair, RepairStep, plan_repair
 from sparklog.storage_core.inspect.repair.repair_log import RepairPlace, drop_leftovers, repair_log
 from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS, Finding, LogReport
+from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.owned_names import UNSHARED, Owner
 
@@ -123,9 +126,15 @@ class _Round:
 
 
 def run(
-    store: Path, execute: bool, index_interval_bytes: int, jobs: int | None, keep_in: Path | None, as_json: bool
+    store: Place, execute: bool, index_interval_bytes: int, jobs: int | None, keep_in: Path | None, as_json: bool
 ) -> int:
     """Carry the verb out; return the exit code."""
+    if isinstance(store, StoragePlace):
+        from sparklog.pipeline.objects.repair_store import repair_objects
+
+        if keep_in is not None:
+            raise InvalidConfigError(f"--keep-cut-in: not for a store of objects: address={store.address}")
+        return repair_objects(store, execute=execute, as_json=as_json)
 
     def report(step: RepairStep) -> None:
         line = to_json({"log": step.log, "file": step.file, "step": step.what})

@@ -24,7 +24,7 @@ from sparklog.storage_core.storage.local import make_directory, storage_errors, 
 from sparklog.storage_core.storage.open_regular import open_to_change, read_file
 from sparklog.storage_core.storage.owned_names import Owner
 
-__all__ = ["LOST_RANGES_SCHEMA", "LostRange", "LostRangeFile", "LostRangeTable"]
+__all__ = ["LOST_RANGES_SCHEMA", "LostRange", "LostRangeFile", "LostRangeTable", "cut_folder_beside"]
 
 LOST_RANGES_SCHEMA = pa.schema(
     [
@@ -37,6 +37,7 @@ LOST_RANGES_SCHEMA = pa.schema(
         pa.field("found_ms", pa.int64(), nullable=False),
     ]
 )
+_LIST = "lost-ranges.jsonl"
 _DAMAGE = Damage("the table of lost offsets", "repair --execute drops what a power cut tore")
 
 
@@ -145,11 +146,20 @@ class LostRangeTable:
         drop_torn_commit(self._log, owner)
 
 
-class LostRangeFile:
-    """The file beside a plain folder, one JSON object a line."""
+def cut_folder_beside(folder: Path) -> Path:
+    """Return the folder for what a repair keeps of a plain folder: a broker would refuse it inside."""
+    return folder.with_name(f"{folder.name}-cut")
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+
+class LostRangeFile:
+    """The file of a plain folder, one JSON object a line.
+
+    Args:
+        cut_folder: where it lies.
+    """
+
+    def __init__(self, cut_folder: Path) -> None:
+        self._path = cut_folder / _LIST
 
     def read(self) -> list[LostRange]:
         """Return the recorded ranges, oldest first; skips a torn last line, which was never acknowledged."""

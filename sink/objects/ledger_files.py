@@ -7,6 +7,7 @@
 |            |                                                                   | replaces all        |
 | `settings` | of each topic                                                     | replaces them       |
 | `garbage`  | objects that no extent names any more, and since when             | replaces them       |
+| `lost`     | offsets that a repair could not save                              | adds some           |
 
 A data file never changes; Parquet's checksums of pages find a changed bit.
 """
@@ -27,6 +28,7 @@ from deltalake.transaction import AddAction
 from sparklog.sink.delta.damage import one_line
 from sparklog.sink.delta.entries import entry_path
 from sparklog.sink.delta.tidy import SHORT_PAST
+from sparklog.sink.ledger.lost_ranges import LOST_RANGES_SCHEMA
 from sparklog.sink.ledger.rows import LEDGER_PARTITION, LEDGER_SCHEMA
 from sparklog.sink.objects.extents import EXTENTS_SCHEMA
 from sparklog.sink.store.topic_configs import own_properties
@@ -47,6 +49,7 @@ __all__ = [
     "FOLDER",
     "GARBAGE_KIND",
     "GARBAGE_SCHEMA",
+    "LOST_KIND",
     "PARTITION",
     "ROWS_KIND",
     "SETTINGS_KIND",
@@ -60,6 +63,7 @@ PARTITION, ROWS_KIND = LEDGER_PARTITION
 EXTENT_KIND: Final = "extent"
 SETTINGS_KIND: Final = "settings"
 GARBAGE_KIND: Final = "garbage"
+LOST_KIND: Final = "lost"
 
 SETTINGS_SCHEMA: Final = pa.schema([("topic", pa.string()), ("settings", pa.string())])
 """Columns of a data file with the settings of topics: Kafka's properties as JSON."""
@@ -71,6 +75,7 @@ _SCHEMA: Final = pa.schema(
         *(field.with_nullable(True) for field in EXTENTS_SCHEMA if field.name not in LEDGER_SCHEMA.names),
         SETTINGS_SCHEMA.field("settings"),
         GARBAGE_SCHEMA.field("since_ms"),
+        *(field.with_nullable(True) for field in LOST_RANGES_SCHEMA if field.name not in LEDGER_SCHEMA.names),
     ]
 )
 """Of the table: rows of each kind have their own columns, the others are null."""

@@ -21,6 +21,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from sparklog.sink.delta.delta_log import NO_HOOKS
+from sparklog.sink.ledger.lost_ranges import LOST_RANGES_SCHEMA, LostRange
 from sparklog.sink.ledger.rows import ROWS_SCHEMA, LedgerRows, LogState
 from sparklog.sink.ledger.versions import AsOf
 from sparklog.sink.objects.extents import EXTENTS_SCHEMA, Extent, extents_of, table_of
@@ -31,6 +32,7 @@ from sparklog.sink.objects.ledger_files import (
     FOLDER,
     GARBAGE_KIND,
     GARBAGE_SCHEMA,
+    LOST_KIND,
     PARTITION,
     ROWS_KIND,
     SETTINGS_KIND,
@@ -206,6 +208,15 @@ class ObjectLedger:
         """
         return {row["topic"]: json.loads(row["settings"]) for row in self._rows_of(SETTINGS_KIND, SETTINGS_SCHEMA)}
 
+    def lost(self) -> list[LostRange]:
+        """Return the offsets that repairs could not save, oldest first.
+
+        Raises:
+            LedgerDamagedError: a data file can't be read.
+        """
+        found = [LostRange(**row) for row in self._rows_of(LOST_KIND, LOST_RANGES_SCHEMA)]
+        return sorted(found, key=lambda each: (each.found_ms, *each.place[:3]))
+
     def change(
         self,
         change: Callable[[LedgerRows], LedgerRows],
@@ -248,6 +259,7 @@ class ObjectLedger:
         now_ms: int,
         removed: Collection[str] = (),
         orphans: Collection[str] = (),
+        lost: Sequence[LostRange] = (),
     ) -> bool:
         """Commit changed rows and the extents of all logs in place of those before; for maintenance.
 
@@ -259,6 +271,7 @@ class ObjectLedger:
             now_ms: since when new garbage is.
             removed: garbage that is gone.
             orphans: objects that no version named before; those that none names now are garbage.
+            lost: offsets to record.
 
         Returns:
             whether there was a commit.
@@ -282,6 +295,8 @@ class ObjectLedger:
                 EXTENT_KIND: table_of(extents),
                 GARBAGE_KIND: pa.table([[*garbage], [*garbage.values()]], schema=GARBAGE_SCHEMA),
             }
+            if lost:
+                parts[LOST_KIND] = pa.Table.from_pylist([each.as_dict() for each in lost], schema=LOST_RANGES_SCHEMA)
             try:
                 self._commit(rows, parts, [ROWS_KIND, EXTENT_KIND, GARBAGE_KIND], None)
                 return True

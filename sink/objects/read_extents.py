@@ -14,7 +14,7 @@ from sparklog.storage_core.objects.object_storage import ObjectStorage
 from sparklog.storage_core.record.batch_probe import MAGIC_V2
 from sparklog.storage_core.record.batch_scan import BatchScan, check_crcs, scan_batches
 
-__all__ = ["ReadExtent", "read_extents"]
+__all__ = ["ReadExtent", "read_damaged", "read_extents"]
 
 _READ_BYTES = 32 << 20
 _THREADS = 8
@@ -83,28 +83,45 @@ def _fetch(storage: ObjectStorage, part: Sequence[Extent], pool: ThreadPoolExecu
     return found
 
 
-def _renumber(found: bytes, extent: Extent, storage: ObjectStorage) -> ReadExtent:
-    """Write base offsets and leader epoch into the batches of an extent."""
+def read_damaged(storage: ObjectStorage, extent: Extent) -> ReadExtent | None:
+    """As `read_extents`, but also with batches whose CRCs are wrong; None if the batches are not where they belong.
+
+    Raises:
+        ObjectMissingError, StorageError: as `read_extents`.
+    """
+    (found,) = storage.read_ranges(extent.object, [extent.position], [extent.size_bytes])
+    return _with_offsets(found, extent)
+
+
+def _with_offsets(found: bytes, extent: Extent) -> ReadExtent | None:
+    """Write base offsets and leader epoch into the batches of an extent; None if they do not fill it."""
     data = np.frombuffer(bytearray(found), np.uint8)
     try:
         scan = scan_batches(data)
-        is_whole = len(scan) > 0 and scan.valid_bytes == len(data) and bool((scan.magic == MAGIC_V2).all())
     except CorruptBatchError:
-        is_whole = False
-    if is_whole:
-        if extent.has_own_offsets:
-            base_offset = scan.base_offset
-        else:
-            counts = scan.last_offset_delta + 1
-            base_offset = extent.base_offset + np.cumsum(counts) - counts
-        ends = base_offset + scan.last_offset_delta + 1
-        is_whole = bool(base_offset[0] == extent.base_offset and ends[-1] == extent.end_offset)
-        is_whole &= not len(check_crcs(data, scan))
-    if not is_whole:
+        return None
+    if not len(scan) or scan.valid_bytes != len(data) or bool((scan.magic != MAGIC_V2).any()):
+        return None
+    if extent.has_own_offsets:
+        base_offset = scan.base_offset
+    else:
+        counts = scan.last_offset_delta + 1
+        base_offset = extent.base_offset + np.cumsum(counts) - counts
+    ends = base_offset + scan.last_offset_delta + 1
+    if base_offset[0] != extent.base_offset or ends[-1] != extent.end_offset or (base_offset[1:] < ends[:-1]).any():
+        return None
+    patch_headers(data, scan.position, base_offset, np.full(len(scan), extent.leader_epoch, np.int32))
+    return ReadExtent(extent, data, scan, base_offset)
+
+
+def _renumber(found: bytes, extent: Extent, storage: ObjectStorage) -> ReadExtent:
+    """Write base offsets and leader epoch into the batches of an extent, and check these."""
+    read = _with_offsets(found, extent)
+    if read is None or len(check_crcs(read.data, read.scan)):
         raise CorruptFileError(
             "an object is damaged, or has other batches than the ledger names:"
             f" object={storage.address.child(extent.object)} position={extent.position} size={extent.size_bytes}"
-            f" offsets={extent.base_offset}..{extent.end_offset - 1}; restore it from a copy"
+            f" offsets={extent.base_offset}..{extent.end_offset - 1}; restore it from a copy,"
+            " or repair --execute records what is lost"
         )
-    patch_headers(data, scan.position, base_offset, np.full(len(scan), extent.leader_epoch, np.int32))
-    return ReadExtent(extent, data, scan, base_offset)
+    return read

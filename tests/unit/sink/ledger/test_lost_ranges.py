@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeFile, LostRangeTable
+from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeFile, LostRangeTable, cut_folder_beside
 from sparklog.storage_core.errors import LedgerDamagedError, StorageError
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from tests.faults.fault_plan import Fault, FaultPlan
@@ -104,15 +104,16 @@ def test_lost_range_table_when_its_emptying_is_torn_then_dropped(tmp_path: Path)
 
 def test_lost_range_file_when_last_line_is_torn_then_replaced(tmp_path: Path) -> None:
     """A torn last line was never confirmed."""
-    path = tmp_path / "lost"
-    LostRangeFile(path).add([_LOST])
+    folder = cut_folder_beside(tmp_path / "logs")
+    path = folder / "lost-ranges.jsonl"
+    LostRangeFile(folder).add([_LOST])
     later = replace(_LOST, first_offset=70, last_offset=80)
-    LostRangeFile(path).add([later])
+    LostRangeFile(folder).add([later])
     path.write_bytes(path.read_bytes()[:-9])
 
-    LostRangeFile(path).add([later])
+    LostRangeFile(folder).add([later])
 
-    assert LostRangeFile(path).read() == [_LOST, later]
+    assert LostRangeFile(folder).read() == [_LOST, later]
 
 
 def test_lost_range_table_when_the_disk_refuses_to_read_then_is_not_called_damaged(tmp_path: Path) -> None:
@@ -135,7 +136,7 @@ def test_lost_range_table_when_the_disk_refuses_to_read_then_is_not_called_damag
 
 def test_lost_range_file_when_a_line_is_foreign_then_refused(tmp_path: Path) -> None:
     """Damage is said, not passed over."""
-    (tmp_path / "lost").write_bytes(b"{}\n")
+    (tmp_path / "lost-ranges.jsonl").write_bytes(b"{}\n")
 
     with pytest.raises(LedgerDamagedError, match="can't be read"):
-        LostRangeFile(tmp_path / "lost").read()
+        LostRangeFile(tmp_path).read()
