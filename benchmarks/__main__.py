@@ -36,6 +36,7 @@ GROUPS = {
     "open": "open_store",
     "restore": "restore",
     "import": "import_logs",
+    "objects": "objects",
 }
 """Groups in the order they run, and the module of each."""
 

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
@@ -23,19 +24,19 @@ SESSION_SETTINGS = {
 _NOT_KAFKA = "delta"
 
 
-def start_session(memory: str | None = None) -> SparkSession:
+def start_session(memory: str | None = None, jars: Sequence[str] = ()) -> SparkSession:
     """Return a session; it can write to Kafka where the jars for that can be had.
 
     Args:
         memory: Spark's driver memory, if it is to be another.
+        jars: paths of more jars.
     """
     logging.getLogger("py4j").setLevel(logging.ERROR)
     settings = {**SESSION_SETTINGS, "spark.log.level": "ERROR"}
     if memory:
         settings["spark.driver.memory"] = memory
-    jars, _ = kafka_jars()
-    if jars:
-        settings["spark.jars"] = ",".join(jars)
+    if every := (*kafka_jars()[0], *jars):
+        settings["spark.jars"] = ",".join(every)
     session = build_session(settings)
     register(session)
     return session
