@@ -16,7 +16,7 @@ from typing import Any
 from sparklog.pipeline.places.forgotten_findings import forgotten_findings
 from sparklog.pipeline.places.lost_view import known_lost
 from sparklog.pipeline.places.newest_logs import NewestLogs
-from sparklog.pipeline.places.store_view import LogView, StoreView, open_place
+from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs
 from sparklog.pipeline.places.stored_logs import Place
 from sparklog.pipeline.report import DONE, FAILED, show, to_json
 from sparklog.pipeline.terminal import say
@@ -30,6 +30,7 @@ from sparklog.storage_core.inspect.verify.verify_root import ExpectedRoot, verif
 from sparklog.storage_core.log.files.names import LOG
 from sparklog.storage_core.log.files.segments import SegmentFiles
 from sparklog.storage_core.log_config import INT64_MAX
+from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.quantity_text import size_text
 from sparklog.storage_core.topic_partition import TopicPartition
 
@@ -101,12 +102,36 @@ def run(store: Place, deep: bool, jobs: int | None, keep_in: Path | None, as_jso
     def report(each: Finding) -> None:
         say(to_json(each.as_dict()) if as_json else f"{each} -> {each.remedy}")
 
-    view = open_place(store)
-    with _progress_bar(view) as progress:
-        result = verify(view, report, deep=deep, jobs=jobs, keep_in=keep_in, progress=progress)
-    result.add(forgotten_findings(view), report)
+    if isinstance(store, StoragePlace):
+        result = _verify_objects(store, report, deep=deep, jobs=jobs)
+    else:
+        view = open_logs(store)
+        with _progress_bar(view) as progress:
+            result = verify(view, report, deep=deep, jobs=jobs, keep_in=keep_in, progress=progress)
+        result.add(forgotten_findings(view), report)
     show(result, as_json=as_json)
     return DONE if result.is_sound else FAILED
+
+
+def _verify_objects(
+    place: StoragePlace, report: Callable[[Finding], None], *, deep: bool, jobs: int | None
+) -> VerifyResult:
+    """Check the logs of a store of objects, some after the other, in copies of them."""
+    from sparklog.pipeline.objects.fetched_parts import UnfetchedLog, fetched_parts
+
+    result = VerifyResult()
+    for part in fetched_parts(place):
+        if isinstance(part, UnfetchedLog):
+            log = str(part.log)
+            result.add([Finding(log=log, file=log, kind="missing", rule="object", what=part.error)], report)
+            continue
+        checked = verify(part, lambda _finding: None, deep=deep, jobs=jobs)
+        result.logs += checked.logs
+        result.add((each for each in checked.findings if each.kind != "nothing"), report)
+    if not any(each.batches for each in result.logs) and result.is_clean:
+        what, name = "no batch was found, so there is nothing to check", str(place.address)
+        result.add([Finding(log=name, file=name, kind="nothing", rule="nothing", what=what)], report)
+    return result
 
 
 def verify(

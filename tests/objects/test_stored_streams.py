@@ -146,4 +146,4 @@ def test_verify_when_an_object_is_gone_then_names_it(streamed: Path, sparklog: S
     found = sparklog("verify", f"file://{streamed}/objects/store")
 
     assert found.code == 1
-    assert gone.name in found.err
+    assert gone.name in found.out

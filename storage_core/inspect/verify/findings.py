@@ -82,6 +82,7 @@ Rule = Literal[
     "root-entry",
     "forgotten-keys",
     "newer-release",
+    "object",
     "nothing",
 ]
 
@@ -113,6 +114,7 @@ _REMEDIES: Final[dict[Rule, str]] = {
     "ledger-size": "restore from a copy, or repair --execute records the offsets above the last sound batch as lost",
     "segment": _LOST,
     "directory": _LOST,
+    "object": _LOST,
     "offset-index": _REBUILD,
     "time-index": _REBUILD,
     "txn-index": _REBUILD,
