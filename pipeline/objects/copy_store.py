@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sparklog.sink.objects.copying.copy_logs import CopiedLog, copy_logs, is_sam
 from sparklog.sink.objects.extents import Extent
 from sparklog.sink.objects.ledger_files import changed_settings
 from sparklog.sink.objects.object_ledger import ObjectLedger
+from sparklog.sink.objects.repair_objects import object_sizes
 from sparklog.sink.opening.clean_end import find_surplus
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import read_topic_configs
@@ -24,10 +26,10 @@ from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import (
     InvalidConfigError,
     LedgerDamagedError,
-    LogDirOfflineError,
     LogStorageError,
     UnknownTopicError,
 )
+from sparklog.storage_core.log_config import LogConfig
 from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.quantity_text import size_text
 from sparklog.storage_core.topic_partition import TopicPartition
@@ -41,13 +43,15 @@ class _Copy:
     """A planned or finished copy.
 
     Attributes:
-        done: logs that were copied, or failed; None if nothing was to be done.
+        has_settings: whether settings of topics differ.
+        done: logs that were copied, or failed; None for a plan.
     """
 
     source: Path
     target: StoragePlace
     differences: Sequence[LogDifference]
     failed: Mapping[TopicPartition, str]
+    has_settings: bool
     done: Sequence[CopiedLog] | None
     is_stopped: bool = False
 
@@ -60,10 +64,14 @@ class _Copy:
     def verdict(self) -> str:
         """Return the line for people."""
         failed = f"; {len(self._failed()):,} failed" if self._failed() else ""
+        if self.done is None and self.is_stopped:
+            return f"stopped: not all logs were compared{failed}"
         if self.done is None:
             size = size_text(sum(each.missing_bytes for each in self.differences))
-            what = f"{len(self.differences):,} logs, {size}" if self.differences else "nothing: the copy is complete"
-            return f"planned: {what}{failed}" + ("; --execute does it" if self.differences else "")
+            if not self.differences and not self.has_settings:
+                return f"planned: nothing{failed}" if failed else "planned: nothing: the copy is complete"
+            what = f"{len(self.differences):,} logs, {size}" + (", settings of topics" if self.has_settings else "")
+            return f"planned: {what}{failed}; --execute does it"
         copied = [each for each in self.done if each.error is None]
         what = f"{len(copied):,} logs, {size_text(sum(each.size_bytes for each in copied))}"
         begun = "stopped" if self.is_stopped else "copied"
@@ -102,28 +110,27 @@ def run(store: Path, target: StoragePlace, topics: str | None, execute: bool, as
     if target.address.scheme == "file" and Path(f"/{target.address.path}").resolve().is_relative_to(store.resolve()):
         raise InvalidConfigError(f"a copy can't lie in its store: store={store} address={target.address}")
     found = Store.find(store)
-    sources = _sources(found, topics)
+    sources, failed = _sources(found, topics)
     ledger = ObjectLedger.find(target)
     states = {} if ledger is None else ledger.states()
     _check_topics(sources, states, target)
-    extents = {} if ledger is None else ledger.extents()
+    names = {each.state.topic for each in sources}
+    configs = {topic: config for topic, config in read_topic_configs(found).items() if topic in names}
+    has_settings = changed_settings({} if ledger is None else ledger.settings(), configs) is not None
     with StopRequest(say_at_once, "log") as stop:
-        differences, failed = _compare(sources, extents, stop)
+        differences = _compare(sources, ledger, failed, stop)
         differences = [each for each in differences if not is_same(each, states.get(each.source.state.log))]
-        if not execute or stop.requested:
-            report = _Copy(store, target, differences, failed, [] if execute else None, stop.requested)
-        else:
-            report = _execute(_Copy(store, target, differences, failed, []), found, ledger, stop)
+        plan = _Copy(store, target, differences, failed, has_settings, None, stop.requested)
+        report = _execute(plan, found, configs, ledger, stop) if execute and not stop.requested else plan
     show(report, as_json=as_json)
     return report.code()
 
 
-def _sources(store: Store, topics: str | None) -> list[LogToCopy]:
-    """Return the logs of a store, as its ledger has committed them; a sink may be at work.
+def _sources(store: Store, topics: str | None) -> tuple[list[LogToCopy], dict[TopicPartition, str]]:
+    """Return the logs of a store, as its ledger has committed them, and why others can't be read.
 
     Raises:
         UnknownTopicError: no topic has such a name.
-        LogDirOfflineError: a log directory is offline.
         LedgerDamagedError: the ledger can't be trusted.
     """
     ledger = Ledger.open(store.ledger_path)
@@ -135,11 +142,27 @@ def _sources(store: Store, topics: str | None) -> list[LogToCopy]:
     if surplus is not None:
         raise LedgerDamagedError(surplus)
     placed = place_logs(store, states, ledger)
-    for log, reason in placed.offline.items():
-        raise LogDirOfflineError(
-            f"log directory is offline: log_dir={placed.directories[log].parent} reason={reason} log={log}"
-        )
-    return [LogToCopy(placed.directories[log], states[log]) for log in sorted(states)]
+    offline = {
+        log: f"log directory is offline: log_dir={placed.directories[log].parent} reason={reason}"
+        for log, reason in placed.offline.items()
+    }
+    return [LogToCopy(placed.directories[log], states[log]) for log in sorted(states.keys() - offline)], offline
+
+
+def _problems_now(store: Store, sources: Sequence[LogToCopy]) -> dict[TopicPartition, str]:
+    """Return the logs that a compaction, a truncation or a deletion has changed below the copied end meanwhile."""
+    now, found = Ledger.open(store.ledger_path).states(), dict[TopicPartition, str]()
+    for each in sources:
+        state, later = each.state, now.get(each.state.log)
+        if (
+            later is None
+            or later.topic_id != state.topic_id
+            or later.log_end_offset < state.log_end_offset
+            or later.cleaner_limit_offset != state.cleaner_limit_offset
+            or later.compacted_offset > state.log_end_offset
+        ):
+            found[state.log] = f"the log has changed meanwhile, copy it again: log={state.log}"
+    return found
 
 
 def _check_topics(sources: Sequence[LogToCopy], states: Mapping[TopicPartition, Any], target: StoragePlace) -> None:
@@ -166,35 +189,42 @@ def _check_topics(sources: Sequence[LogToCopy], states: Mapping[TopicPartition, 
 
 
 def _compare(
-    sources: Sequence[LogToCopy], extents: Mapping[TopicPartition, Sequence[Extent]], stop: StopRequest
-) -> tuple[list[LogDifference], dict[TopicPartition, str]]:
-    found, failed = list[LogDifference](), dict[TopicPartition, str]()
+    sources: Sequence[LogToCopy], ledger: ObjectLedger | None, failed: dict[TopicPartition, str], stop: StopRequest
+) -> list[LogDifference]:
+    """Return the differences of logs that can be read; add the others to those that failed."""
+    extents = {} if ledger is None else ledger.extents()
+    sizes = {} if ledger is None else object_sizes(ledger.place.open())
+
+    def is_there(each: Extent) -> bool:
+        return sizes.get(each.object, -1) >= each.position + each.size_bytes
+
+    found = list[LogDifference]()
     for source in sources:
         if stop.requested:
             break
         try:
-            found.append(compare_log(source, extents.get(source.state.log, ())))
+            found.append(compare_log(source, extents.get(source.state.log, ()), is_there))
         except LogStorageError as error:
             failed[source.state.log] = str(error)
-    return found, failed
+    return found
 
 
-def _execute(plan: _Copy, store: Store, ledger: ObjectLedger | None, stop: StopRequest) -> _Copy:
+def _execute(
+    plan: _Copy, store: Store, configs: Mapping[str, LogConfig], ledger: ObjectLedger | None, stop: StopRequest
+) -> _Copy:
     """Record the topics' settings, then copy.
 
     Raises:
         LogStorageError: as `copy_logs`.
     """
     ledger = ledger or ObjectLedger.create(plan.target)
-    topics = {each.source.state.topic for each in plan.differences}
-    configs = {topic: config for topic, config in read_topic_configs(store).items() if topic in topics}
-    settings = changed_settings(ledger.settings(), configs)
-    if settings is not None:
-        ledger.change(lambda rows: rows, settings=settings)
-    done = list[CopiedLog]()
-    for each in copy_logs(ledger, plan.differences, SystemClock().now_ms(), lambda: stop.requested):
+    ledger.begin_writing()  # nobody else keeps the ledger of a copy small
+    if plan.has_settings:
+        ledger.change(lambda rows: rows, settings=lambda: changed_settings(ledger.settings(), configs))
+    done, now_ms = list[CopiedLog](), SystemClock().now_ms()
+    problem_of = partial(_problems_now, store)
+    for each in copy_logs(ledger, plan.differences, now_ms, lambda: stop.requested, problem_of):
         done.append(each)
         if each.error is None:
             say(f"{each.log}: {size_text(each.size_bytes)}", err=True)
-    is_stopped = len(done) < len(plan.differences)
-    return _Copy(plan.source, plan.target, plan.differences, plan.failed, done, is_stopped)
+    return replace(plan, done=done, is_stopped=stop.requested and len(done) < len(plan.differences))

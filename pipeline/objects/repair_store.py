@@ -10,12 +10,15 @@ from sparklog.pipeline.report import DONE, FAILED, show, to_json
 from sparklog.pipeline.stop_request import StopRequest
 from sparklog.pipeline.terminal import say, say_at_once
 from sparklog.sink.objects.object_ledger import ObjectLedger
-from sparklog.sink.objects.repair_objects import DamagedExtent, find_damage, object_sizes, repair_log
+from sparklog.sink.objects.repair_objects import DamagedExtent, find_damage, object_sizes, repair_logs
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = ["repair_objects"]
+
+_HELD_BYTES = 256 << 20
+"""Of damaged extents with batches that can be saved, before they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +78,28 @@ def repair_objects(place: StoragePlace, *, execute: bool, as_json: bool) -> int:
         LogStorageError: the ledger can't be read, or the storage does not answer.
     """
     ledger = ObjectLedger.open(place)
-    damage, done, looked = dict[TopicPartition, Sequence[DamagedExtent]](), list[TopicPartition](), 0
-    storage, extents, states = place.open(), ledger.extents(), ledger.states()
+    damage, done, looked = dict[TopicPartition, Sequence[DamagedExtent]](), set[TopicPartition](), 0
+    storage, extents = place.open(), ledger.extents()
     sizes = object_sizes(storage)
+    waiting, held_bytes = dict[TopicPartition, Sequence[DamagedExtent]](), 0
     with StopRequest(say_at_once, "log") as stop:
-        for log, state in sorted(states.items()):
+        for log in sorted(ledger.states()):
             if stop.requested:
                 break
             found = find_damage(storage, extents.get(log, ()), sizes)
             looked += 1
             if not found:
                 continue
-            damage[log] = found
+            damage[log] = waiting[log] = found
+            held_bytes += sum(len(each.sound.data) for each in found if each.sound is not None)
             for each in found:
                 _say(log, each, as_json=as_json)
-            if execute and repair_log(ledger, state, found, SystemClock().now_ms()) is not None:
-                done.append(log)
-    report = _Repair(damage, looked, done if execute else None, stop.requested)
+            if execute and held_bytes >= _HELD_BYTES:
+                done |= repair_logs(ledger, waiting, SystemClock().now_ms())
+                waiting, held_bytes = {}, 0
+        if execute and waiting:
+            done |= repair_logs(ledger, waiting, SystemClock().now_ms())
+    report = _Repair(damage, looked, sorted(done) if execute else None, stop.requested)
     show(report, as_json=as_json)
     return report.code()
 

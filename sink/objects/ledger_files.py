@@ -7,7 +7,7 @@
 |            |                                                                   | replaces all        |
 | `settings` | of each topic                                                     | replaces them       |
 | `garbage`  | objects that no extent names any more, and since when             | replaces them       |
-| `lost`     | offsets that a repair could not save                              | adds some           |
+| `lost`     | offsets that a repair could not save                              | replaces them       |
 
 A data file never changes; Parquet's checksums of pages find a changed bit.
 """
@@ -84,6 +84,8 @@ FAILURES: Final = (DeltaError, OSError, ValueError)
 """What `deltalake` raises if its storage refuses, or another commit was first."""
 DAMAGE: Final = (ValueError, OSError, KeyError, pa.ArrowException, ObjectMissingError)
 """What libraries raise over a damaged data file."""
+_LAST_CHECKPOINT: Final = "_delta_log/_last_checkpoint"
+_OPEN_TRIES: Final = 5
 _PROBE: Final = "control/probe"
 
 
@@ -146,8 +148,27 @@ class LedgerFiles:
         return table
 
     def open(self) -> DeltaTable:
-        """Return the table at its newest version; raises what `deltalake` does."""
+        """Return the table at its newest version; raises what `deltalake` does.
+
+        A writer may remove the entries that are being read, once it has summed them up: then another try finds its
+        newer checkpoint.
+        """
+        for _ in range(_OPEN_TRIES):
+            try:
+                return DeltaTable(self._uri, storage_options=dict(self.place.options))
+            except TableNotFoundError:
+                raise
+            except FAILURES:
+                if not self._has_checkpoint():
+                    raise
         return DeltaTable(self._uri, storage_options=dict(self.place.options))
+
+    def _has_checkpoint(self) -> bool:
+        try:
+            self.storage.read(f"{FOLDER}/{_LAST_CHECKPOINT}")
+        except StorageError:
+            return False
+        return True
 
     def by_kind(self, table: DeltaTable) -> dict[str, list[str]]:
         """Return the data files of a version by their kind."""

@@ -112,7 +112,7 @@ class ObjectLedger:
 
     @classmethod
     def create(cls, place: StoragePlace) -> "ObjectLedger":
-        """Make an empty ledger; if another writer makes it in the same moment, take that one over.
+        """Make an empty ledger; if another writer makes it in the same moment, open that one: one of the two is fenced.
 
         Raises:
             InvalidConfigError: the storage does not let one of two writers win.
@@ -222,7 +222,7 @@ class ObjectLedger:
         change: Callable[[LedgerRows], LedgerRows],
         extents: pa.Table | None = None,
         transaction: tuple[str, int] | None = None,
-        settings: pa.Table | None = None,
+        settings: Callable[[], pa.Table | None] = lambda: None,
     ) -> None:
         """Commit changed rows, and extents that come with them, in one version.
 
@@ -232,17 +232,18 @@ class ObjectLedger:
             change: of the rows; called again on rows that maintenance has changed.
             extents: to add; of `EXTENTS_SCHEMA`.
             transaction: query id and number of a micro-batch.
-            settings: of topics, in place of those before; of `SETTINGS_SCHEMA`.
+            settings: returns those of topics, in place of those before, of `SETTINGS_SCHEMA`; called again as `change`.
 
         Raises:
             WriterFencedError: another writer committed since this state was read.
             CommitStateUnknownError: the storage never said whether the commit counts.
             StorageError: the storage refuses; nothing is committed.
         """
-        added = {EXTENT_KIND: extents, SETTINGS_KIND: settings}
-        parts = {kind: table for kind, table in added.items() if table is not None and len(table)}
-        replaced = [ROWS_KIND] + ([] if settings is None else [SETTINGS_KIND])
         while True:
+            own = settings()
+            added = {EXTENT_KIND: extents, SETTINGS_KIND: own}
+            parts = {kind: table for kind, table in added.items() if table is not None and len(table)}
+            replaced = [ROWS_KIND] + ([] if own is None else [SETTINGS_KIND])
             try:
                 self._commit(change(self._rows), parts, replaced, transaction)
                 return
@@ -259,7 +260,7 @@ class ObjectLedger:
         now_ms: int,
         removed: Collection[str] = (),
         orphans: Collection[str] = (),
-        lost: Sequence[LostRange] = (),
+        lost: Callable[[list[LostRange]], list[LostRange]] | None = None,
     ) -> bool:
         """Commit changed rows and the extents of all logs in place of those before; for maintenance.
 
@@ -271,7 +272,7 @@ class ObjectLedger:
             now_ms: since when new garbage is.
             removed: garbage that is gone.
             orphans: objects that no version named before; those that none names now are garbage.
-            lost: offsets to record.
+            lost: returns the offsets to record as lost, given those that are.
 
         Returns:
             whether there was a commit.
@@ -295,10 +296,13 @@ class ObjectLedger:
                 EXTENT_KIND: table_of(extents),
                 GARBAGE_KIND: pa.table([[*garbage], [*garbage.values()]], schema=GARBAGE_SCHEMA),
             }
-            if lost:
-                parts[LOST_KIND] = pa.Table.from_pylist([each.as_dict() for each in lost], schema=LOST_RANGES_SCHEMA)
+            replaced = [ROWS_KIND, EXTENT_KIND, GARBAGE_KIND]
+            if lost is not None:
+                kept = [each.as_dict() for each in lost(self.lost())]
+                parts[LOST_KIND] = pa.Table.from_pylist(kept, schema=LOST_RANGES_SCHEMA)
+                replaced.append(LOST_KIND)
             try:
-                self._commit(rows, parts, [ROWS_KIND, EXTENT_KIND, GARBAGE_KIND], None)
+                self._commit(rows, parts, replaced, None)
                 return True
             except WriterFencedError as error:
                 logger.info("A writer committed meanwhile: %s", error)
@@ -332,12 +336,12 @@ class ObjectLedger:
         version = self.version
         try:
             self._table.update_incremental()
-        except FAILURES as error:
-            raise self._files.refused(error) from error
-        if self.version == version:
-            return False
+            if self.version == version:
+                return False
+        except FAILURES as error:  # its writer may have removed the entries that follow this version
+            logger.info("Reading the ledger anew: %s", error)
         self.reload()
-        return True
+        return self.version != version
 
     def reload(self) -> None:
         """Read the newest version; raises as `refresh`."""

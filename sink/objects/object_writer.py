@@ -125,9 +125,12 @@ class ObjectWriter:
             ledger.fence()
         ledger.begin_writing()
         self._check_topics(ledger)
-        added, settings = _new_logs(ledger, self._config, self._clock.now_ms()), _settings(ledger, self._config)
-        if added or settings is not None:
-            ledger.change(lambda rows: rows.with_added(added) if added else rows, settings=settings)
+        added = _new_logs(ledger, self._config, self._clock.now_ms())
+        if added or _settings(ledger, self._config) is not None:
+            ledger.change(
+                lambda rows: rows.with_added(added) if added else rows,
+                settings=lambda: _settings(ledger, self._config),
+            )
         if added:
             logger.info("Created logs count=%d", len(added))
         return ledger

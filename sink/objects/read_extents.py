@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
-from sparklog.sink.objects.extents import Extent
+from sparklog.sink.objects.extents import Extent, checksum_of, hash_batches
 from sparklog.sink.place.patch_headers import patch_headers
 from sparklog.storage_core.errors import CorruptBatchError, CorruptFileError
 from sparklog.storage_core.objects.object_storage import ObjectStorage
@@ -114,10 +115,17 @@ def _with_offsets(found: bytes, extent: Extent) -> ReadExtent | None:
     return ReadExtent(extent, data, scan, base_offset)
 
 
+def _has_checksum(read: ReadExtent) -> bool:
+    """Whether batches are those that the ledger names: no CRC covers their base offsets."""
+    hashed = blake2b(digest_size=8)
+    hash_batches(hashed, read.base_offset, read.scan)
+    return read.extent.checksum in (0, checksum_of(hashed))
+
+
 def _renumber(found: bytes, extent: Extent, storage: ObjectStorage) -> ReadExtent:
     """Write base offsets and leader epoch into the batches of an extent, and check these."""
     read = _with_offsets(found, extent)
-    if read is None or len(check_crcs(read.data, read.scan)):
+    if read is None or len(check_crcs(read.data, read.scan)) or not _has_checksum(read):
         raise CorruptFileError(
             "an object is damaged, or has other batches than the ledger names:"
             f" object={storage.address.child(extent.object)} position={extent.position} size={extent.size_bytes}"

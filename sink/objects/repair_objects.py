@@ -3,7 +3,7 @@
 Batches of a damaged extent whose CRCs are right stay, if its batches still end where the ledger says. The other bytes
 are kept in an object below `control/cut`. A log keeps its end: an empty batch stands for lost offsets up to it.
 
-Each log is one commit, which records the lost offsets and drops the extents at once. What a crash leaves: objects that
+One commit of some logs records the lost offsets and drops the extents at once. What a crash leaves: objects that
 no version names, and logs that the next repair looks at again. It may run beside a writer and maintenance.
 """
 
@@ -29,7 +29,7 @@ from sparklog.storage_core.record.batch_scan import check_crcs, scan_batches
 from sparklog.storage_core.record.v2.empty_batch import pack_empty_batch
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["DamagedExtent", "find_damage", "object_sizes", "repair_log"]
+__all__ = ["DamagedExtent", "find_damage", "object_sizes", "repair_logs"]
 
 _DATA: Final = "data"
 _CUT: Final = "control/cut"
@@ -71,10 +71,10 @@ def find_damage(storage: ObjectStorage, extents: Sequence[Extent], sizes: Mappin
         size = sizes.get(each.object, -1)
         if size >= each.position + each.size_bytes:
             there.append(each)
-            continue
-        place = storage.address.child(each.object)
-        reason = f"no such object: {place}" if size < 0 else f"object has only {size} bytes: {place}"
-        found.append(DamagedExtent(each, reason, None, ((each.base_offset, each.end_offset - 1),)))
+        elif size >= 0:
+            found.append(_gone(each, f"object has only {size} bytes: {storage.address.child(each.object)}"))
+        else:  # a list may be wrong
+            found += _damage_in(storage, [each])
     for part in _parts(there):
         with suppress(CorruptFileError, ObjectMissingError):
             for _ in read_extents(storage, part):
@@ -84,54 +84,76 @@ def find_damage(storage: ObjectStorage, extents: Sequence[Extent], sizes: Mappin
     return sorted(found, key=lambda each: each.extent.base_offset)
 
 
-def repair_log(
-    ledger: ObjectLedger, state: LogState, damage: Sequence[DamagedExtent], now_ms: int
-) -> list[LostRange] | None:
-    """Write what can be saved, then drop damaged extents and record their offsets in one commit.
+def repair_logs(
+    ledger: ObjectLedger, damage: Mapping[TopicPartition, Sequence[DamagedExtent]], now_ms: int
+) -> set[TopicPartition]:
+    """Write what can be saved, then drop damaged extents and record their offsets, in one commit.
 
     Args:
-        state: the log's row, of the version that has the damaged extents.
+        damage: of logs, by offset, as the ledger's version has them.
         now_ms: when the loss was found.
 
     Returns:
-        what was recorded; None if the log has changed meanwhile.
+        the logs that have not changed meanwhile; the others stay as they are.
 
     Raises:
         LogStorageError: the storage refuses; nothing is committed.
     """
-    storage, log = ledger.place.open(), state.log
-    lost = [
-        LostRange(
-            topic=log.topic,
-            partition=log.partition,
-            first_offset=first,
-            last_offset=last,
-            file=each.extent.object,
-            reason=each.reason,
-            found_ms=now_ms,
-        )
-        for each in damage
-        for first, last in each.lost
-    ]
-    for each in damage:
-        _keep_bytes(storage, log, each)
-    is_end_lost = bool(damage) and damage[-1].extent.end_offset == state.log_end_offset
-    new = _write(storage, state, damage, fill=is_end_lost)
-    replacements = [Replacement(log, (each.extent,), tuple(_of(new, each.extent))) for each in damage]
+    storage, states = ledger.place.open(), ledger.states()
+    for log, held in damage.items():
+        for each in held:
+            _keep_bytes(storage, log, each)
+    new = _write(storage, states, damage)
+    repaired = set[TopicPartition]()
 
     def change(rows: LedgerRows, extents: dict[TopicPartition, list[Extent]]) -> LedgerRows | None:
-        return rows if all(replace_extents(extents, each) for each in replacements) else None
+        repaired.clear()
+        for log, held in damage.items():
+            after = {log: list(extents.get(log, ()))}
+            replaced = (Replacement(log, (each.extent,), tuple(_of(new.get(log, ()), each.extent))) for each in held)
+            if log in rows.states and all(replace_extents(after, each) for each in replaced):
+                extents |= after
+                repaired.add(log)
+        return rows if repaired else None
 
-    return lost if ledger.rewrite(change, now_ms, lost=lost) else None
+    def with_lost(known: list[LostRange]) -> list[LostRange]:
+        places = {each.place for each in known}
+        found = (each for log in sorted(repaired) for each in _lost(states[log], damage[log], now_ms))
+        return known + [each for each in found if each.place not in places]
+
+    ledger.rewrite(change, now_ms, lost=with_lost)
+    return repaired
+
+
+def _lost(state: LogState, damage: Sequence[DamagedExtent], now_ms: int) -> Iterator[LostRange]:
+    """Yield the lost offsets of a log; those below its start were deleted."""
+    for each in damage:
+        for first, last in each.lost:
+            if last >= state.log_start_offset:
+                yield LostRange(
+                    topic=state.topic,
+                    partition=state.partition,
+                    first_offset=max(first, state.log_start_offset),
+                    last_offset=last,
+                    file=each.extent.object,
+                    reason=each.reason,
+                    found_ms=now_ms,
+                )
+
+
+def _gone(extent: Extent, reason: str) -> DamagedExtent:
+    return DamagedExtent(extent, reason, None, ((extent.base_offset, extent.end_offset - 1),))
 
 
 def _parts(extents: Sequence[Extent]) -> Iterator[list[Extent]]:
     part: list[Extent] = []
+    size_bytes = 0
     for each in extents:
-        if part and sum(other.size_bytes for other in part) + each.size_bytes > _AT_ONCE_BYTES:
+        if part and size_bytes + each.size_bytes > _AT_ONCE_BYTES:
             yield part
-            part = []
+            part, size_bytes = [], 0
         part.append(each)
+        size_bytes += each.size_bytes
     if part:
         yield part
 
@@ -143,18 +165,17 @@ def _damage_in(storage: ObjectStorage, part: Sequence[Extent]) -> Iterator[Damag
             for _ in read_extents(storage, [extent]):
                 pass
         except ObjectMissingError as error:
-            yield DamagedExtent(extent, str(error), None, ((extent.base_offset, extent.end_offset - 1),))
+            yield _gone(extent, str(error))
         except CorruptFileError as error:
             yield _salvage(storage, extent, str(error))
 
 
 def _salvage(storage: ObjectStorage, extent: Extent, reason: str) -> DamagedExtent:
     """Return what is sound of a damaged extent: batches, if all of them still have their place."""
-    everything = ((extent.base_offset, extent.end_offset - 1),)
     read = read_damaged(storage, extent)
-    if read is None:
-        return DamagedExtent(extent, reason, None, everything)
-    bad = check_crcs(read.data, read.scan)
+    bad = np.empty(0, np.int64) if read is None else check_crcs(read.data, read.scan)
+    if read is None or not len(bad):  # or batches of other offsets
+        return _gone(extent, reason)
     ends = np.append(read.base_offset[1:], extent.end_offset) - 1  # a damaged header may name another end
     lost = tuple(zip(read.base_offset[bad].tolist(), ends[bad].tolist(), strict=True))
     sound = np.setdiff1d(np.arange(len(read.scan)), bad)
@@ -163,29 +184,42 @@ def _salvage(storage: ObjectStorage, extent: Extent, reason: str) -> DamagedExte
 
 
 def _keep_bytes(storage: ObjectStorage, log: TopicPartition, each: DamagedExtent) -> None:
-    """Copy what is there of an extent: its object may go."""
+    """Copy what is there of an extent: its object may go.
+
+    Raises:
+        StorageError: the storage refuses.
+    """
     extent = each.extent
-    with suppress(LogStorageError):
+    try:
         (data,) = storage.read_ranges(extent.object, [extent.position], [extent.size_bytes])
-        storage.create(f"{_CUT}/{log.directory_name}/{extent.base_offset:020}-{uuid.uuid4().hex}.batches", data)
+    except LogStorageError:
+        return  # it is gone, or ends before
+    storage.create(f"{_CUT}/{log.directory_name}/{extent.base_offset:020}-{uuid.uuid4().hex}.batches", data)
 
 
-def _write(storage: ObjectStorage, state: LogState, damage: Sequence[DamagedExtent], *, fill: bool) -> list[Extent]:
-    """Write sound batches of damaged extents, and one for lost offsets at the log's end, into an object."""
-    if not fill and all(each.sound is None for each in damage):
-        return []
-    name, log = f"{MERGED}/{uuid.uuid4().hex}.batches", state.log
+def _write(
+    storage: ObjectStorage,
+    states: Mapping[TopicPartition, LogState],
+    damage: Mapping[TopicPartition, Sequence[DamagedExtent]],
+) -> dict[TopicPartition, list[Extent]]:
+    """Write sound batches of damaged extents, and one for lost offsets at the ends of logs, into an object."""
+    ends = {log: states[log].log_end_offset for log in damage}
+    fill = {log for log, held in damage.items() if held[-1].extent.end_offset == ends[log]}
+    if not fill and all(each.sound is None for held in damage.values() for each in held):
+        return {}
+    name = f"{MERGED}/{uuid.uuid4().hex}.batches"
     with storage.writing(name) as writing:
         new = NewExtents(name, writing)
-        for each in damage:
-            reached = _write_sound(new, log, each)
-            if fill and each is damage[-1] and reached < state.log_end_offset:
-                first = max(reached, state.log_end_offset - 1 - INT32_MAX)
-                data = pack_empty_batch(first, state.log_end_offset - 1, each.extent.leader_epoch)
-                scan = scan_batches(data)
-                new.add(log, np.frombuffer(data, np.uint8), scan, scan.base_offset, scan.leader_epoch)
-            new.end_run()
-        return new.finish().get(log, [])
+        for log, held in damage.items():
+            for each in held:
+                reached = _write_sound(new, log, each)
+                if log in fill and each is held[-1] and reached < ends[log]:
+                    first = max(reached, ends[log] - 1 - INT32_MAX)
+                    data = pack_empty_batch(first, ends[log] - 1, each.extent.leader_epoch)
+                    scan = scan_batches(data)
+                    new.add(log, np.frombuffer(data, np.uint8), scan, scan.base_offset, scan.leader_epoch)
+                new.end_run()
+        return new.finish()
 
 
 def _write_sound(new: NewExtents, log: TopicPartition, each: DamagedExtent) -> int:

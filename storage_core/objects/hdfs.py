@@ -92,10 +92,16 @@ class Hdfs:
     def list(self, folder: str) -> Iterator[StoredObject]:
         """See `ObjectStorage`."""
         root = f"/{self.address.path}/"
-        with self._explaining(folder), suppress(FileNotFoundError):
-            for each in self._client.list_status(self._path(folder), True):
-                if not each.isdir and f"/{_UNFINISHED}" not in each.path:
-                    yield StoredObject(each.path.removeprefix(root), each.length, each.modification_time)
+        is_begun = False
+        with self._explaining(folder):
+            try:
+                for each in self._client.list_status(self._path(folder), True):
+                    is_begun = True
+                    if not each.isdir and f"/{_UNFINISHED}" not in each.path:
+                        yield StoredObject(each.path.removeprefix(root), each.length, each.modification_time)
+            except FileNotFoundError:
+                if is_begun:  # a folder went meanwhile, and the list ends early
+                    raise
 
     def remove(self, names: Sequence[str]) -> None:
         """See `ObjectStorage`."""

@@ -88,6 +88,7 @@ def test_stream_into_s3_when_it_runs_for_long_beside_maintenance_and_a_reader_th
         job = SparkJob(tmp_path, module="tests.objects.long_stream_job")
         running.callback(job.kill)
         maintenance = start(fork_server(), maintain_again, store)
+        running.callback((tmp_path / "stop-maintenance").touch)
         _sample(job, tmp_path, store, asked, found)
         (tmp_path / "stop").touch()
         code, told = job.finish(), job.told

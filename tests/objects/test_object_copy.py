@@ -3,8 +3,10 @@
 import json
 from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from sparklog.sink.objects.copying.copy_logs import copy_logs
 from sparklog.sink.objects.fetch_store import fetch_store
 from sparklog.sink.objects.maintain_objects import MaintainedObjects, maintain_objects
 from sparklog.sink.objects.object_ledger import ObjectLedger
+from sparklog.sink.objects.retain_objects import raise_starts
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.objects.address import parse_address
@@ -217,7 +220,7 @@ def test_copy_when_its_log_ends_above_the_last_batch_then_an_empty_batch_stands_
     source = LogToCopy(directory, replace(state, log_end_offset=end))
     ledger = ObjectLedger.create(local)
 
-    done = [*copy_logs(ledger, [compare_log(source, ())], 0, lambda: False)]
+    done = [*copy_logs(ledger, [compare_log(source, ())], 0, lambda: False, lambda _sources: {})]
 
     assert [each.error for each in done] == [None]
     copied = _in_copy(local, tmp_path / "fetched")[state.log.directory_name]
@@ -263,7 +266,7 @@ def test_copy_when_another_run_changes_it_meanwhile_then_refused(local: StorageP
     assert copy_store.run(store, local, None, execute=True, as_json=False) == 0
 
     with pytest.raises(Exception, match="another run has changed the copy meanwhile"):
-        list(copy_logs(ledger, differences, 0, lambda: False))
+        list(copy_logs(ledger, differences, 0, lambda: False, lambda _sources: {}))
 
     assert _in_copy(local, tmp_path / "fetched") == _in_store(store)
 
@@ -283,3 +286,111 @@ def test_dump_when_given_a_log_of_a_store_of_objects_then_its_batches_and_others
     assert (ran.code, ran.out.count("baseOffset: ")) == (0, count), ran
     assert (unknown.code, "the store has no such log" in unknown.err) == (1, True)
     assert (no_log.code, "name a log of the store" in no_log.err) == (1, True)
+
+
+def test_copy_when_a_compaction_passes_its_end_meanwhile_then_the_log_fails_and_the_copy_stays(
+    local: StoragePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Records below the end went for later ones above it, which the copy does not take."""
+    store = tmp_path / "store"
+    _append(store, 0, "table")
+    assert copy_store.run(store, local, None, execute=True, as_json=False) == 0
+    before = _in_copy(local, tmp_path / "before")
+    _append(store, 1, "table")
+    compare = copy_store._compare
+
+    def compare_then_compact(*arguments: Any) -> Any:
+        found = compare(*arguments)
+        for batch in (2, 3, 4):
+            with closing(open_store(store, _TOPICS, topic="table")) as writer:
+                writer.append("table", batch, in_process(numbers(0, 100)))
+        assert {row.outcome for row in clean(store, clock=SystemClock())[1]} == {"cleaned"}
+        return found
+
+    monkeypatch.setattr(copy_store, "_compare", compare_then_compact)
+    assert copy_store.run(store, local, "table", execute=True, as_json=False) == 1
+
+    assert "copy it again: log=table-0" in capsys.readouterr().out
+    assert _in_copy(local, tmp_path / "after") == before
+    monkeypatch.undo()
+    assert copy_store.run(store, local, None, execute=True, as_json=False) == 0
+    assert _in_copy(local, tmp_path / "again") == _in_store(store)
+
+
+def test_copy_when_stopped_while_it_brings_back_the_front_of_a_log_then_that_has_no_hole(
+    local: StoragePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention of the copy had deleted it; until it is all there, the log begins where it did."""
+    store = tmp_path / "store"
+    for batch in range(8):
+        _append(store, batch)
+    assert finish(fork_server(), _copy_in_pieces, store) == 0
+    found = Store.find(store)
+    log, state = next(
+        (log, state) for log, state in Ledger.open(found.ledger_path).states().items() if log.partition == 0
+    )
+    ledger = ObjectLedger.open(local)
+    start = ledger.extents()[log][-1].base_offset
+    ledger.rewrite(lambda rows, extents: raise_starts(rows, extents, {log: start}), 0)
+    for module in (compare_module, copy_module):
+        monkeypatch.setattr(module, "PART_BYTES", 700)
+    difference = compare_log(LogToCopy(found.log_path(state), state), ledger.extents()[log])
+    asked: list[int] = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) > 2
+
+    assert [*copy_logs(ledger, [difference], 0, stop, lambda _sources: {})] == []
+
+    stopped = ObjectLedger.open(local)
+    held = stopped.extents()[log]
+    assert stopped.states()[log].log_start_offset == held[0].base_offset == start
+    assert all(one.end_offset == other.base_offset for one, other in pairwise(held))
+    assert finish(fork_server(), _copy_in_pieces, store) == 0
+    assert _in_copy(local, tmp_path / "whole") == _in_store(store)
+
+
+def test_copy_when_only_settings_changed_or_a_log_directory_is_offline_then_both_are_told(
+    local: StoragePlace, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """The others are copied."""
+    store = tmp_path / "store"
+    topics = {"events": {**_TOPICS["events"], "partitions": 2}}
+    for number, retention_ms in enumerate((1000, 2000)):
+        topics["events"]["retention.ms"] = retention_ms
+        with closing(open_store(store, topics, topic="events", log_dirs=("logs", "more"))) as writer:
+            writer.append("events", 0, in_process(numbers(0, 50)))
+        planned = sparklog("copy", store, local.address)
+        assert "settings of topics; --execute does it" in planned.out, number
+        assert sparklog("copy", store, local.address, "--execute").code == 0
+        assert ObjectLedger.open(local).settings()["events"]["retention.ms"] == retention_ms
+    assert "nothing: the copy is complete" in sparklog("copy", store, local.address).out
+    with closing(open_store(store, topics, topic="events", log_dirs=("logs", "more"))) as writer:
+        writer.append("events", 1, in_process(numbers(50, 100)))
+    (store / "more").rename(tmp_path / "more")
+
+    ran = sparklog("copy", store, local.address, "--execute")
+
+    assert (ran.code, "failed: log directory is offline" in ran.out, "copied: 1 logs" in ran.out) == (1, True, True), (
+        ran
+    )
+
+
+def test_copy_when_an_object_of_it_is_gone_then_its_extents_are_copied_again(
+    local: StoragePlace, tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """Also after a repair: then nothing of the log is lost any more."""
+    store = tmp_path / "store"
+    _append(store, 0)
+    assert sparklog("copy", store, local.address, "--execute").code == 0
+    for repairs in (False, True):
+        local.open().remove([each.name for each in local.open().list("data")])
+        if repairs:
+            assert sparklog("repair", local.address, "--execute").code == 0
+            assert ObjectLedger.open(local).lost()
+
+        assert sparklog("copy", store, local.address, "--execute").code == 0
+
+        assert _in_copy(local, tmp_path / f"fetched-{repairs}") == _in_store(store)
+        assert ObjectLedger.open(local).lost() == []

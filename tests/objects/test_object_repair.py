@@ -14,7 +14,7 @@ from sparklog.sink.objects.fetch_store import fetch_store
 from sparklog.sink.objects.maintain_objects import MaintainedObjects, maintain_objects
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.objects.object_writer import ObjectWriter
-from sparklog.sink.objects.repair_objects import find_damage, object_sizes, repair_log
+from sparklog.sink.objects.repair_objects import find_damage, object_sizes, repair_logs
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.objects.address import parse_address
 from sparklog.storage_core.objects.open_storage import StoragePlace
@@ -155,13 +155,13 @@ def test_repair_when_maintenance_replaced_the_extents_meanwhile_then_nothing_is_
     _append(local, _BATCHES, 17)
     ledger = ObjectLedger.open(local)
     extents, storage = ledger.extents()[_LOG], local.open()
-    sizes = object_sizes(storage)
-    del sizes[extents[3].object]
-    damage = find_damage(storage, extents, sizes)
+    _path(tmp_path, extents[3]).rename(tmp_path / "aside")
+    damage = find_damage(storage, extents, object_sizes(storage))
+    (tmp_path / "aside").rename(_path(tmp_path, extents[3]))
     assert [each.lost for each in damage] == [((60, 79),)]
     assert {each.kind for each in maintain_objects(MaintainedObjects(local, SystemClock(), 1 << 20))} == {"merge"}
 
-    assert repair_log(ledger, ledger.states()[_LOG], damage, 0) is None
+    assert repair_logs(ledger, {_LOG: damage}, 0) == set()
 
     assert [each.offset for each in _read(local, tmp_path / "read")] == list(range(17 * _ROWS))
     assert ObjectLedger.open(local).lost() == []

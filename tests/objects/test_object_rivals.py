@@ -3,9 +3,11 @@
 `SPARKLOG_SOAK=1` asks for 200 rounds.
 """
 
+import itertools
 import os
 import random
 import re
+import time
 import uuid
 from contextlib import closing
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from sparklog.sink.config import SinkConfig
+from sparklog.sink.objects import object_tidy
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.objects.object_writer import ObjectWriter
 from sparklog.storage_core.clock import SystemClock
@@ -29,6 +32,7 @@ from tests.seeds import take_seed
 pytestmark = pytest.mark.kill
 
 _ROUNDS = 200 if os.environ.get("SPARKLOG_SOAK") else 6
+_TIDYING_S = 6.0
 _BATCHES = 20
 """So many that extents are merged."""
 
@@ -73,8 +77,8 @@ def _start_sleeper(context: ForkServerContext, store: Path, chance: random.Rando
     return sleeper
 
 
-def test_store_when_two_writers_make_it_in_the_same_moment_then_the_later_one_takes_it_over(tmp_path: Path) -> None:
-    """As if both had found nothing there: the request of the second one loses, and it is no error."""
+def test_store_when_two_writers_make_it_in_the_same_moment_then_it_is_no_error(tmp_path: Path) -> None:
+    """As if both had found nothing there: the request of the second one loses, and one of the two is fenced."""
     config = SinkConfig.from_options(f"file://{tmp_path}/store", EVENTS, topic="events")
     assert config.objects is not None
     with closing(ObjectWriter(config, config.objects, SystemClock())) as first:
@@ -85,3 +89,36 @@ def test_store_when_two_writers_make_it_in_the_same_moment_then_the_later_one_ta
         assert second.transaction_version("query") == 0
         with pytest.raises(WriterFencedError):
             first.append("query", 1, in_process(numbers(4, 8)))
+
+
+def test_ledger_when_opened_while_its_writer_removes_old_entries_then_is_read(
+    context: ForkServerContext, tmp_path: Path
+) -> None:
+    """A checkpoint may go between the moment that a reader learns its name and the moment that it reads it."""
+    config = SinkConfig.from_options(f"file://{tmp_path}/store", EVENTS, topic="events")
+    place = config.objects
+    assert place is not None
+    writer = context.Process(target=_write_and_tidy, args=(tmp_path / "store",))
+    writer.start()
+    opened, until = 0, time.monotonic() + _TIDYING_S
+    try:
+        while time.monotonic() < until:
+            ledger = ObjectLedger.find(place)
+            if ledger is not None:
+                ledger.refresh()
+                opened += 1
+    finally:
+        writer.kill()
+        writer.join()
+
+    assert opened > 0
+
+
+def _write_and_tidy(root: Path) -> None:
+    """Commit as fast as possible, with a checkpoint after every second commit."""
+    vars(object_tidy)["CHECKPOINT_INTERVAL"] = 2
+    config = SinkConfig.from_options(f"file://{root}", EVENTS, topic="events")
+    assert config.objects is not None
+    with closing(ObjectWriter(config, config.objects, SystemClock())) as writer:
+        for batch in itertools.count():
+            writer.append("query", batch, in_process(numbers(0, 2)))

@@ -4,7 +4,7 @@ An extent stays if its checksum is that of the log's batches of the same offsets
 leader epochs are compared, so a log that was compacted since has other extents where records went, and only there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
@@ -90,11 +90,14 @@ class LogDifference:
         return sum(each.size_bytes for each in self.held) - sum(each.size_bytes for _, old in self.gaps for each in old)
 
 
-def compare_log(source: LogToCopy, held: Sequence[Extent]) -> LogDifference:
+def compare_log(
+    source: LogToCopy, held: Sequence[Extent], is_there: Callable[[Extent], bool] = lambda _extent: True
+) -> LogDifference:
     """Read a log's headers, and return what its copy lacks.
 
     Args:
         held: extents of the copy, by offset.
+        is_there: whether the copy still has the object of an extent.
 
     Raises:
         UnsupportedFormatError: a batch is of format v0 or v1.
@@ -117,9 +120,11 @@ def compare_log(source: LogToCopy, held: Sequence[Extent]) -> LogDifference:
                 is_other[number] |= bool((mine.leader_epoch != held[number].leader_epoch).any())
                 is_other[number] |= bool(mine.last_offset[-1] >= ends[number])
             part = LogPart(int(mine.base_offset[0]), int(mine.last_offset[-1]) + 1, int(mine.size.sum()))
+            if pieces and pieces[-1][0] == number and pieces[-1][1].size_bytes < PART_BYTES:
+                part = _joined(pieces.pop()[1], part)
             pieces.append((number, part))
     stays = [
-        not other and each.checksum != 0 and each.checksum == checksum_of(digest)
+        not other and each.checksum != 0 and each.checksum == checksum_of(digest) and is_there(each)
         for each, digest, other in zip(held, hashed, is_other, strict=True)
     ]
     return LogDifference(source, tuple(held), tuple(_gaps(held, stays, pieces)))
@@ -159,6 +164,10 @@ def _bytes_of(chunk: BatchChunk) -> npt.NDArray[np.uint8]:
     return np.frombuffer(chunk.data, np.uint8)[first:last]
 
 
+def _joined(first: LogPart, second: LogPart) -> LogPart:
+    return LogPart(first.start_offset, second.end_offset, first.size_bytes + second.size_bytes)
+
+
 def _gaps(
     held: Sequence[Extent], stays: Sequence[bool], pieces: Sequence[tuple[int, LogPart]]
 ) -> Iterator[tuple[tuple[LogPart, ...], tuple[Extent, ...]]]:
@@ -171,8 +180,7 @@ def _gaps(
             piece = pieces[position][1]
             position += 1
             if parts and parts[-1].size_bytes < PART_BYTES:
-                last = parts.pop()
-                piece = LogPart(last.start_offset, piece.end_offset, last.size_bytes + piece.size_bytes)
+                piece = _joined(parts.pop(), piece)
             parts.append(piece)
         while position < len(pieces) and pieces[position][0] == after:
             position += 1

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from sparklog.sink.ledger.lost_ranges import LostRange
 from sparklog.sink.ledger.rows import LedgerRows, LogState
 from sparklog.sink.objects.copying.compare_log import PART_BYTES, LogDifference, LogPart, LogToCopy, read_part
 from sparklog.sink.objects.extents import Extent
@@ -69,13 +70,13 @@ class _Unit:
 class _SourceError(Exception):
     """A log can't be copied; others can."""
 
-    def __init__(self, log: TopicPartition, error: LogStorageError | str) -> None:
-        super().__init__(str(error))
-        self.log = log
-
 
 def copy_logs(
-    ledger: ObjectLedger, differences: Sequence[LogDifference], now_ms: int, stop: Callable[[], bool]
+    ledger: ObjectLedger,
+    differences: Sequence[LogDifference],
+    now_ms: int,
+    stop: Callable[[], bool],
+    problem_of: Callable[[Sequence[LogToCopy]], Mapping[TopicPartition, str]],
 ) -> Iterator[CopiedLog]:
     """Copy what is missing; yield each log once it is complete, or has failed.
 
@@ -83,7 +84,8 @@ def copy_logs(
         ledger: of the copy.
         differences: of its logs.
         now_ms: since when what goes is garbage.
-        stop: whether to end before the next commit's objects are written.
+        stop: whether to end before the next object is written.
+        problem_of: returns why what was read of logs is not what they had, by log; asked before each commit.
 
     Raises:
         LogStorageError: the storage refuses, or another run changes the copy.
@@ -93,15 +95,18 @@ def copy_logs(
     for unit in _units(differences):
         if stop():
             return
-        unit.gaps = [each for each in unit.gaps if each.log not in failed]
-        new = dict[_Gap, list[Extent]]()
-        for gaps in _objects(unit):
-            for gap, found in _write(ledger, gaps):
-                if isinstance(found, _SourceError):
-                    failed.add(found.log)
-                    yield CopiedLog(found.log, 0, str(found))
-                else:
-                    new.setdefault(gap, []).extend(found)
+        new, problems = dict[_Gap, list[Extent]](), dict[TopicPartition, str]()
+        for parts in _objects([each for each in unit.gaps if each.log not in failed]):
+            if stop():
+                return
+            written, errors = _write(ledger, [each for each in parts if each[0].log not in problems])
+            for gap, found in written:
+                new.setdefault(gap, []).extend(found)
+            problems |= errors
+        sources = {each.log: each.difference.source for each in unit.gaps if each.log not in failed | problems.keys()}
+        problems |= problem_of(list(sources.values()))
+        yield from (CopiedLog(log, 0, problem) for log, problem in problems.items())
+        failed |= problems.keys()
         unit.gaps = [each for each in unit.gaps if each.log not in failed]
         if unit.gaps:
             held |= _commit(ledger, unit.gaps, new, held, now_ms)
@@ -141,13 +146,14 @@ def row_of(source: LogToCopy, now_ms: int, end_offset: int | None = None) -> Log
 def _units(differences: Sequence[LogDifference]) -> Iterator[_Unit]:
     """Yield what is committed together: many small logs, or a part of a large one.
 
-    Parts in the place of extents come all at once, as one of these may hold offsets of several parts.
+    Only what lies above all extents comes in several commits: the log has no hole between them.
     """
     unit = _Unit()
     for difference in differences:
         gaps: list[tuple[tuple[LogPart, ...], tuple[Extent, ...]]] = []
         for parts, old in difference.gaps:
-            gaps += [(parts, old)] if old else [((part,), ()) for part in parts]
+            is_tail = not old and (not difference.held or parts[0].start_offset >= difference.held[-1].end_offset)
+            gaps += [((part,), ()) for part in parts] if is_tail else [(parts, old)]
         for number, (parts, old) in enumerate(gaps or [((), ())]):
             gap = _Gap(difference, parts, old, is_last=number == max(len(gaps) - 1, 0))
             if unit.gaps and unit.size_bytes + gap.size_bytes > PART_BYTES:
@@ -159,11 +165,11 @@ def _units(differences: Sequence[LogDifference]) -> Iterator[_Unit]:
         yield unit
 
 
-def _objects(unit: _Unit) -> Iterator[list[tuple[_Gap, LogPart]]]:
+def _objects(gaps: Sequence[_Gap]) -> Iterator[list[tuple[_Gap, LogPart]]]:
     """Yield the parts of each object of a unit."""
     parts: list[tuple[_Gap, LogPart]] = []
     size_bytes = 0
-    for gap in unit.gaps:
+    for gap in gaps:
         for part in gap.parts:
             if parts and size_bytes + part.size_bytes > PART_BYTES:
                 yield parts
@@ -176,10 +182,12 @@ def _objects(unit: _Unit) -> Iterator[list[tuple[_Gap, LogPart]]]:
 
 def _write(
     ledger: ObjectLedger, parts: Sequence[tuple[_Gap, LogPart]]
-) -> list[tuple[_Gap, list[Extent] | _SourceError]]:
-    """Write an object of parts; return the extents of each, or why its log can't be read."""
+) -> tuple[list[tuple[_Gap, list[Extent]]], dict[TopicPartition, str]]:
+    """Write an object of parts; return the extents of each, and why logs can't be read."""
+    if not parts:
+        return [], {}
     name = f"{MERGED}/{uuid.uuid4().hex}.batches"
-    failed: dict[TopicPartition, _SourceError] = {}
+    failed: dict[TopicPartition, str] = {}
     with ledger.place.open().writing(name) as writing:
         new = NewExtents(name, writing)
         for gap, part in parts:
@@ -188,15 +196,15 @@ def _write(
             try:
                 _write_part(new, gap.difference.source, part)
             except _SourceError as error:
-                failed[gap.log] = error
+                failed[gap.log] = str(error)
             new.end_run()
         found = new.finish()
-    written: list[tuple[_Gap, list[Extent] | _SourceError]] = []
+    written: list[tuple[_Gap, list[Extent]]] = []
     for gap, part in parts:
         if gap.log not in failed:
             mine = [each for each in found[gap.log] if part.start_offset <= each.base_offset < part.end_offset]
             written.append((gap, mine))
-    return written + [(gap, failed[gap.log]) for gap, _ in parts if gap.log in failed]
+    return written, failed
 
 
 def _write_part(new: NewExtents, source: LogToCopy, part: LogPart) -> None:
@@ -211,18 +219,18 @@ def _write_part(new: NewExtents, source: LogToCopy, part: LogPart) -> None:
         try:
             each = next(batches, None)
         except LogStorageError as error:
-            raise _SourceError(log, error) from error
+            raise _SourceError(str(error)) from error
         if each is None:
             break
         scan = each.scan
         if scan.base_offset[0] < reached or scan.last_offset[-1] >= part.end_offset:
-            raise _SourceError(log, f"the log has changed meanwhile, copy it again: log={log}")
+            raise _SourceError(f"the log has changed meanwhile, copy it again: log={log}")
         if each.begins_segment:
             new.end_run()  # retention removes whole segments: then whole extents go
         new.add(log, each.data, scan, scan.base_offset, scan.leader_epoch)
         reached = int(scan.last_offset[-1]) + 1
     if reached != part.end_offset:
-        raise _SourceError(log, f"the log has changed meanwhile, copy it again: log={log}")
+        raise _SourceError(f"the log has changed meanwhile, copy it again: log={log}")
 
 
 def _commit(
@@ -236,6 +244,10 @@ def _commit(
     sources = {gap.log: gap.difference.source for gap in gaps}
     complete = {gap.log for gap in gaps if gap.is_last}
     after: dict[TopicPartition, tuple[Extent, ...]] = {}
+
+    def still_lost(lost: list[LostRange]) -> list[LostRange]:
+        """Return those of other logs: what a complete copy lacks, its store lacks as well."""
+        return [each for each in lost if TopicPartition(each.topic, each.partition) not in complete]
 
     def change(rows: LedgerRows, extents: dict[TopicPartition, list[Extent]]) -> LedgerRows:
         for log in sources:
@@ -252,7 +264,7 @@ def _commit(
         }
         return _with_states(rows, states)
 
-    ledger.rewrite(change, now_ms)
+    ledger.rewrite(change, now_ms, lost=still_lost)
     return after
 
 
