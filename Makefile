@@ -1,5 +1,7 @@
 # Sparklog. `make` alone lists the targets.
 PYTHON ?= python3.11
+PYTHONS ?= python3.11 python3.12 python3.13
+SPARKS ?= 4.1 4.2
 VENV   := .venv
 BIN    := $(VENV)/bin
 SETUP  := $(VENV)/.complete
@@ -9,7 +11,7 @@ CLASSES := $(VENV)/.classes
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check all-tests unit kafka-test kill-test soak fuzz bench wheel archive yarn-test clean
+.PHONY: help setup run test check all-tests unit kafka-test kill-test soak fuzz bench wheel archive yarn-test matrix clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -75,6 +77,9 @@ archive: wheel ## pack Python, Sparklog and its libraries without pyspark for a 
 
 yarn-test: archive ## run both jobs on a YARN of one node, and kill an application master (minutes)
 	SPARKLOG_ARCHIVE=$(CURDIR)/dist/environment.tar.gz $(BIN)/python -m pytest -q tests/yarn
+
+matrix: wheel ## try the installed wheel on Python 3.11, 3.12, 3.13 and Spark 4.1, 4.2; PYTHONS and SPARKS name others (half an hour)
+	tests/matrix/run.sh dist/sparklog-*.whl "$(PYTHONS)" "$(SPARKS)"
 
 clean: ## remove the environment, caches and the demo
 	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info

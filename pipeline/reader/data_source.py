@@ -67,9 +67,17 @@ class KafkaLogSource(DataSource):
         return _FrameReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return a reader of a stream."""
-        from sparklog.pipeline.reader.stream_reader import KafkaLogStreamReader
+        """Return a reader of a stream.
 
+        Raises:
+            InvalidConfigError: this is Spark 4.1, which has no limit on micro-batches for data sources in Python.
+        """
+        try:
+            from sparklog.pipeline.reader.stream_reader import KafkaLogStreamReader
+        except ModuleNotFoundError as error:
+            if error.name != "pyspark.sql.streaming.datasource":
+                raise
+            raise InvalidConfigError('streams of format("kafka-log") need Spark 4.2; frames do not') from error
         options = parse_options(self.options, "stream")
         _check_columns(schema, options)
         return KafkaLogStreamReader(options)

@@ -1,7 +1,8 @@
 """Fetches the jars of Spark's delta and kafka sources, once, into a cache folder.
 
-`jars.xml` names them with exact versions, `jars.sha256` has their checksums. Maven copies them, so that its settings
-choose the registry; the folder gets its name only after every checksum is right.
+`jars.xml` names them with exact versions, `jars.sha256` has their checksums; `jars-4.1.*` are those for Spark 4.1, as
+Delta has a different jar for each version of Spark. Maven copies them, so that its settings choose the registry; the
+folder gets its name only after every checksum is right.
 """
 
 import hashlib
@@ -14,10 +15,9 @@ from pathlib import Path
 from sparklog.storage_core.errors import InvalidConfigError, StorageError
 from sparklog.storage_core.storage.local import storage_errors
 
-__all__ = ["POM", "cache_folder", "obtain_jars"]
+__all__ = ["cache_folder", "list_of_jars", "obtain_jars"]
 
-POM = Path(__file__).with_name("jars.xml")
-_SUMS = Path(__file__).with_name("jars.sha256")
+_HERE = Path(__file__).parent
 _GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _MAVEN_TIMEOUT_S = 600
 _ADVICE = (
@@ -33,6 +33,13 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparklog"
 
 
+def list_of_jars() -> Path:
+    """Return the pom that names the jars for the installed Spark."""
+    from pyspark import __version__ as version
+
+    return _HERE / ("jars-4.1.xml" if version.startswith("4.1.") else "jars.xml")
+
+
 def obtain_jars() -> list[Path]:
     """Return the jars; Maven fetches them on the first call.
 
@@ -40,18 +47,19 @@ def obtain_jars() -> list[Path]:
         InvalidConfigError: they are not in the cache and can't be fetched; the message names the remedy.
         StorageError: the cache can't be written, or a cached jar has a wrong checksum.
     """
-    sums = _expected_sums()
-    name = hashlib.sha256(POM.read_bytes() + _SUMS.read_bytes()).hexdigest()[:12]
+    pom = list_of_jars()
+    sums = _expected_sums(pom)
+    name = hashlib.sha256(pom.read_bytes() + pom.with_suffix(".sha256").read_bytes()).hexdigest()[:12]
     folder = cache_folder() / "jars" / name
     with storage_errors(folder):
         if not folder.is_dir():
-            _fetch(folder, sums)
+            _fetch(pom, folder, sums)
         _check(folder, sums)
     return [folder / jar for jar in sums]
 
 
-def _expected_sums() -> dict[str, str]:
-    lines = (line.split() for line in _SUMS.read_text().splitlines())
+def _expected_sums(pom: Path) -> dict[str, str]:
+    lines = (line.split() for line in pom.with_suffix(".sha256").read_text().splitlines())
     return {jar: digest for digest, jar in lines}
 
 
@@ -63,16 +71,16 @@ def _check(folder: Path, sums: dict[str, str]) -> None:
             raise StorageError(f"a jar has a wrong checksum: path={path} sha256={found}; delete {folder} and try again")
 
 
-def _fetch(folder: Path, sums: dict[str, str]) -> None:
+def _fetch(pom: Path, folder: Path, sums: dict[str, str]) -> None:
     """Let Maven copy the jars beside the folder, check them, then rename: a partial copy never gets the name."""
-    advice = _ADVICE.format(pom=POM, folder=folder)
+    advice = _ADVICE.format(pom=pom, folder=folder)
     maven = shutil.which("mvn")
     if maven is None:
         raise InvalidConfigError(f"the source needs jars that are not in the cache, and there is no mvn: {advice}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.partial-") as building:
         target = Path(building) / "jars"
-        _run_maven([maven, "-q", "-B", "-ntp", "-f", str(POM), _GOAL, f"-DoutputDirectory={target}"], advice)
+        _run_maven([maven, "-q", "-B", "-ntp", "-f", str(pom), _GOAL, f"-DoutputDirectory={target}"], advice)
         _check(target, sums)
         try:
             target.rename(folder)

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparklog.pipeline.reader.data_source import KafkaLogSource, register
 from sparklog.pipeline.settings.stream_settings import SourceSettings
-from sparklog.pipeline.spark.jars import POM
+from sparklog.pipeline.spark.jars import list_of_jars
 from sparklog.sink.spark.errors import explain
 from sparklog.storage_core.errors import InvalidConfigError
 
@@ -47,7 +47,9 @@ def open_source(spark: SparkSession, source: SourceSettings) -> DataFrame:
 
 
 def _advice(source: SourceSettings) -> str:
-    return f" (under spark-submit give its jars by --jars; {POM} lists them)" if needs_jars(source) else ""
+    if not needs_jars(source):
+        return ""
+    return f" (under spark-submit give its jars by --jars; {list_of_jars()} lists them)"
 
 
 def _options(source: SourceSettings) -> dict[str, str]:

@@ -1,6 +1,8 @@
 import hashlib
+import re
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from sparklog.pipeline.spark import jars
@@ -12,11 +14,12 @@ _CONTENT = b"a jar"
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, one expected jar, and a folder that is the whole PATH."""
-    sums = tmp_path / "sums"
-    sums.write_text(f"{hashlib.sha256(_CONTENT).hexdigest()}  one.jar\n")
+    pom = tmp_path / "jars.xml"
+    pom.write_text("<project/>")
+    pom.with_suffix(".sha256").write_text(f"{hashlib.sha256(_CONTENT).hexdigest()}  one.jar\n")
     folder = tmp_path / "tools"
     folder.mkdir()
-    monkeypatch.setattr(jars, "_SUMS", sums)
+    monkeypatch.setattr(jars, "list_of_jars", lambda: pom)
     monkeypatch.setenv("SPARKLOG_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(folder))
     return folder
@@ -72,3 +75,18 @@ def test_obtain_jars_when_a_cached_jar_changed_then_refused(tools: Path) -> None
 
     with pytest.raises(StorageError, match=r"delete .* and try again"):
         jars.obtain_jars()
+
+
+@pytest.mark.parametrize(("spark", "delta"), [("4.1.4", "delta-spark_4.1_2.13"), ("4.2.0", "delta-spark_4.2_2.13")])
+def test_list_of_jars_when_spark_has_a_version_then_delta_is_its_own(
+    monkeypatch: pytest.MonkeyPatch, spark: str, delta: str
+) -> None:
+    """Delta for Spark 4.2 starts on 4.1, but fails in the first MERGE; each jar of a list has a checksum."""
+    monkeypatch.setattr(pyspark, "__version__", spark)
+
+    pom = jars.list_of_jars()
+
+    named = re.findall(r"<artifactId>(.+)</artifactId>\s+<version>(.+)</version>\s+<exclusions>", pom.read_text())
+    assert delta in dict(named)
+    sums = pom.with_suffix(".sha256").read_text().splitlines()
+    assert {line.split()[1] for line in sums} == {f"{name}-{version}.jar" for name, version in named}
