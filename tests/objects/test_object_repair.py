@@ -19,7 +19,7 @@ from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.objects.address import parse_address
 from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.topic_partition import TopicPartition
-from tests.build.sink_store import Stored, in_process, numbers, read_log
+from tests.build.sink_store import Stored, in_process, numbers, read_log, rows
 from tests.kill.directory_job import finish
 from tests.kill.harness import fork_server
 from tests.sparklog_command import Sparklog
@@ -186,3 +186,26 @@ def test_repair_when_killed_at_a_step_then_the_next_one_completes_it(
 def _repair(store: Path) -> None:
     place = StoragePlace(parse_address(f"file://{store}"))
     assert repair_objects(place, execute=True, as_json=False) == 0
+
+
+def test_extent_when_a_base_offset_is_damaged_inside_a_gap_then_its_checksum_tells(
+    tmp_path: Path, sparklog: Sparklog
+) -> None:
+    """No CRC covers base offsets, and the batch still lies between its neighbours."""
+    place = StoragePlace(parse_address(f"file://{tmp_path}/store"))
+    config = SinkConfig.from_options(str(place.address), _TOPICS, topic="events", offsets="preserved")
+    assert config.objects is not None
+    with closing(ObjectWriter(config, config.objects, SystemClock())) as writer:
+        for batch in range(17):
+            offsets = [100 * batch + 10, 100 * batch + 20]
+            writer.append("query", batch, in_process(rows(offset=offsets, partition=[0, 0], value=["a", "b"])))
+    assert {each.kind for each in maintain_objects(MaintainedObjects(place, SystemClock(), 1 << 20))} == {"merge"}
+    (extent,) = _extents(place)
+    size = extent.size_bytes // 17
+    _flip(_path(tmp_path, extent), extent.position + 5 * size + 7)
+
+    broken = sparklog("verify", place.address)
+    done = sparklog("repair", place.address, "--execute")
+
+    assert (broken.code, "other batches than the ledger names" in broken.out) == (1, True), broken
+    assert (done.code, "offsets 10..1,620 are lost" in done.out) == (0, True), done
