@@ -45,7 +45,7 @@ def test_broker_when_it_serves_a_store_on_s3_then_every_record_as_in_a_store_of_
     gateway: Gateway, toolbox: KafkaToolbox, tmp_path: Path, sparklog: Sparklog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the same rows, half of them merged by maintenance; one command makes the broker's directory."""
-    address, out = f"{gateway.address}/archive", tmp_path / "cluster"
+    address, out = f"{gateway.address}/{tmp_path.name}", tmp_path / "cluster"
     config = SinkConfig.from_options(address, _TOPICS, storage=gateway.options)
     assert config.objects is not None
     with (

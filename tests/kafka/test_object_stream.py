@@ -72,7 +72,7 @@ def test_stream_into_s3_when_it_runs_for_long_beside_maintenance_and_a_reader_th
     gateway: Gateway, toolbox: KafkaToolbox, tmp_path: Path, sparklog: Sparklog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory, objects and requests of a micro-batch do not grow; the reader has each record once, in order."""
-    address, store = f"{gateway.address}/archive", tmp_path / "store"
+    address, store = f"{gateway.address}/{tmp_path.name}", tmp_path / "store"
     put_place(store, address, gateway.options, 0)
     found, asked = _Samples(), [0]
 

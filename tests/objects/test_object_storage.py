@@ -2,12 +2,15 @@
 
 import os
 import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from sparklog.storage_core.errors import ObjectExistsError, ObjectMissingError, StorageError
+from sparklog.storage_core.objects.address import parse_address
 from sparklog.storage_core.objects.open_storage import StoragePlace
+from tests.objects.gateway import Gateway
 
 _BYTES = os.urandom(3 << 20)
 
@@ -133,3 +136,20 @@ def test_objects_when_removed_then_gone_also_if_some_were_not_there(place: Stora
 def test_storage_when_opened_by_the_same_place_then_the_same_and_no_option_is_printed(place: StoragePlace) -> None:
     assert place.open() is StoragePlace(place.address, dict(place.options)).open()
     assert all(value not in repr(place) for value in place.options.values())
+
+
+def test_storage_when_the_environment_changes_then_opened_anew(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook sets the right endpoint after a wrong one, in the same process."""
+    place = StoragePlace(parse_address(f"{gateway.address}/{uuid.uuid4().hex}"))
+    for name, value in gateway.options.items():
+        monkeypatch.setenv(name.upper(), value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    wrong = place.open()
+    assert place.open() is wrong
+    monkeypatch.setenv("AWS_ENDPOINT_URL", gateway.options["aws_endpoint_url"])
+
+    place.open().create("one", b"1")
+
+    assert place.open().read("one") == b"1"
