@@ -15,12 +15,16 @@ from sparklog.storage_core.storage.open_regular import read_file
 __all__ = [
     "ACTION_COUNT",
     "ENTRY",
+    "LAST_CHECKPOINT_PATH",
     "checkpoint_version",
     "entry_path",
     "entry_version",
     "leading_version",
     "read_actions",
 ]
+
+LAST_CHECKPOINT_PATH: Final = "_delta_log/_last_checkpoint"
+"""Path of the file that names the newest checkpoint, below a table's folder."""
 
 ACTION_COUNT: Final = "sparklog.actions"
 """Key in an entry's first line: how many lines follow."""

@@ -26,7 +26,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
 from sparklog.sink.delta.damage import one_line
-from sparklog.sink.delta.entries import entry_path
+from sparklog.sink.delta.entries import LAST_CHECKPOINT_PATH, entry_path
 from sparklog.sink.delta.tidy import SHORT_PAST
 from sparklog.sink.ledger.lost_ranges import LOST_RANGES_SCHEMA
 from sparklog.sink.ledger.rows import LEDGER_PARTITION, LEDGER_SCHEMA
@@ -84,7 +84,6 @@ FAILURES: Final = (DeltaError, OSError, ValueError)
 """What `deltalake` raises if its storage refuses, or another commit was first."""
 DAMAGE: Final = (ValueError, OSError, KeyError, pa.ArrowException, ObjectMissingError)
 """What libraries raise over a damaged data file."""
-_LAST_CHECKPOINT: Final = "_delta_log/_last_checkpoint"
 _OPEN_TRIES: Final = 5
 _PROBE: Final = "control/probe"
 
@@ -165,7 +164,7 @@ class LedgerFiles:
 
     def _has_checkpoint(self) -> bool:
         try:
-            self.storage.read(f"{FOLDER}/{_LAST_CHECKPOINT}")
+            self.storage.read(f"{FOLDER}/{LAST_CHECKPOINT_PATH}")
         except StorageError:
             return False
         return True
