@@ -36,6 +36,7 @@ _PART_BYTES: Final = 8 << 20
 _CONCURRENT_PARTS: Final = 4
 _MOST_REMOVED: Final = 1000
 _REMOVING_THREADS: Final = 8
+_CREATE_TRIES: Final = 10
 _FAILURES: Final = (BaseError, OSError, ValueError)
 
 
@@ -71,11 +72,24 @@ class ObjectStore:
     def create(self, name: str, data: bytes) -> None:
         """See `ObjectStorage`; an answer that was lost is looked up."""
         with self._explaining(name):
-            try:
-                obstore.put(self._store, self._folder + name, data, mode="create", use_multipart=False)
-            except AlreadyExistsError:
-                if self.read(name) != data:  # else it is ours, and the request was sent again
-                    raise
+            for _ in range(_CREATE_TRIES):
+                try:
+                    obstore.put(self._store, self._folder + name, data, mode="create", use_multipart=False)
+                    return
+                except AlreadyExistsError:
+                    found = self._read_if_there(name)
+                    if found == data:  # it is ours, and the request was sent again
+                        return
+                    if found is not None:
+                        raise
+                # The request met a removal: of this object or, with VersityGW, of the last one beside it.
+        raise StorageError(f"the storage says that an object is there, then that it is not: {self.address.child(name)}")
+
+    def _read_if_there(self, name: str) -> bytes | None:
+        try:
+            return self.read(name)
+        except ObjectMissingError:
+            return None
 
     @contextmanager
     def writing(self, name: str) -> Iterator[NewObject]:

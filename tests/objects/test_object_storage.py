@@ -64,6 +64,22 @@ def test_object_when_several_create_it_then_exactly_one_wins(place: StoragePlace
             assert storage.read(name) == b"%d" % won.index(True)
 
 
+def test_object_when_created_while_others_beside_it_go_then_it_is_made(place: StoragePlace) -> None:
+    """VersityGW answers 409 if the folder goes with its last object, and S3 if a removal of the name is under way."""
+    storage = place.open()
+
+    def create_and_remove(thread: int) -> None:
+        for each in range(5 if place.address.scheme == "hdfs" else 100):
+            name = f"a/{thread}-{each}"
+            storage.create(name, b"one")
+            storage.remove([name])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(create_and_remove, range(4)))
+
+    assert list(storage.list("a")) == []
+
+
 def test_object_when_it_does_not_exist_then_said(place: StoragePlace) -> None:
     storage = place.open()
 
