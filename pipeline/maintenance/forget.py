@@ -17,9 +17,11 @@ import click
 import pyarrow as pa
 
 from sparklog.pipeline.report import DONE, FAILED, show
+from sparklog.sink.erasure.forget_keys import RequestState, ask_to_forget, search_requests
+from sparklog.sink.erasure.forget_request import ForgetRequest
+from sparklog.sink.erasure.request_files import read_requests
+from sparklog.sink.erasure.searched_folder import SearchedFolder
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.operations.forget_keys import RequestState, ask_to_forget, search_requests
-from sparklog.sink.store.forgotten_keys import ForgetRequest, read_requests
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
 from sparklog.storage_core.clock import Clock, SystemClock
@@ -133,7 +135,7 @@ def forget_keys(root: Path, topic: str, keys: pa.Array, clock: Clock) -> Request
     if not config.is_compacted:
         what = f"records of a key can be erased in compacted topics only: topic={topic}"
         raise InvalidConfigError(f"{what} cleanup.policy={config.cleanup_policy}")
-    return ask_to_forget(store, topic, keys, clock)
+    return ask_to_forget(SearchedFolder(store), topic, keys, clock)
 
 
 def search_forgotten(root: Path, topic: str | None) -> list[RequestState]:
@@ -148,7 +150,7 @@ def search_forgotten(root: Path, topic: str | None) -> list[RequestState]:
     requests = [each for each in read_requests(store) if topic in (None, each.topic)]
     if topic is not None and not requests:
         _check_topic(store, topic)
-    return search_requests(store, requests)
+    return search_requests(SearchedFolder(store), requests)
 
 
 def _lines(state: RequestState) -> Iterator[str]:

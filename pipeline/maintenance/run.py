@@ -26,12 +26,13 @@ from sparklog.pipeline.maintenance.runs import RunFacts, TaskResult
 from sparklog.pipeline.maintenance.survey import Survey, survey_store
 from sparklog.pipeline.settings.maintenance_settings import MaintenanceSettings, maintenance_options
 from sparklog.pipeline.settings.stream_settings import load_settings
+from sparklog.sink.erasure.forget_keys import RequestState, finish_requests, known_erasure, prepare_erasure
+from sparklog.sink.erasure.forget_request import ForgetRequest, erased_keys
+from sparklog.sink.erasure.searched_folder import SearchedFolder
 from sparklog.sink.opening.access import MaintainedStore, maintaining
 from sparklog.sink.operations.clean_logs import CleanerBudget
 from sparklog.sink.operations.cut_before import write_cut_before_maintenance
-from sparklog.sink.operations.forget_keys import RequestState, finish_requests, known_erasure, prepare_erasure
 from sparklog.sink.operations.retain_logs import PendingRemoval, RetentionRun, last_removal_ms, remove_deleted
-from sparklog.sink.store.forgotten_keys import ForgetRequest, erased_keys, read_requests
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import LogStorageError, StoreLockedError, WriterFencedError
@@ -128,7 +129,7 @@ def plan_maintenance_of(place: MaintainedPlace, clock: Clock) -> MaintenancePlan
         LedgerDamagedError: the ledger can't be read.
     """
     store = Store.find(place.root)
-    return survey_store(store, _bounds(place.settings), clock, known_erasure(store, read_requests(store))).plan
+    return survey_store(store, _bounds(place.settings), clock, known_erasure(SearchedFolder(store))).plan
 
 
 def execute_maintenance(
@@ -153,13 +154,13 @@ def execute_maintenance(
     refuse_leased(place.root, clock)
     with maintaining(place.root) as maintained:
         write_cut_before_maintenance(maintained, clock)
-        erasure = prepare_erasure(maintained, clock)
+        erasure = prepare_erasure(SearchedFolder(maintained.store), clock)
         survey = survey_store(maintained.store, _bounds(place.settings), clock, erasure)
         if place.given_plan is not None:
             survey = replace(survey, plan=compare_plans(place.given_plan, survey.plan))
         callbacks.plan(survey.plan)
         run, pending = _carry_out(maintained, (survey, erasure.requests), place.settings, spark(), clock)
-        erasures = finish_requests(maintained.store, erasure.requests, clock)
+        erasures = finish_requests(SearchedFolder(maintained.store), erasure.requests, clock)
     if (until_ms := last_removal_ms(pending, clock)) is not None:
         callbacks.waits(sum(len(each.files) for each in pending), until_ms)
     unremoved: dict[TopicPartition, str] = {}

@@ -15,11 +15,11 @@ from sparklog.pipeline.control.read_tables import read_columns, read_rows
 from sparklog.pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
 from sparklog.pipeline.maintenance.plan import Bounds, MaintenancePlan, SurveyedLog, plan_maintenance
 from sparklog.pipeline.maintenance.runs import FORMER_COLUMNS, former_runs
+from sparklog.sink.erasure.forget_keys import NO_ERASURE, Erasure
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.opening.access import WRITER_LOCK
 from sparklog.sink.operations.clean_logs import plan_cleanings
-from sparklog.sink.operations.forget_keys import NO_ERASURE, Erasure
 from sparklog.sink.operations.retain_logs import LogRetention, plan_logs
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import read_topic_configs

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from sparklog.pipeline.places.store_view import StoreView
-from sparklog.sink.operations.forget_keys import RequestState, search_requests
-from sparklog.sink.operations.search_keys import FoundRecords
-from sparklog.sink.store.forgotten_keys import FOLDER, read_requests
+from sparklog.sink.erasure.forget_keys import RequestState, search_requests
+from sparklog.sink.erasure.request_files import FOLDER, read_requests
+from sparklog.sink.erasure.search_keys import FoundRecords
+from sparklog.sink.erasure.searched_folder import SearchedFolder
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import CorruptFileError, UnsupportedFormatError
 from sparklog.storage_core.inspect.verify.findings import Finding
@@ -42,7 +43,7 @@ def forgotten_findings(view: StoreView) -> Iterator[Finding]:
         yield Finding(log=name, file=str(FOLDER), kind="checkpoint", rule="newer-release", what=str(error))
         return
     offline = {each.log for each in view.logs if each.offline is not None}  # findings of the check of the logs
-    for state in search_requests(store, requests):
+    for state in search_requests(SearchedFolder(store), requests):
         request = state.request
         if request.completed_ms is None:
             yield Finding(

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sparklog.sink.erasure.request_files import expect_again
 from sparklog.sink.importing.log_files import place_files
 from sparklog.sink.importing.plan_import import ImportedLog, ImportPlan
 from sparklog.sink.ledger.intents import Import, Move, future_name, render_intents
@@ -39,7 +40,6 @@ from sparklog.sink.opening.finish_intents import (
     remaining_intents,
 )
 from sparklog.sink.past.write_cuts import write_due_cut
-from sparklog.sink.store.forgotten_keys import expect_again
 from sparklog.sink.store.set_aside import remove_deleted
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import keep_topic_configs

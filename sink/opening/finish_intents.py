@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
+from sparklog.sink.erasure.request_files import lower_ends, read_requests
 from sparklog.sink.ledger.intents import Import, Move, Truncation, future_name, render_intents
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.lost_ranges import LostRangeTable
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.store.derived_files import DerivedFiles
-from sparklog.sink.store.forgotten_keys import lower_ends, read_requests
 from sparklog.sink.store.log_dirs import check_root
 from sparklog.sink.store.set_aside import find_deleted, remove_deleted, set_aside, stored_topic_id
 from sparklog.sink.store.store_folder import Store

@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from sparklog.sink.erasure.request_files import lower_ends
 from sparklog.sink.ledger.intents import Truncation, render_intents
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeTable
@@ -24,7 +25,6 @@ from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.locks.writer_lock import WriterLock
 from sparklog.sink.store.cleaner_checkpoint_files import lower_cleaner_checkpoint
 from sparklog.sink.store.derived_files import DerivedFiles
-from sparklog.sink.store.forgotten_keys import lower_ends
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.checkpoint.leader_epochs import EPOCHS_NAME, render_leader_epochs
 from sparklog.storage_core.errors import LedgerDamagedError

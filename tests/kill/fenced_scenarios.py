@@ -17,11 +17,12 @@ import sparklog.sink.delta.tidy
 import sparklog.sink.quarantine.diverted_rows
 from sparklog.pipeline.verbs.delete_topic import execute_deletion
 from sparklog.pipeline.verbs.move_log import execute_move
+from sparklog.sink.erasure.forget_request import make_request
+from sparklog.sink.erasure.request_files import put_request
 from sparklog.sink.ledger.group_table import GroupRow, GroupTable
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.operations.truncate_logs import truncate_fully_and_start_at
 from sparklog.sink.past.cuts import CutTable, cuts_path
-from sparklog.sink.store.forgotten_keys import make_request, put_request
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.checkpoint.offset_checkpoint import render_offset_checkpoint

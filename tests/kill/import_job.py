@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from sparklog.pipeline.brokers.import_logs import execute_import
 from sparklog.pipeline.places.store_view import open_logs
+from sparklog.sink.erasure.forget_keys import ask_to_forget
+from sparklog.sink.erasure.request_files import read_requests
+from sparklog.sink.erasure.searched_folder import SearchedFolder
 from sparklog.sink.importing.plan_import import ImportChoice
-from sparklog.sink.operations.forget_keys import ask_to_forget
-from sparklog.sink.store.forgotten_keys import read_requests
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import SystemClock
 from tests.build.golden import copy_broker_root
@@ -39,7 +40,9 @@ def write_places(folder: Path) -> Path:
     choice = ImportChoice(folders=(other,), now_ms=1, may_link=False)
     execute_import(folder / "store", choice, SystemClock())
     shutil.rmtree(other)
-    ask_to_forget(Store.find(folder / "store"), "v2-segments", pa.array([b"none"], pa.binary()), SystemClock())
+    ask_to_forget(
+        SearchedFolder(Store.find(folder / "store")), "v2-segments", pa.array([b"none"], pa.binary()), SystemClock()
+    )
     return folder / "store"
 
 

@@ -6,7 +6,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Final
 
-from sparklog.sink.store.forgotten_keys import read_requests
+from sparklog.sink.erasure.request_files import read_requests
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import SystemClock
 from tests.kill.harness import exit_code

@@ -14,13 +14,15 @@ from pathlib import Path
 
 from sparklog.pipeline.places.store_view import open_logs
 from sparklog.pipeline.verbs.verify import verify
+from sparklog.sink.erasure.forget_keys import finish_requests, prepare_erasure
+from sparklog.sink.erasure.forget_request import erased_keys
+from sparklog.sink.erasure.request_files import read_requests
+from sparklog.sink.erasure.searched_folder import SearchedFolder
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.clean_logs import CleanerBudget, clean_logs, pending_removals, plan_cleanings
-from sparklog.sink.operations.forget_keys import finish_requests, prepare_erasure
 from sparklog.sink.operations.retain_logs import RetentionRun, execute_plans, plan_logs, remove_deleted
 from sparklog.sink.operations.roll_active import roll_without_sink
-from sparklog.sink.store.forgotten_keys import erased_keys, read_requests
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store_writer import StoreWriter
 from sparklog.storage_core.clock import SystemClock
@@ -57,7 +59,7 @@ def clean_once(store: Path, checkpoints: dict[TopicPartition, int]) -> None:
     """
     clock = SystemClock()
     with maintaining(store) as maintained:
-        erasure = prepare_erasure(maintained, clock)
+        erasure = prepare_erasure(SearchedFolder(maintained.store), clock)
         requests = erasure.requests
         roll_without_sink(maintained, sorted(erasure.active), clock)
         budget = CleanerBudget(map_bytes=MAP_BYTES, hash_key=secrets.token_bytes(16), erased_keys=erased_keys(requests))
@@ -65,7 +67,7 @@ def clean_once(store: Path, checkpoints: dict[TopicPartition, int]) -> None:
         plans = plan_cleanings(maintained.store, checkpoints, clock)
         plans = [each for each in plans if each.config.is_compacted]
         done = list(clean_logs(maintained, plans, budget, clock))
-        finish_requests(maintained.store, requests, clock)
+        finish_requests(SearchedFolder(maintained.store), requests, clock)
     checkpoints |= {row.log: row.first_dirty_offset for row in done}
     if wrong := [row for row in done if row.outcome not in ("cleaned", "stopped")]:
         raise AssertionError(str(wrong))

@@ -21,8 +21,8 @@ from typing import Any
 import pyarrow as pa
 
 from sparklog.pipeline.maintenance.forget import forget_keys
+from sparklog.sink.erasure.request_files import read_requests
 from sparklog.sink.ledger.ledger import Ledger
-from sparklog.sink.store.forgotten_keys import read_requests
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import OffsetOutOfRangeError

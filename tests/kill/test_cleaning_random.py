@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.sink.store.forgotten_keys import read_requests
+from sparklog.sink.erasure.request_files import read_requests
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.kill.harness import exit_code

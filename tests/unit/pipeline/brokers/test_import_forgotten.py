@@ -6,12 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from sparklog.sink.erasure.forget_keys import ask_to_forget
+from sparklog.sink.erasure.request_files import read_requests
+from sparklog.sink.erasure.searched_folder import SearchedFolder
 from sparklog.sink.importing.import_logs import import_logs
 from sparklog.sink.importing.plan_import import ImportChoice, plan_import
 from sparklog.sink.opening.access import writing
 from sparklog.sink.operations.delete_topic import delete_topic
-from sparklog.sink.operations.forget_keys import ask_to_forget
-from sparklog.sink.store.forgotten_keys import read_requests
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import read_preserved_topics
 from sparklog.storage_core.clock import SystemClock
@@ -108,7 +109,7 @@ def test_import_when_it_is_undone_then_requests_and_settings_are_as_before_it(
     assert sparklog("import", other, store, "--execute").code == 0
     found = Store.find(store)
     (other / f"{topic}-0").rename(other / f"{topic}-1")
-    ask_to_forget(found, topic, pa.array([b"none"], pa.binary()), SystemClock())
+    ask_to_forget(SearchedFolder(found), topic, pa.array([b"none"], pa.binary()), SystemClock())
     (store / "control" / "topic-configs.json").unlink()
 
     def check() -> None:

@@ -11,9 +11,9 @@ from sparklog.pipeline.maintenance.report import RunReport
 from sparklog.pipeline.maintenance.run import MaintenanceRun
 from sparklog.pipeline.maintenance.runs import TaskResult
 from sparklog.pipeline.prometheus import make_metrics_folder
-from sparklog.sink.operations.forget_keys import RequestState
-from sparklog.sink.operations.search_keys import FoundRecords
-from sparklog.sink.store.forgotten_keys import make_request
+from sparklog.sink.erasure.forget_keys import RequestState
+from sparklog.sink.erasure.forget_request import make_request
+from sparklog.sink.erasure.search_keys import FoundRecords
 from sparklog.storage_core.errors import StorageError, StoreLockedError
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.build.compacted_store import NOW_MS

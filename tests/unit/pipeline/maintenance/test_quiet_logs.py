@@ -8,9 +8,9 @@ from sparklog.pipeline.maintenance.given_plan import compare_plans, parse_plan
 from sparklog.pipeline.maintenance.plan import Bounds
 from sparklog.pipeline.maintenance.report import PlanReport
 from sparklog.pipeline.maintenance.survey import survey_store
+from sparklog.sink.erasure.forget_keys import known_erasure, prepare_erasure
+from sparklog.sink.erasure.searched_folder import SearchedFolder
 from sparklog.sink.opening.access import maintaining
-from sparklog.sink.operations.forget_keys import known_erasure, prepare_erasure
-from sparklog.sink.store.forgotten_keys import read_requests
 from sparklog.sink.store.store_folder import Store
 from tests.build.compacted_store import LOG, NOW_MS, SETTINGS, write_keyed
 from tests.build.erased_keys import ask
@@ -74,11 +74,11 @@ def test_maintain_when_a_plan_with_erasures_is_given_then_the_run_finds_it_uncha
     store, clock = write_keyed(memory_path / "store", {"min.cleanable.dirty.ratio": 1.0}), ManualClock(NOW_MS)
     ask(store, "k3")
     found = Store.find(store)
-    told = survey_store(found, Bounds(), clock, known_erasure(found, read_requests(found))).plan
+    told = survey_store(found, Bounds(), clock, known_erasure(SearchedFolder(found))).plan
     given = parse_plan(json.dumps(PlanReport(told, "a-store").as_dict()).encode())
 
     with maintaining(store) as maintained:
-        made = survey_store(found, Bounds(), clock, prepare_erasure(maintained, clock)).plan
+        made = survey_store(found, Bounds(), clock, prepare_erasure(SearchedFolder(maintained.store), clock)).plan
 
     assert [(each.log, each.action) for each in made.due] == [(LOG, "erase")]
     assert compare_plans(given, made) == made

@@ -7,10 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sparklog.sink.erasure.forget_keys import search_requests
+from sparklog.sink.erasure.request_files import put_request, read_requests
+from sparklog.sink.erasure.searched_folder import SearchedFolder
 from sparklog.sink.opening.access import maintaining, writing
-from sparklog.sink.operations.forget_keys import search_requests
 from sparklog.sink.operations.retain_logs import execute_plans, plan_logs
-from sparklog.sink.store.forgotten_keys import put_request, read_requests
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.log.files.names import LOG as SEGMENT
 from sparklog.storage_core.log.files.names import segment_file_name
@@ -167,7 +168,7 @@ def test_search_when_many_keys_were_forgotten_then_one_pass_finds_all_of_theirs(
     store = write_keyed(tmp_path / "store", _LAG)
     request = ask(store, *(f"n{each}" for each in range(100_000)), "k3")
 
-    (state,) = search_requests(Store.find(store), [request])
+    (state,) = search_requests(SearchedFolder(Store.find(store)), [request])
 
     assert isinstance(request.keys, pa.Array)
     assert (request.count, state.records_count) == (100_001, 29)

@@ -1,4 +1,4 @@
-"""Requests to forget keys: one file each, below `control/forgotten/`.
+"""Requests to forget keys: what one holds, and the bytes of its file below `control/forgotten/`.
 
 A request has keys of a topic and the ends of its logs: earlier records of these keys are erased, tombstones included.
 Until it is done, it has the keys themselves, and cleanings drop every record of them, later ones too. Then the keys
@@ -17,37 +17,20 @@ import secrets
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from sparklog.sink.ledger.rows import LogState
-from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import CorruptFileError, UnsupportedFormatError
-from sparklog.storage_core.storage.local import make_directory, storage_errors
-from sparklog.storage_core.storage.open_regular import read_file
-from sparklog.storage_core.storage.owned_names import Owner, replace_file
 from sparklog.storage_core.topic_partition import TopicPartition
 
 if TYPE_CHECKING:  # its kernels cost every opening of a store 0.2 s; a store without requests needs none
     from sparklog.storage_core.cleaner.keys.offset_map import KeySet
 
-__all__ = [
-    "FOLDER",
-    "ForgetRequest",
-    "complete_request",
-    "erased_keys",
-    "expect_again",
-    "lower_ends",
-    "make_request",
-    "put_request",
-    "read_requests",
-]
+__all__ = ["ForgetRequest", "completed", "erased_keys", "make_request", "parse_request", "render_request"]
 
-FOLDER: Final = Path("control/forgotten")
-"""Folder of the requests, inside a store."""
 _VERSION: Final = 0
 
 
@@ -123,8 +106,8 @@ def make_request(topic: str, keys: pa.Array, states: Mapping[TopicPartition, Log
     )
 
 
-def put_request(store: Store, request: ForgetRequest, owner: Owner) -> None:
-    """Write or replace a request's file, durably; a new one needs no lock."""
+def render_request(request: ForgetRequest) -> bytes:
+    """Return the bytes of a request's file."""
     content = {
         "version": _VERSION,
         "request_id": request.request_id,
@@ -139,75 +122,19 @@ def put_request(store: Store, request: ForgetRequest, owner: Owner) -> None:
         "digests": base64.b64encode(request.digests).decode(),
         "keys": None if request.keys is None else [base64.b64encode(key).decode() for key in request.keys.to_pylist()],
     }
-    path = store.root / FOLDER / f"{request.request_id}.json"
-    with storage_errors(path):
-        make_directory(path.parent)
-        replace_file(owner, path, f"{json.dumps(content, indent=1)}\n".encode())
+    return f"{json.dumps(content, indent=1)}\n".encode()
 
 
-def complete_request(store: Store, request: ForgetRequest, now_ms: int, owner: Owner) -> ForgetRequest:
-    """Record that no record is left, and drop the keys."""
-    done = replace(request, keys=None, completed_ms=now_ms, cleared=frozenset(request.end_offsets))
-    put_request(store, done, owner)
-    return done
-
-
-def lower_ends(store: Store, topic_id: str, offsets: Mapping[int, int], owner: Owner) -> None:
-    """Lower the end offsets of requests to truncation offsets; the caller holds both locks of the store.
-
-    Records that were not there at the request will get the offsets above them.
+def parse_request(path: object, data: bytes) -> ForgetRequest:
+    """Return the request of a file.
 
     Args:
-        offsets: by partition; 0 of a log that never came into the store.
+        path: for errors.
 
     Raises:
-        CorruptFileError: a request is damaged.
+        CorruptFileError: it is damaged; the message names its file.
+        UnsupportedFormatError: a newer release made it.
     """
-    for each in read_requests(store):
-        lower = {number: end for number, end in offsets.items() if each.end_offsets.get(number, 0) > end}
-        if each.topic_id == topic_id and lower:
-            put_request(store, replace(each, end_offsets={**each.end_offsets, **lower}), owner)
-
-
-def expect_again(store: Store, topic_id: str, end_offsets: Mapping[int, int], owner: Owner) -> None:
-    """Let requests cover logs that come into the store: their records count as earlier than every request.
-
-    Args:
-        end_offsets: of these logs, by partition; they replace those of logs that were deleted.
-
-    Raises:
-        CorruptFileError: a request is damaged.
-    """
-    for each in read_requests(store):
-        if each.topic_id == topic_id:
-            cleared = each.cleared.difference(end_offsets)
-            put_request(store, replace(each, end_offsets={**each.end_offsets, **end_offsets}, cleared=cleared), owner)
-
-
-def read_requests(store: Store) -> list[ForgetRequest]:
-    """Return all requests, oldest first.
-
-    Raises:
-        CorruptFileError: one is damaged; the message names its file.
-        UnsupportedFormatError: a newer release made one.
-    """
-    folder = store.root / FOLDER
-    with storage_errors(folder):
-        paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
-        found = [_parse(path, read_file(path)) for path in paths]
-    return sorted(found, key=lambda each: (each.requested_ms, each.request_id))
-
-
-def erased_keys(requests: Iterable[ForgetRequest]) -> dict[str, pa.Array]:
-    """Return the keys of unfinished requests, by topic id: a later topic of that name keeps its own."""
-    found: dict[str, list[pa.Array]] = {}
-    for each in requests:
-        if each.keys is not None:
-            found.setdefault(each.topic_id, []).append(each.keys)
-    return {topic_id: pa.concat_arrays(arrays).unique() for topic_id, arrays in found.items()}
-
-
-def _parse(path: Path, data: bytes) -> ForgetRequest:
     from sparklog.storage_core.cleaner.keys.offset_map import HASH_KEY_BYTES
 
     try:
@@ -237,6 +164,20 @@ def _parse(path: Path, data: bytes) -> ForgetRequest:
         raise CorruptFileError(
             f"a request to forget keys is damaged: path={path} ({error}); delete it and make the request again"
         ) from error
+
+
+def completed(request: ForgetRequest, now_ms: int) -> ForgetRequest:
+    """Return a request without records left: its keys are dropped."""
+    return replace(request, keys=None, completed_ms=now_ms, cleared=frozenset(request.end_offsets))
+
+
+def erased_keys(requests: Iterable[ForgetRequest]) -> dict[str, pa.Array]:
+    """Return the keys of unfinished requests, by topic id: a later topic of that name keeps its own."""
+    found: dict[str, list[pa.Array]] = {}
+    for each in requests:
+        if each.keys is not None:
+            found.setdefault(each.topic_id, []).append(each.keys)
+    return {topic_id: pa.concat_arrays(arrays).unique() for topic_id, arrays in found.items()}
 
 
 def _counts(content: dict[str, Any]) -> dict[int, int]:

@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sparklog.sink.erasure.forget_keys import known_erasure, prepare_erasure, search_requests
+from sparklog.sink.erasure.forget_request import erased_keys
+from sparklog.sink.erasure.request_files import read_requests
+from sparklog.sink.erasure.searched_folder import SearchedFolder
 from sparklog.sink.opening.access import maintaining, writing
 from sparklog.sink.operations.delete_topic import delete_topic
-from sparklog.sink.operations.forget_keys import known_erasure, prepare_erasure, search_requests
-from sparklog.sink.store.forgotten_keys import erased_keys, read_requests
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import CorruptFileError
@@ -38,7 +40,7 @@ def test_search_when_keys_were_written_then_it_counts_them_by_segment(tmp_path: 
     store = write_keyed(tmp_path / "store")
     request = ask(store, "k3", "k5", "nobody")
 
-    (state,) = search_requests(Store.find(store), [request])
+    (state,) = search_requests(SearchedFolder(Store.find(store)), [request])
 
     expected = [record for record in read_store(store)[str(LOG)] if record.key in (b"k3", b"k5")]
     assert state.records_count == len(expected)
@@ -64,7 +66,7 @@ def test_search_when_a_marker_looks_like_a_key_then_it_is_no_record(tmp_path: Pa
         written.ledger.correct(np.array([row]), {name: np.array([value]) for name, value in values.items()})
     request = ask(store, "\0\0\0\0", "\0\0\0\1")
 
-    (state_of_request,) = search_requests(Store.find(store), [request])
+    (state_of_request,) = search_requests(SearchedFolder(Store.find(store)), [request])
 
     assert request.end_offsets[0] == 42
     assert state_of_request.found == []
@@ -126,7 +128,7 @@ def test_search_when_a_key_comes_back_then_the_request_stays_done(tmp_path: Path
     with closing(open_store(store, {LOG.topic: _LAG}, topic=LOG.topic)) as writer:
         writer.append("q", 100, in_process(keyed_rows(200, 240)))
 
-    (state,) = search_requests(Store.find(store), read_requests(Store.find(store)))
+    (state,) = search_requests(SearchedFolder(Store.find(store)), read_requests(Store.find(store)))
 
     assert state.found == []
     assert b"k3" in _keys(store)
@@ -212,7 +214,7 @@ def test_erasure_when_records_wait_in_an_active_segment_then_nothing_is_cleaned_
         (settled,) = erase(store)
         assert settled.records_count > 0
         with maintaining(store) as maintained:
-            erasure = prepare_erasure(maintained, ManualClock(NOW_MS))
+            erasure = prepare_erasure(SearchedFolder(maintained.store), ManualClock(NOW_MS))
 
         assert [each.request_id for each in erasure.requests] == [settled.request.request_id]
         assert (erasure.closed, erasure.active) == (set(), {LOG})
@@ -229,10 +231,10 @@ def test_erasure_when_some_logs_have_no_such_record_then_they_are_neither_cleane
     request = ask(store, "k3")
 
     assert request.cleared == {1}
-    known = known_erasure(Store.find(store), [request])
+    known = known_erasure(SearchedFolder(Store.find(store)))
     assert (known.closed, known.active) == ({LOG}, {LOG})
     with maintaining(store) as maintained:
-        searched = prepare_erasure(maintained, ManualClock(NOW_MS))
+        searched = prepare_erasure(SearchedFolder(maintained.store), ManualClock(NOW_MS))
     assert (searched.closed, searched.active) == ({LOG}, {LOG})
     (settled,) = erase(store)
     assert settled.request.completed_ms == NOW_MS
@@ -243,7 +245,7 @@ def test_search_when_a_log_is_cleared_then_a_verification_searches_it_all_the_sa
     store = write_keyed(tmp_path / "store", _LAG)
     request = replace(ask(store, "k3"), cleared=frozenset({0, 1}))
 
-    (state,) = search_requests(Store.find(store), [request])
+    (state,) = search_requests(SearchedFolder(Store.find(store)), [request])
 
     assert state.records_count == 29
     assert state.request is request
@@ -260,7 +262,7 @@ def test_request_when_a_log_is_truncated_then_what_gets_its_offsets_later_is_not
         for number in range(5):
             writer.append("later", number, in_process(keyed_rows(100 + 20 * number, 120 + 20 * number)))
 
-    searched = search_requests(Store.find(store), read_requests(Store.find(store)))
+    searched = search_requests(SearchedFolder(Store.find(store)), read_requests(Store.find(store)))
 
     assert len(searched) == 2
     assert [found for each in searched for found in each.found if found.last_offset >= 100] == []
@@ -271,7 +273,7 @@ def test_search_when_a_segment_is_lost_then_the_log_is_not_searched(tmp_path: Pa
     store = write_keyed(tmp_path / "store", _LAG)
     sorted((store / "logs" / str(LOG)).glob("*.log"))[1].unlink()
 
-    (state,) = search_requests(Store.find(store), [ask(store, "k3")])
+    (state,) = search_requests(SearchedFolder(Store.find(store)), [ask(store, "k3")])
 
     (failure,) = (each.failure for each in state.found)
     assert failure is not None

@@ -17,15 +17,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from sparklog.sink.ledger.ledger import Ledger
+from sparklog.sink.erasure.forget_request import ForgetRequest, completed, make_request
+from sparklog.sink.erasure.search_keys import FoundRecords, SearchedStore, find_keys, search_log
 from sparklog.sink.ledger.rows import LogState
-from sparklog.sink.opening.access import MaintainedStore
-from sparklog.sink.operations.search_keys import FoundRecords, find_keys, search_log
-from sparklog.sink.store.forgotten_keys import ForgetRequest, complete_request, make_request, put_request, read_requests
-from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import LogStorageError
-from sparklog.storage_core.storage.owned_names import UNSHARED
 from sparklog.storage_core.topic_partition import TopicPartition
 
 __all__ = [
@@ -86,7 +82,7 @@ class Erasure:
 NO_ERASURE: Final = Erasure()
 
 
-def ask_to_forget(store: Store, topic: str, keys: pa.Array, clock: Clock) -> RequestState:
+def ask_to_forget(store: SearchedStore, topic: str, keys: pa.Array, clock: Clock) -> RequestState:
     """Write a request to forget keys of a topic, durably, with the counts of their records.
 
     It is written once, after the search: a second write could undo the update of a run that began meanwhile.
@@ -97,14 +93,14 @@ def ask_to_forget(store: Store, topic: str, keys: pa.Array, clock: Clock) -> Req
     Raises:
         LedgerDamagedError: the ledger can't be read.
     """
-    states = Ledger.open(store.ledger_path).states()
+    states = store.states()
     (searched,) = _search_requests(store, [make_request(topic, keys, states, clock.now_ms())])
     request = _with_found(searched)
-    put_request(store, request, UNSHARED)
+    store.put(request)
     return replace(searched, request=request)
 
 
-def search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[RequestState]:
+def search_requests(store: SearchedStore, requests: Sequence[ForgetRequest]) -> list[RequestState]:
     """Search the logs for the records of requests; changes nothing.
 
     Raises:
@@ -114,24 +110,24 @@ def search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[Req
     return [replace(state, request=each) for state, each in zip(searched, requests, strict=True)]
 
 
-def known_erasure(store: Store, requests: Sequence[ForgetRequest]) -> Erasure:
+def known_erasure(store: SearchedStore) -> Erasure:
     """Return the erasures that earlier searches found; reads no log."""
-    wanted = [each for each in requests if each.completed_ms is None]
+    wanted = [each for each in store.requests() if each.completed_ms is None]
     if not wanted:
         return NO_ERASURE
-    states = Ledger.open(store.ledger_path).states()
+    states = store.states()
     closed, active = set(), set()
     for each in wanted:
         for log, state in _logs_of(each, states):
             bases = each.found.get(log.partition, {-1: 1})  # clean logs that could not be searched
-            if any(base < state.active_base_offset for base in bases):
+            if any(base < store.active_from(state) for base in bases):
                 closed.add(log)
-            if any(base >= state.active_base_offset for base in bases):
+            if any(base >= store.active_from(state) for base in bases):
                 active.add(log)
     return Erasure(requests=wanted, closed=closed, active=active)
 
 
-def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> Erasure:
+def prepare_erasure(store: SearchedStore, clock: Clock) -> Erasure:
     """Search for the erasures of a run; updates only the requests.
 
     A request whose topic was deleted is done. One that was done begins again if an import has brought records back.
@@ -139,8 +135,7 @@ def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> Erasure:
     Raises:
         CorruptFileError, UnsupportedFormatError: a request can't be read.
     """
-    store = maintained.store
-    requests = read_requests(store)
+    requests = store.requests()
     wanted = _without_gone(store, requests, clock) + _begun_again(store, requests)
     searched = [_noted(store, each) for each in _search_requests(store, wanted)]
     found = [found for each in searched for found in each.found]
@@ -151,7 +146,7 @@ def prepare_erasure(maintained: MaintainedStore, clock: Clock) -> Erasure:
     )
 
 
-def finish_requests(store: Store, requests: Sequence[ForgetRequest], clock: Clock) -> list[RequestState]:
+def finish_requests(store: SearchedStore, requests: Sequence[ForgetRequest], clock: Clock) -> list[RequestState]:
     """Search again after a cleaning; complete the requests without records left."""
     found = []
     for each in _search_requests(store, requests):
@@ -160,27 +155,28 @@ def finish_requests(store: Store, requests: Sequence[ForgetRequest], clock: Cloc
             ids = each.request.request_id, each.records_count
             logger.info("Records of forgotten keys are left request=%s records=%d", *ids)
         else:
-            done = complete_request(store, each.request, clock.now_ms(), UNSHARED)
+            done = completed(each.request, clock.now_ms())
+            store.put(done)
             found.append(RequestState(request=done, found=()))
     return found
 
 
-def _without_gone(store: Store, requests: Sequence[ForgetRequest], clock: Clock) -> list[ForgetRequest]:
+def _without_gone(store: SearchedStore, requests: Sequence[ForgetRequest], clock: Clock) -> list[ForgetRequest]:
     """Return the unfinished requests; complete those of deleted topics."""
     wanted = [each for each in requests if each.completed_ms is None]
     if not wanted:
         return []
-    topic_ids = {state.topic_id for state in Ledger.open(store.ledger_path).states().values()}
+    topic_ids = {state.topic_id for state in store.states().values()}
     for each in wanted:
         if each.topic_id not in topic_ids:
-            complete_request(store, each, clock.now_ms(), UNSHARED)
+            store.put(completed(each, clock.now_ms()))
             logger.info("A topic with forgotten keys was deleted request=%s topic=%s", each.request_id, each.topic)
     return [each for each in wanted if each.topic_id in topic_ids]
 
 
-def _begun_again(store: Store, requests: Sequence[ForgetRequest]) -> list[ForgetRequest]:
+def _begun_again(store: SearchedStore, requests: Sequence[ForgetRequest]) -> list[ForgetRequest]:
     """Return the finished requests whose keys are back in imported logs, with these keys, as unfinished ones."""
-    states, begun = Ledger.open(store.ledger_path).states(), []
+    states, begun = store.states(), []
     for each in requests:
         logs = _logs_of(each, states) if each.completed_ms is not None else []
         try:
@@ -190,26 +186,28 @@ def _begun_again(store: Store, requests: Sequence[ForgetRequest]) -> list[Forget
             continue
         if keys:
             again = replace(each, keys=pa.array(sorted(keys), pa.binary()), completed_ms=None)
-            put_request(store, again, UNSHARED)
+            store.put(again)
             logger.info("Forgotten keys came back request=%s keys=%d", each.request_id, len(keys))
             begun.append(again)
         elif logs:
-            put_request(store, replace(each, cleared=each.cleared.union(log.partition for log, _ in logs)), UNSHARED)
+            store.put(replace(each, cleared=each.cleared.union(log.partition for log, _ in logs)))
     return begun
 
 
-def _keys_in(store: Store, request: ForgetRequest, logs: Sequence[tuple[TopicPartition, LogState]]) -> set[bytes]:
+def _keys_in(
+    store: SearchedStore, request: ForgetRequest, logs: Sequence[tuple[TopicPartition, LogState]]
+) -> set[bytes]:
     """Return the keys of a request that logs have records of."""
     wanted = request.key_set()
     found = (find_keys(store, state, wanted, request.end_offsets[log.partition]) for log, state in logs)
     return set[bytes]().union(*found)
 
 
-def _search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[RequestState]:
+def _search_requests(store: SearchedStore, requests: Sequence[ForgetRequest]) -> list[RequestState]:
     """Search the logs that are not cleared."""
     if not requests:
         return []
-    states = Ledger.open(store.ledger_path).states()
+    states = store.states()
     works = [(each, log, state) for each in requests for log, state in _logs_of(each, states)]
     keys = {each.request_id: each.key_set() for each in requests}
 
@@ -225,12 +223,12 @@ def _search_requests(store: Store, requests: Sequence[ForgetRequest]) -> list[Re
     return [RequestState(request=each, found=by_request[each.request_id]) for each in requests]
 
 
-def _noted(store: Store, state: RequestState) -> RequestState:
+def _noted(store: SearchedStore, state: RequestState) -> RequestState:
     """Update a request from a search, if it found anything new."""
     request = _with_found(state)
     if request.found == state.request.found and request.cleared == state.request.cleared:
         return state
-    put_request(store, request, UNSHARED)
+    store.put(request)
     return replace(state, request=request)
 
 

@@ -5,31 +5,59 @@ Segments may change during a search; if retention removes the first ones, the se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from sparklog.sink.erasure.forget_request import ForgetRequest
 from sparklog.sink.ledger.rows import LogState
-from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.cleaner.keys.keyed_records import KeyedRecords, iter_keyed
+from sparklog.storage_core.cleaner.keys.keyed_records import KeyedRecords
 from sparklog.storage_core.cleaner.keys.offset_map import KeySet
-from sparklog.storage_core.cleaner.survey.cleaned_transactions import is_control
-from sparklog.storage_core.cleaner.survey.listed_segments import list_cleanable_segments
 from sparklog.storage_core.errors import CorruptBatchError, LogStorageError, OffsetOutOfRangeError
-from sparklog.storage_core.log.scan.log_walk import LogWalk, SegmentList
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["FoundRecords", "find_keys", "search_log"]
+__all__ = ["FoundRecords", "SearchedStore", "find_keys", "search_log"]
 
 _TRIES: Final = 3
 """Searches of a log that loses its first segments to retention."""
 
 _Offsets = dict[int, list[npt.NDArray[np.int64]]]
 """Offsets of found records, by base offset of their segment."""
+
+
+class SearchedStore(Protocol):
+    """A store with requests to forget keys. Safe to call from several threads."""
+
+    def states(self) -> Mapping[TopicPartition, LogState]:
+        """Return the rows of all logs.
+
+        Raises:
+            LedgerDamagedError: the ledger can't be read.
+        """
+
+    def requests(self) -> list[ForgetRequest]:
+        """Return all requests, oldest first.
+
+        Raises:
+            CorruptFileError: one is damaged; the message names its file.
+            UnsupportedFormatError: a newer release made one.
+        """
+
+    def put(self, request: ForgetRequest) -> None:
+        """Write a request, or put it in place of an earlier form of it, durably."""
+
+    def records(self, state: LogState, end_offset: int) -> Iterator[tuple[int, KeyedRecords]]:
+        """Yield a log's records, also some from an offset on, with the base offset of their segment; no markers.
+
+        Raises:
+            LogStorageError: the log can't be read.
+        """
+
+    def active_from(self, state: LogState) -> int:
+        """Return the base offset of the active segment, which no cleaner touches; the log's end if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +91,7 @@ class FoundRecords:
         }
 
 
-def search_log(store: Store, state: LogState, keys: KeySet, end_offset: int) -> list[FoundRecords]:
+def search_log(store: SearchedStore, state: LogState, keys: KeySet, end_offset: int) -> list[FoundRecords]:
     """Return the segments of a log that have records of some keys below an offset, and one with a failure.
 
     Existing records below the log's start are searched, too.
@@ -84,13 +112,24 @@ def search_log(store: Store, state: LogState, keys: KeySet, end_offset: int) -> 
         except LogStorageError as error:
             failure = str(error)
         break
-    segments = [_found_records(state, base_offset, np.concatenate(hits)) for base_offset, hits in sorted(found.items())]
+    active = store.active_from(state)
+    segments = [
+        FoundRecords(
+            log=log,
+            base_offset=base_offset,
+            records_count=len(offsets),
+            first_offset=int(offsets[0]),
+            last_offset=int(offsets[-1]),
+            is_active=base_offset >= active,
+        )
+        for base_offset, offsets in ((base, np.concatenate(hits)) for base, hits in sorted(found.items()))
+    ]
     if failure is not None:
         segments.append(FoundRecords(log=log, base_offset=state.log_start_offset, records_count=0, failure=failure))
     return segments
 
 
-def find_keys(store: Store, state: LogState, keys: KeySet, end_offset: int) -> set[bytes]:
+def find_keys(store: SearchedStore, state: LogState, keys: KeySet, end_offset: int) -> set[bytes]:
     """Return those of some keys that a log has records of below an offset: a digest alone does not tell its key.
 
     Raises:
@@ -103,35 +142,18 @@ def find_keys(store: Store, state: LogState, keys: KeySet, end_offset: int) -> s
     }
 
 
-def _search(found: _Offsets, store: Store, state: LogState, keys: KeySet, end_offset: int) -> None:
+def _search(found: _Offsets, store: SearchedStore, state: LogState, keys: KeySet, end_offset: int) -> None:
     """Add offsets to `found`, as far as a log can be read."""
     for base_offset, records, hits in _matches(store, state, keys, end_offset):
         found.setdefault(base_offset, []).append(records.offset[hits])
 
 
 def _matches(
-    store: Store, state: LogState, keys: KeySet, end_offset: int
+    store: SearchedStore, state: LogState, keys: KeySet, end_offset: int
 ) -> Iterator[tuple[int, KeyedRecords, npt.NDArray[np.bool_]]]:
-    """Yield records with some of the keys, and the segment; skips transaction markers, whose keys look like int32."""
+    """Yield records with some of the keys, and the segment."""
     end = min(end_offset, state.log_end_offset)
-    list_cleanable_segments(store.log_path(state), state.committed_end, state.log_start_offset)  # refuses lost ones
-    segments = SegmentList(store.log_path(state), state.log_end_offset)
-    first = segments.files[0].base_offset if segments.files else 0
-    with closing(LogWalk(segments, first, end).chunks()) as chunks:
-        for reader, chunk in chunks:
-            reader.check_crcs(chunk, chunk.scan)
-            for records in iter_keyed(chunk.data, chunk.scan.take(~is_control(chunk.scan))):
-                hits = keys.contains(records.digests(keys.hash_key)) & records.has_key & (records.offset < end)
-                if hits.any():
-                    yield reader.files.base_offset, records, hits
-
-
-def _found_records(state: LogState, base_offset: int, offsets: npt.NDArray[np.int64]) -> FoundRecords:
-    return FoundRecords(
-        log=TopicPartition(state.topic, state.partition),
-        base_offset=base_offset,
-        records_count=len(offsets),
-        first_offset=int(offsets[0]),
-        last_offset=int(offsets[-1]),
-        is_active=base_offset >= state.active_base_offset,
-    )
+    for base_offset, records in store.records(state, end):
+        hits = keys.contains(records.digests(keys.hash_key)) & records.has_key & (records.offset < end)
+        if hits.any():
+            yield base_offset, records, hits

@@ -1,0 +1,1 @@
+"""Erasure: requests to forget keys, and the search for records of these keys."""
