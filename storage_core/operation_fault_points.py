@@ -6,6 +6,7 @@ See `fault_points`. Tests use the tables; the product names each step at its pla
 __all__ = [
     "CLEANER_FAULT_POINTS",
     "DIRECTORY_FAULT_POINTS",
+    "FORGET_FAULT_POINTS",
     "IMPORT_FAULT_POINTS",
     "LOAD_FAULT_POINTS",
     "MOUNT_FAULT_POINTS",
@@ -31,6 +32,9 @@ DIRECTORY_FAULT_POINTS = (
 """Every step of `sparklog move-log` and `sparklog delete-topic`, in order; the last one is the commit of the next
 opening.
 """
+
+FORGET_FAULT_POINTS = ("forget.replaced",)
+"""The step between a request's new form in a store of objects and the removal of those before."""
 
 IMPORT_FAULT_POINTS = (
     "import.intended",

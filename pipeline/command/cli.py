@@ -378,7 +378,7 @@ def maintain(**given: Any) -> int:
 
 
 @cli.command()
-@click.argument("store", type=PLACE)
+@click.argument("store", type=PLACE_OR_ADDRESS)
 @click.argument("topic", required=False)
 @click.option("--keys", "key_file", type=_KEYS, metavar="FILE", help="Keys to erase, one a line.")
 @click.option("--base64", "is_base64", is_flag=True, help="The file's lines are base64.")

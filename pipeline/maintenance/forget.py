@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,16 +16,18 @@ from typing import Any, Final
 import click
 import pyarrow as pa
 
+from sparklog.pipeline.places.stored_logs import Place
 from sparklog.pipeline.report import DONE, FAILED, show
 from sparklog.sink.erasure.forget_keys import RequestState, ask_to_forget, search_requests
 from sparklog.sink.erasure.forget_request import ForgetRequest
-from sparklog.sink.erasure.request_files import read_requests
+from sparklog.sink.erasure.search_keys import SearchedStore
 from sparklog.sink.erasure.searched_folder import SearchedFolder
-from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.store.store_folder import Store
 from sparklog.sink.store.topic_configs import UNKNOWN_SETTINGS, read_topic_configs
 from sparklog.storage_core.clock import Clock, SystemClock
 from sparklog.storage_core.errors import InvalidConfigError, UnknownTopicError
+from sparklog.storage_core.log_config import LogConfig
+from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.quantity_text import iso_time
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.topic_partition import TopicPartition
@@ -82,7 +84,7 @@ class ForgetReport:
         return {"requests": requests, "none_left": not any(each.found for each in self.states)}
 
 
-def run(store: Path, topic: str | None, key_file: Path | None, is_base64: bool, verify: bool, as_json: bool) -> int:
+def run(store: Place, topic: str | None, key_file: Path | None, is_base64: bool, verify: bool, as_json: bool) -> int:
     """Carry the verb out; return the exit code."""
     if verify == (key_file is not None):
         raise click.UsageError("one of --keys and --verify is needed")
@@ -120,37 +122,52 @@ def _read_key_file(path: Path, *, is_base64: bool) -> pa.Array:
     return pa.array(keys, pa.binary())
 
 
-def forget_keys(root: Path, topic: str, keys: pa.Array, clock: Clock) -> RequestState:
+def forget_keys(place: Place, topic: str, keys: pa.Array, clock: Clock) -> RequestState:
     """Record a request for keys, durably; return it with the segments that hold their records now.
 
     Raises:
-        InvalidConfigError: the folder is no store, or the topic is not compacted: no cleaning would erase the keys.
+        InvalidConfigError: the place is no store, or the topic is not compacted: no cleaning would erase the keys.
         UnknownTopicError: the store has no such topic.
+        StorageError: the storage does not answer.
     """
-    store = Store.find(root)
-    _check_topic(store, topic)
-    config = read_topic_configs(store).get(topic)
+    store, configs = _open(place)
+    _check_topic(store, topic, place)
+    config = configs().get(topic)
     if config is None:
         raise InvalidConfigError(f"{UNKNOWN_SETTINGS}: topic={topic}")
     if not config.is_compacted:
         what = f"records of a key can be erased in compacted topics only: topic={topic}"
         raise InvalidConfigError(f"{what} cleanup.policy={config.cleanup_policy}")
-    return ask_to_forget(SearchedFolder(store), topic, keys, clock)
+    return ask_to_forget(store, topic, keys, clock)
 
 
-def search_forgotten(root: Path, topic: str | None) -> list[RequestState]:
+def search_forgotten(place: Place, topic: str | None) -> list[RequestState]:
     """Return all requests, or those of a topic, each with its remaining records.
 
     Raises:
-        InvalidConfigError: the folder is no store.
+        InvalidConfigError: the place is no store.
         UnknownTopicError: the store has neither such a topic nor a request for it.
         CorruptFileError: a request can't be read.
+        StorageError: the storage does not answer.
     """
-    store = Store.find(root)
-    requests = [each for each in read_requests(store) if topic in (None, each.topic)]
+    store, _ = _open(place)
+    requests = [each for each in store.requests() if topic in (None, each.topic)]
     if topic is not None and not requests:
-        _check_topic(store, topic)
-    return search_requests(SearchedFolder(store), requests)
+        _check_topic(store, topic, place)
+    return search_requests(store, requests)
+
+
+def _open(place: Place) -> tuple[SearchedStore, Callable[[], Mapping[str, LogConfig]]]:
+    """Return the store, and what reads its topics' settings."""
+    if isinstance(place, StoragePlace):
+        from sparklog.sink.objects.fetch_store import known_configs
+        from sparklog.sink.objects.maintaining.searched_objects import SearchedObjects
+        from sparklog.sink.objects.object_ledger import ObjectLedger
+
+        ledger = ObjectLedger.open(place)
+        return SearchedObjects.of(ledger), lambda: known_configs(ledger)
+    store = Store.find(place)
+    return SearchedFolder(store), lambda: read_topic_configs(store)
 
 
 def _lines(state: RequestState) -> Iterator[str]:
@@ -173,9 +190,10 @@ def _lines(state: RequestState) -> Iterator[str]:
         yield f"  {each.log} segment {each.base_offset}{active}: {_records(each.records_count)}"
 
 
-def _check_topic(store: Store, topic: str) -> None:
-    if all(log.topic != topic for log in Ledger.open(store.ledger_path).states()):
-        raise UnknownTopicError(f"no topic {topic!r} in this store: {store.root}")
+def _check_topic(store: SearchedStore, topic: str, place: Place) -> None:
+    if all(log.topic != topic for log in store.states()):
+        where = place.address if isinstance(place, StoragePlace) else place
+        raise UnknownTopicError(f"no topic {topic!r} in this store: {where}")
 
 
 def _erased(request: ForgetRequest) -> Iterator[tuple[TopicPartition, int, int]]:

@@ -17,6 +17,7 @@ from sparklog.sink.objects.copying.compare_log import LogDifference, LogToCopy, 
 from sparklog.sink.objects.copying.copy_logs import CopiedLog, copy_logs, is_same
 from sparklog.sink.objects.extents import Extent
 from sparklog.sink.objects.ledger_files import changed_settings
+from sparklog.sink.objects.maintaining.searched_objects import expect_keys_again
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.objects.repair_objects import object_sizes
 from sparklog.sink.opening.clean_end import find_surplus
@@ -212,7 +213,7 @@ def _compare(
 def _execute(
     plan: _Copy, store: Store, configs: Mapping[str, LogConfig], ledger: ObjectLedger | None, stop: StopRequest
 ) -> _Copy:
-    """Record the topics' settings, then copy.
+    """Record the topics' settings, then copy; forgotten keys may come back, so maintenance searches the logs again.
 
     Raises:
         LogStorageError: as `copy_logs`.
@@ -221,10 +222,13 @@ def _execute(
     ledger.begin_writing()  # nobody else keeps the ledger of a copy small
     if plan.has_settings:
         ledger.change(lambda rows: rows, settings=lambda: changed_settings(ledger.settings(), configs))
+    ids = {each.source.state.log: each.source.state.topic_id for each in plan.differences}
+    expect_keys_again(ledger, ids)  # now, as the copy may be killed
     done, now_ms = list[CopiedLog](), SystemClock().now_ms()
     problem_of = partial(_problems_now, store)
     for each in copy_logs(ledger, plan.differences, now_ms, lambda: stop.requested, problem_of):
         done.append(each)
         if each.error is None:
             say(f"{each.log}: {size_text(each.size_bytes)}", err=True)
+    expect_keys_again(ledger, ids)  # a maintenance run may have searched the logs meanwhile
     return replace(plan, done=done, is_stopped=stop.requested and len(done) < len(plan.differences))

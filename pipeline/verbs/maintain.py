@@ -43,7 +43,7 @@ from sparklog.storage_core.objects.open_storage import StoragePlace
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparklog.sink.objects.maintain_objects import ObjectTask
+    from sparklog.sink.objects.maintaining.maintain_objects import ObjectTask
 
 __all__ = ["run"]
 
@@ -227,6 +227,9 @@ def _rebuild_control(place: MaintainedPlace, execute: bool) -> int:
     return DONE
 
 
+_KINDS = ("retain", "clean", "erase", "merge", "remove")
+
+
 @dataclass(frozen=True, slots=True)
 class _ObjectsReport:
     """Tasks as JSON has them."""
@@ -236,7 +239,7 @@ class _ObjectsReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return counts of tasks by kind."""
-        kinds = {kind: sum(each.kind == kind for each in self.tasks) for kind in ("retain", "clean", "merge", "remove")}
+        kinds = {kind: sum(each.kind == kind for each in self.tasks) for kind in _KINDS}
         return {"executed": self.is_executed, **kinds, "failed": sum(each.error is not None for each in self.tasks)}
 
     def lines(self) -> Sequence[str]:
@@ -246,7 +249,7 @@ class _ObjectsReport:
     def verdict(self) -> str:
         """Return the counts, for people."""
         counts = self.as_dict()
-        found = ", ".join(f"{counts[kind]:,} {kind}" for kind in ("retain", "clean", "merge", "remove") if counts[kind])
+        found = ", ".join(f"{counts[kind]:,} {kind}" for kind in _KINDS if counts[kind])
         failed = f"; {counts['failed']:,} failed" if counts["failed"] else ""
         what = f"{found or 'nothing is due'}{failed}"
         return f"done: {what}" if self.is_executed else f"planned: {what}" + ("; --execute does it" if found else "")
@@ -264,7 +267,7 @@ def _run_objects(
         InvalidConfigError: such an option is given.
         LogStorageError: the ledger can't be read or written.
     """
-    from sparklog.sink.objects.maintain_objects import MaintainedObjects, maintain_objects, plan_objects
+    from sparklog.sink.objects.maintaining.maintain_objects import MaintainedObjects, maintain_objects, plan_objects
 
     useless = sorted(name for name, value in given.items() if value)
     if useless:

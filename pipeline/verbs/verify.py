@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sparklog.pipeline.places.forgotten_findings import forgotten_findings
+from sparklog.pipeline.places.forgotten_findings import forgotten_findings, forgotten_in_objects
 from sparklog.pipeline.places.lost_view import known_lost
 from sparklog.pipeline.places.newest_logs import NewestLogs
 from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs
@@ -119,10 +119,11 @@ def _verify_objects(
     """Check the logs of a store of objects, some after the other, in copies of them."""
     from sparklog.pipeline.objects.fetched_parts import UnfetchedLog, fetched_parts
 
-    result = VerifyResult()
+    result, unread = VerifyResult(), set[TopicPartition]()
     for part in fetched_parts(place):
         if isinstance(part, UnfetchedLog):
             log = str(part.log)
+            unread.add(part.log)
             result.add([Finding(log=log, file=log, kind="missing", rule="object", what=part.error)], report)
             continue
         checked = verify(part, lambda _finding: None, deep=deep, jobs=jobs)
@@ -131,6 +132,7 @@ def _verify_objects(
     if not any(each.batches for each in result.logs) and result.is_clean:
         what, name = "no batch was found, so there is nothing to check", str(place.address)
         result.add([Finding(log=name, file=name, kind="nothing", rule="nothing", what=what)], report)
+    result.add(forgotten_in_objects(place, unread), report)
     return result
 
 

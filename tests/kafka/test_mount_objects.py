@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparklog.sink.config import SinkConfig
-from sparklog.sink.objects.maintain_objects import MaintainedObjects, maintain_objects
+from sparklog.sink.objects.maintaining.maintain_objects import MaintainedObjects, maintain_objects
 from sparklog.sink.objects.object_writer import ObjectWriter
 from sparklog.storage_core.clock import SystemClock
 from tests.build.sink_store import open_store

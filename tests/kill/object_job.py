@@ -12,8 +12,8 @@ from typing import Any
 from sparklog.pipeline.places.store_view import open_place
 from sparklog.pipeline.verbs.read import read_records
 from sparklog.sink.config import SinkConfig
-from sparklog.sink.objects import maintain_objects as maintain_objects_module
-from sparklog.sink.objects.maintain_objects import MaintainedObjects, maintain_objects
+from sparklog.sink.objects.maintaining import maintain_objects as maintain_objects_module
+from sparklog.sink.objects.maintaining.maintain_objects import MaintainedObjects, maintain_objects
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.objects.object_writer import ObjectWriter
 from sparklog.storage_core.clock import SystemClock, sleep

@@ -17,9 +17,9 @@ from sparklog.sink.objects.copying import copy_logs as copy_module
 from sparklog.sink.objects.copying.compare_log import LogToCopy, compare_log
 from sparklog.sink.objects.copying.copy_logs import copy_logs
 from sparklog.sink.objects.fetch_store import fetch_store
-from sparklog.sink.objects.maintain_objects import MaintainedObjects, maintain_objects
+from sparklog.sink.objects.maintaining.maintain_objects import MaintainedObjects, maintain_objects
+from sparklog.sink.objects.maintaining.retain_objects import raise_starts
 from sparklog.sink.objects.object_ledger import ObjectLedger
-from sparklog.sink.objects.retain_objects import raise_starts
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.objects.address import parse_address

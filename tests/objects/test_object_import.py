@@ -7,7 +7,7 @@ from sparklog.pipeline.brokers.mounting.copied_store import copied_store
 from sparklog.sink.config import SinkConfig
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.versions import AsOf
-from sparklog.sink.objects.maintain_objects import MaintainedObjects, maintain_objects
+from sparklog.sink.objects.maintaining.maintain_objects import MaintainedObjects, maintain_objects
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.objects.object_writer import ObjectWriter
 from sparklog.sink.store.store_folder import Store

@@ -12,7 +12,12 @@ import pytest
 
 from sparklog.sink.config import SinkConfig
 from sparklog.sink.objects.fetch_store import fetch_store
-from sparklog.sink.objects.maintain_objects import MaintainedObjects, ObjectTask, maintain_objects, plan_objects
+from sparklog.sink.objects.maintaining.maintain_objects import (
+    MaintainedObjects,
+    ObjectTask,
+    maintain_objects,
+    plan_objects,
+)
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.objects.object_writer import ObjectWriter
 from sparklog.sink.stage.report import StageReport
@@ -166,10 +171,10 @@ def test_maintenance_when_it_sleeps_for_days_then_its_objects_are_not_named(
     def sleep(step: str) -> None:
         if step != "clean.checkpoint":
             return
-        monkeypatch.setattr("sparklog.sink.objects.maintain_objects.reach", lambda _step: None)
+        monkeypatch.setattr("sparklog.sink.objects.maintaining.maintain_objects.reach", lambda _step: None)
         for each in local.open().list("data/merged"):
             _age(local, each.name)
-        monkeypatch.setattr("sparklog.sink.objects.maintain_objects.plan_merges", lambda _extents: [])
+        monkeypatch.setattr("sparklog.sink.objects.maintaining.maintain_objects.plan_merges", lambda _extents: [])
         for _ in range(2):
             _maintain(local, clock)
             clock.advance(_HOUR_MS)
@@ -177,7 +182,7 @@ def test_maintenance_when_it_sleeps_for_days_then_its_objects_are_not_named(
 
     # The newest object gives the storage's time.
     local.open().create("data/query/9/deadbeef/00000-x.batches", b"x")
-    monkeypatch.setattr("sparklog.sink.objects.maintain_objects.reach", sleep)
+    monkeypatch.setattr("sparklog.sink.objects.maintaining.maintain_objects.reach", sleep)
     with pytest.raises(StorageError, match=r"no such object"):
         _maintain(local, clock)
 
@@ -197,7 +202,7 @@ def test_maintenance_when_a_writer_commits_a_hundred_times_meanwhile_then_it_sti
                 for batch in range(17, 250):
                     writer.append("query", batch, in_process(numbers(10 * batch, 10 * batch + 10)))
 
-        monkeypatch.setattr("sparklog.sink.objects.maintain_objects.reach", go_on)
+        monkeypatch.setattr("sparklog.sink.objects.maintaining.maintain_objects.reach", go_on)
         done = _maintain(local)
 
     assert [each.what for each in done if each.kind == "merge"] == ["17 extents, 1 after"] * 2

@@ -11,7 +11,7 @@ from sparklog.pipeline.objects.repair_store import repair_objects
 from sparklog.sink.config import SinkConfig
 from sparklog.sink.objects.extents import Extent
 from sparklog.sink.objects.fetch_store import fetch_store
-from sparklog.sink.objects.maintain_objects import MaintainedObjects, maintain_objects
+from sparklog.sink.objects.maintaining.maintain_objects import MaintainedObjects, maintain_objects
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.objects.object_writer import ObjectWriter
 from sparklog.sink.objects.repair_objects import find_damage, object_sizes, repair_logs

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.objects.extents import Extent
@@ -31,11 +32,27 @@ from sparklog.storage_core.storage.local import storage_errors, write_file
 from sparklog.storage_core.storage.owned_names import UNSHARED
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["CleanedObjects", "clean_objects", "may_be_due"]
+__all__ = ["CleanedObjects", "LogErasure", "clean_objects", "may_be_due"]
 
 
 _SEGMENTS_PER_OBJECT = 16
 """Storages limit the number of an object's parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogErasure:
+    """What a cleaning of a log is to erase.
+
+    Attributes:
+        keys: binary; None for none.
+        is_found: whether the log has records of them, so that it is cleaned although it is not due.
+    """
+
+    keys: pa.Array | None = None
+    is_found: bool = False
+
+
+NO_LOG_ERASURE = LogErasure()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +98,7 @@ def clean_objects(
     now_ms: int,
     map_bytes: int,
     hash_key: bytes,
+    erasure: LogErasure = NO_LOG_ERASURE,
 ) -> CleanedObjects:
     """Clean a log in a folder of its own, and write an object of what is left; the caller commits it.
 
@@ -99,7 +117,7 @@ def clean_objects(
         checkpoint = state.compacted_offset if state.compacted_offset >= 0 else None
         facts = LogFacts(directory=directory, end=end, log_start_offset=start, checkpoint=checkpoint)
         plan = plan_log(facts, config, now_ms)
-        if not plan.is_due:
+        if not plan.is_due and not erasure.is_found:
             return CleanedObjects(plan)
         cleaned = clean_log(
             LogToClean(
@@ -112,9 +130,12 @@ def clean_objects(
                 now_ms=now_ms,
                 map_bytes=map_bytes,
                 hash_key=hash_key,
+                erased_keys=erasure.keys,
             ),
             UNSHARED,
         )
+        if not plan.is_due and not cleaned.erased:  # records of these keys may be too young
+            return CleanedObjects(plan)
         new = _write(storage, log, directory, end_offset)
     return CleanedObjects(plan, cleaned, Replacement(log, tuple(extents), tuple(new)))
 

@@ -1,4 +1,4 @@
-"""Maintenance of a store of objects: retention, compaction, merges, and objects that no version names any more.
+"""Maintenance of a store of objects: retention, compaction, erasure, merges, and the removal of old objects.
 
 Each task reads objects, writes new ones, and commits: extents take the place of others, all or none. A writer may
 commit meanwhile; then the task's commit is made again on the newer version, if its extents are all still there. So no
@@ -17,13 +17,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparklog.sink.ledger.rows import LedgerRows
-from sparklog.sink.objects.clean_objects import clean_objects, may_be_due
+from sparklog.sink.erasure.forget_keys import RequestState, finish_requests, known_erasure, prepare_erasure
+from sparklog.sink.erasure.forget_request import erased_keys
+from sparklog.sink.ledger.rows import LedgerRows, LogState
 from sparklog.sink.objects.extents import Extent
 from sparklog.sink.objects.fetch_store import known_configs
+from sparklog.sink.objects.maintaining.clean_objects import LogErasure, clean_objects, may_be_due
+from sparklog.sink.objects.maintaining.retain_objects import ObjectRetention, plan_object_retention, raise_starts
+from sparklog.sink.objects.maintaining.searched_objects import SearchedObjects
 from sparklog.sink.objects.merge_extents import Replacement, merge_logs, plan_merges, replace_extents
 from sparklog.sink.objects.object_ledger import ObjectLedger
-from sparklog.sink.objects.retain_objects import ObjectRetention, plan_object_retention, raise_starts
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import LogStorageError
 from sparklog.storage_core.fault_points import reach
@@ -50,7 +53,7 @@ class ObjectTask:
     """What maintenance did, or would do.
 
     Attributes:
-        kind: `retain`, `clean`, `merge` or `remove`.
+        kind: `retain`, `clean`, `erase`, `merge` or `remove`; `forget` for a request to forget keys.
         log: that it is about; None for several.
         what: for people.
         error: why it failed; None if it did not.
@@ -84,9 +87,14 @@ def plan_objects(store: MaintainedObjects) -> list[ObjectTask]:
     ledger = ObjectLedger.open(store.place)
     extents, configs, states = ledger.extents(), known_configs(ledger), ledger.states()
     found = [_retained(each) for each in plan_object_retention(states, extents, configs, store.clock.now_ms())]
+    erasure = known_erasure(SearchedObjects.of(ledger))
     for log, state in sorted(states.items()):
         config = configs.get(log.topic)
-        if config is not None and may_be_due(state, extents.get(log, ()), config, store.clock.now_ms()):
+        if config is None or not config.is_compacted:
+            continue
+        if log in erasure.closed:
+            found.append(ObjectTask(kind="erase", log=log, what="records of keys to forget"))
+        elif may_be_due(state, extents.get(log, ()), config, store.clock.now_ms()):
             found.append(ObjectTask(kind="clean", log=log, what="dirty bytes reach min.cleanable.dirty.ratio"))
     found += [
         ObjectTask(kind="merge", log=log, what=f"{len(run):,} small extents")
@@ -138,33 +146,53 @@ def _retain(store: MaintainedObjects, ledger: ObjectLedger, configs: Mapping[str
 
 
 def _clean(store: MaintainedObjects, ledger: ObjectLedger, configs: Mapping[str, LogConfig]) -> Iterator[ObjectTask]:
-    """Clean log after log, each in a commit of its own."""
-    extents, now_ms = ledger.extents(), store.clock.now_ms()
-    for log, state in sorted(ledger.states().items()):
-        config = configs.get(log.topic)
-        if config is None or not may_be_due(state, extents.get(log, ()), config, now_ms):
+    """Clean log after log, each in a commit of its own; then look which requests to forget keys are done."""
+    searched = SearchedObjects.of(ledger)
+    searched.remove_earlier_forms()
+    erasure, now_ms = prepare_erasure(searched, store.clock), store.clock.now_ms()
+    keys = erased_keys(erasure.requests)
+    for log, state in sorted(searched.logs.items()):
+        config, held = configs.get(log.topic), searched.extents.get(log, ())
+        if config is None or not config.is_compacted or not held:
             continue
-        try:
-            done = clean_objects(
-                store.place.open(),
-                log,
-                state,
-                extents[log],
-                config,
-                now_ms,
-                store.map_bytes,
-                secrets.token_bytes(16),
-            )
-        except LogStorageError as error:
-            yield ObjectTask(kind="clean", log=log, what="failed", error=str(error))
-            continue
-        if done.replacement is None or done.cleaned is None:
-            continue
-        reach("clean.checkpoint")
-        applied = _apply(ledger, [done.replacement], now_ms, {log: done.cleaned.first_dirty_offset})
-        stopped = f"; {done.cleaned.stopped.reason}" if done.cleaned.stopped is not None else ""
-        what = f"{done.cleaned.records_before:,} records, {done.cleaned.records_after:,} kept{stopped}"
-        yield ObjectTask(kind="clean", log=log, what=what if applied else _OVERTAKEN)
+        found = LogErasure(keys.get(state.topic_id), log in erasure.closed)
+        if found.is_found or may_be_due(state, held, config, now_ms):
+            yield from _clean_log(store, ledger, state, held, config, found)
+    if erasure.requests:
+        yield from map(_settled, finish_requests(searched.at(ledger), erasure.requests, store.clock))
+
+
+def _clean_log(
+    store: MaintainedObjects,
+    ledger: ObjectLedger,
+    state: LogState,
+    extents: Sequence[Extent],
+    config: LogConfig,
+    erasure: LogErasure,
+) -> Iterator[ObjectTask]:
+    log, now_ms, hash_key = state.log, store.clock.now_ms(), secrets.token_bytes(16)
+    try:
+        storage = store.place.open()
+        done = clean_objects(storage, log, state, extents, config, now_ms, store.map_bytes, hash_key, erasure)
+    except LogStorageError as error:
+        yield ObjectTask(kind="clean", log=log, what="failed", error=str(error))
+        return
+    if done.replacement is None or done.cleaned is None:
+        return
+    reach("clean.checkpoint")
+    applied = _apply(ledger, [done.replacement], now_ms, {log: done.cleaned.first_dirty_offset})
+    count = sum(done.cleaned.erased.values())
+    erased = f", {count:,} of forgotten keys" if count else ""
+    stopped = f"; {done.cleaned.stopped.reason}" if done.cleaned.stopped is not None else ""
+    what = f"{done.cleaned.records_before:,} records, {done.cleaned.records_after:,} kept{erased}{stopped}"
+    yield ObjectTask(kind="clean" if done.plan.is_due else "erase", log=log, what=what if applied else _OVERTAKEN)
+
+
+def _settled(state: RequestState) -> ObjectTask:
+    request, left = state.request, state.records_count
+    end = "done" if request.completed_ms is not None else f"waits, at least {left:,} records left"
+    what = f"{request.request_id}, {request.count:,} keys of topic {request.topic}: {end}"
+    return ObjectTask(kind="forget", log=None, what=what)
 
 
 def _merge(store: MaintainedObjects, ledger: ObjectLedger, _configs: Mapping[str, LogConfig]) -> Iterator[ObjectTask]:

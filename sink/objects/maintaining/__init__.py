@@ -1,0 +1,1 @@
+"""Maintenance of stores of objects: retention, compaction, erasure, and the removal of old objects."""

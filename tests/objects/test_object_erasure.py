@@ -1,0 +1,214 @@
+"""Erasure in stores of objects: the records of forgotten keys go, all others stay, and the keys leave the list."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sparklog.pipeline.maintenance.forget import search_forgotten
+from sparklog.sink.objects.maintaining.searched_objects import SearchedObjects
+from sparklog.sink.objects.object_ledger import ObjectLedger
+from sparklog.storage_core.objects.address import parse_address
+from sparklog.storage_core.objects.open_storage import StoragePlace
+from sparklog.storage_core.topic_partition import TopicPartition
+from tests.build.keyed_objects import (
+    KEYED,
+    append_keyed,
+    forget,
+    keyed_rows,
+    latest_records,
+    maintain,
+    request_names,
+    stored_records,
+    without,
+)
+from tests.build.sink_store import in_process, open_store
+from tests.sparklog_command import Sparklog
+
+_HOUR_MS = 60 * 60 * 1000
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> StoragePlace:
+    """A folder used as storage: for what does not depend on the storage."""
+    return StoragePlace(parse_address(f"file://{tmp_path}/store"))
+
+
+def test_erasure_when_maintenance_runs_then_the_records_go_and_the_keys_leave_the_list(
+    place: StoragePlace, tmp_path: Path
+) -> None:
+    """On each storage; the logs are not due, others keep every record with its offset."""
+    append_keyed(place, 0, 4)
+    before = latest_records(place, tmp_path / "before")
+    request = forget(place, "k3", "k6", "nobody")
+    assert request.found_count == 2 * 4 * 4  # keys, batches, records
+
+    done = maintain(place)
+
+    assert [(each.kind, each.log and each.log.partition) for each in done] == [
+        ("erase", 0),
+        ("erase", 1),
+        ("forget", None),
+    ]
+    assert latest_records(place, tmp_path / "after") == without(before, b"k3", b"k6")
+    (state,) = search_forgotten(place, "keyed")
+    assert state.found == []
+    assert (state.request.keys, state.request.count, state.request.found) == (None, 3, request.found)
+    (name,) = request_names(place)
+    assert b"azM=" not in place.open().read(name)
+    assert maintain(place) == []
+
+
+def test_forget_when_its_keys_are_in_one_log_then_others_are_not_written_anew(
+    local: StoragePlace, tmp_path: Path
+) -> None:
+    """Keys k0, k2, ... lie in partition 0."""
+    append_keyed(local, 0, 3)
+    held = ObjectLedger.open(local).extents()
+    forget(local, "k2")
+
+    maintain(local)
+
+    other = TopicPartition("keyed", 1)
+    assert ObjectLedger.open(local).extents()[other] == held[other]
+
+
+def test_record_of_a_forgotten_key_when_it_was_written_after_the_request_then_it_may_stay(
+    local: StoragePlace, tmp_path: Path
+) -> None:
+    """What a cleaning meets goes; a later record of the key stays, and the request is done."""
+    append_keyed(local, 0, 2)
+    forget(local, "k2")
+    maintain(local)
+
+    append_keyed(local, 2, 3)
+
+    assert maintain(local) == []
+    assert search_forgotten(local, None)[0].found == []
+    found = [each.offset for each in stored_records(local, tmp_path / "after") if each.key == b"k2"]
+    assert min(found) >= 40
+
+
+def test_records_when_they_are_too_young_then_the_request_waits_and_nothing_is_written_anew(
+    local: StoragePlace, tmp_path: Path
+) -> None:
+    append_keyed(local, 0, 2, {"min.compaction.lag.ms": _HOUR_MS})
+    forget(local, "k2")
+    held = ObjectLedger.open(local).extents()
+
+    for _ in range(2):
+        (task,) = maintain(local)
+        assert (task.kind, task.error) == ("forget", None)
+        assert "waits, at least 8 records left" in task.what
+
+    assert ObjectLedger.open(local).extents() == held
+    append_keyed(local, 2, 3, {"min.compaction.lag.ms": 0})
+    assert [each.kind for each in maintain(local)] == ["erase", "forget"]
+    assert search_forgotten(local, None)[0].records_count == 0
+
+
+def test_object_when_it_is_gone_then_the_log_fails_and_the_request_waits(local: StoragePlace) -> None:
+    append_keyed(local, 0, 2)
+    forget(local, "k2", "k3")
+    extent = ObjectLedger.open(local).extents()[TopicPartition("keyed", 0)][0]
+    local.open().remove([extent.object])
+
+    done = maintain(local)
+
+    assert [each.kind for each in done if each.error is not None] == ["clean", "clean"]  # the object was that of both
+    assert done[-1].kind == "forget"
+    (state,) = search_forgotten(local, None)
+    assert state.request.completed_ms is None
+    assert len(state.unsearched) == 2
+
+
+def test_request_when_two_runs_change_it_then_the_first_change_stays(local: StoragePlace) -> None:
+    """The slower run must not put the keys of a request that is done back on the list."""
+    append_keyed(local, 0, 2)
+    forget(local, "k2")
+    slow = SearchedObjects.of(ObjectLedger.open(local))
+    (request,) = slow.requests()
+    maintain(local)
+
+    slow.put(request)
+
+    (now,) = SearchedObjects.of(ObjectLedger.open(local)).requests()
+    assert (now.keys, now.completed_ms is None) == (None, False)
+    assert len(request_names(local)) == 1
+
+
+def test_copy_when_it_brings_forgotten_keys_back_then_verify_names_them_and_maintenance_erases_them(
+    local: StoragePlace, sparklog: Sparklog, tmp_path: Path
+) -> None:
+    """The store of the machine has them still: ask there, too."""
+    source = tmp_path / "source"
+    with closing(open_store(source, KEYED, topic="keyed")) as writer:
+        writer.append("query", 0, in_process(keyed_rows(0)))
+    assert sparklog("copy", source, local.address, "--execute").code == 0
+    forget(local, "k2")
+    maintain(local)
+    assert search_forgotten(local, None)[0].records_count == 0
+    with closing(open_store(source, KEYED, topic="keyed")) as writer:
+        writer.append("query", 1, in_process(keyed_rows(1)))
+
+    assert sparklog("copy", source, local.address, "--execute").code == 0
+
+    assert search_forgotten(local, None)[0].records_count == 4
+    ran = sparklog("verify", local.address)
+    assert ran.code == 1
+    assert "has 4 records of keys that were erased" in ran.out
+    maintain(local)
+    assert sparklog("forget", local.address, "--verify").code == 0
+
+
+def test_forget_when_typed_with_an_address_then_as_for_a_store_of_this_machine(
+    local: StoragePlace, sparklog: Sparklog, tmp_path: Path
+) -> None:
+    append_keyed(local, 0, 2)
+    keys = tmp_path / "keys.txt"
+    keys.write_bytes(b"k2\nk3\n")
+
+    asked = sparklog("forget", local.address, "keyed", "--keys", keys)
+
+    assert asked.code == 0
+    assert "2 keys of topic keyed: waits for maintenance, 16 records left of 16" in asked.out
+    assert sparklog("forget", local.address, "--verify").code == 1
+    pending = sparklog("verify", local.address)
+    assert (pending.code, "erasure pending, 16 records" in pending.out) == (0, True)
+    planned = sparklog("maintain", local.address)
+    assert "planned: 2 erase; --execute does it" in planned.out
+    ran = sparklog("maintain", local.address, "--execute")
+    assert ran.code == 0
+    assert "erase keyed-0: 40 records, 4 kept, 8 of forgotten keys" in ran.out
+    assert "2 keys of topic keyed: done" in ran.out
+    assert sparklog("forget", local.address, "--verify").code == 0
+    assert "2 old objects wait to be removed and may hold erased records" in sparklog("verify", local.address).out
+
+
+def test_forget_when_it_can_erase_nothing_then_refused(local: StoragePlace, sparklog: Sparklog, tmp_path: Path) -> None:
+    append_keyed(local, 0, 1, {"cleanup.policy": "delete"})
+    keys = tmp_path / "keys.txt"
+    keys.write_bytes(b"k2\n")
+
+    refused = sparklog("forget", local.address, "keyed", "--keys", keys)
+    unknown = sparklog("forget", local.address, "others", "--keys", keys)
+    absent = sparklog("forget", f"{local.address}-not", "--verify")
+
+    assert (refused.code, "cleanup.policy=delete" in refused.err) == (2, True)
+    assert (unknown.code, "no topic 'others'" in unknown.err) == (1, True)
+    assert absent.code == 2
+    assert request_names(local) == []
+
+
+def test_request_when_it_is_damaged_then_named(local: StoragePlace, sparklog: Sparklog, tmp_path: Path) -> None:
+    append_keyed(local, 0, 1)
+    forget(local, "k2")
+    (path,) = (tmp_path / "store" / "control" / "forgotten").iterdir()
+    path.write_bytes(b"{")
+
+    ran = sparklog("maintain", local.address, "--execute")
+
+    assert ran.code == 1
+    assert f"a request to forget keys is damaged: path={local.address}/control/forgotten/{path.name}" in ran.err
+    assert "Traceback" not in ran.err
+    assert "a request to forget keys is damaged" in sparklog("verify", local.address).out
