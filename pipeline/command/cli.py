@@ -162,6 +162,7 @@ def read(**given: Any) -> None:
 @click.argument("store", metavar="STORE|DIR", type=PLACE_OR_ADDRESS)
 @click.option("--deep", is_flag=True, help="Also decode every record; otherwise only check the CRC of its batch.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; default: one a core.")
+@click.option("--spark", is_flag=True, help="Check in tasks of Spark, also of a cluster: with spark-submit.")
 @_KEEP_IN
 @JSON
 def verify(**given: Any) -> int:

@@ -1,7 +1,7 @@
 """The logs of a store of objects for a check, some at a time: a copy of the whole store may not fit on this machine."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,13 +10,10 @@ from sparklog.sink.ledger.lost_ranges import LostRangeFile, cut_folder_beside
 from sparklog.sink.objects.fetch_store import fetch_store
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.storage_core.errors import CorruptFileError, LedgerDamagedError, ObjectMissingError
-from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["UnfetchedLog", "fetched_parts"]
-
-_PART_BYTES = 1 << 30
+__all__ = ["UnfetchedLog", "fetched_parts", "plan_parts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +24,32 @@ class UnfetchedLog:
     error: str
 
 
-def fetched_parts(place: StoragePlace) -> Iterator[StoreView | UnfetchedLog]:
+def plan_parts(ledger: ObjectLedger, part_bytes: int) -> list[list[TopicPartition]]:
+    """Return all logs, in order, in lists of about so many bytes.
+
+    Raises:
+        LedgerDamagedError: the ledger can't be read.
+    """
+    extents, parts, size_bytes = ledger.extents(), list[list[TopicPartition]](), 0
+    for log in sorted(ledger.states()):
+        more = sum(each.size_bytes for each in extents.get(log, ()))
+        if not parts or size_bytes + more > part_bytes:
+            parts.append([])
+            size_bytes = 0
+        parts[-1].append(log)
+        size_bytes += more
+    return parts
+
+
+def fetched_parts(
+    ledger: ObjectLedger, parts: Iterable[Sequence[TopicPartition]]
+) -> Iterator[StoreView | UnfetchedLog]:
     """Yield some logs after the other as a folder of log directories, which goes as the next ones are asked for.
 
     Raises:
         LogStorageError: the ledger can't be read, or the storage does not answer.
     """
-    ledger = ObjectLedger.open(place)
-    extents, part, size_bytes = ledger.extents(), list[TopicPartition](), 0
-    for log in sorted(ledger.states()):
-        more = sum(each.size_bytes for each in extents.get(log, ()))
-        if part and size_bytes + more > _PART_BYTES:
-            yield from _fetched(ledger, part)
-            part, size_bytes = [], 0
-        part.append(log)
-        size_bytes += more
-    if part:
+    for part in parts:
         yield from _fetched(ledger, part)
 
 

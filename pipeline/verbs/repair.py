@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sparklog.pipeline.checks.verify_logs import VerifyResult, verify
 from sparklog.pipeline.control.leases import refuse_leased
 from sparklog.pipeline.places.lost_view import cut_folder, cut_folder_of_store, lost_store
 from sparklog.pipeline.places.refuse_store import refuse_store
@@ -22,7 +23,6 @@ from sparklog.pipeline.places.store_view import LogView, StoreView, open_logs
 from sparklog.pipeline.places.stored_logs import Place
 from sparklog.pipeline.report import DONE, FAILED, show, to_json
 from sparklog.pipeline.terminal import say
-from sparklog.pipeline.verbs.verify import VerifyResult, verify
 from sparklog.sink.ledger.lost_ranges import LostRange
 from sparklog.sink.locks.broker_lock import lock_roots
 from sparklog.sink.operations.repair_store import MendedStore, repair_store

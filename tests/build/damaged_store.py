@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.lost_view import known_lost
 from sparklog.pipeline.places.store_view import open_logs
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.store.store_folder import Store
 from tests.build.sink_store import in_process, numbers, open_store, read_log, rows

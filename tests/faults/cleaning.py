@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import open_logs
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.clean_logs import clean_logs, pending_removals, plan_cleanings
 from sparklog.sink.operations.retain_logs import RetentionRun, remove_deleted

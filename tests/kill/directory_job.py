@@ -10,11 +10,11 @@ from contextlib import closing
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import StoreView, open_logs
 from sparklog.pipeline.verbs.delete_topic import execute_deletion
 from sparklog.pipeline.verbs.move_log import execute_move
 from sparklog.pipeline.verbs.read import read_records
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.storage_core.checkpoint.offset_checkpoint import parse_offset_checkpoint
 from sparklog.storage_core.clock import SystemClock

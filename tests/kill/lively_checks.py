@@ -7,11 +7,11 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.control.read_tables import read_rows, table_path
 from sparklog.pipeline.control.schemas import CLEANER_CHECKPOINTS, LEASES, RUNS
 from sparklog.pipeline.maintenance.forget import search_forgotten
 from sparklog.pipeline.places.store_view import open_logs
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS
 from sparklog.storage_core.log.files.names import CLEANED, DELETED, SWAP
 from sparklog.storage_core.topic_partition import TopicPartition

@@ -12,8 +12,8 @@ from contextlib import closing
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import open_logs
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.erasure.forget_keys import finish_requests, prepare_erasure
 from sparklog.sink.erasure.forget_request import erased_keys
 from sparklog.sink.erasure.request_files import read_requests

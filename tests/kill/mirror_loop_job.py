@@ -9,8 +9,8 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 from sparklog.pipeline.brokers.plan_ranges import Ranges
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import open_logs
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.group_table import GroupTable
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.metrics import MicroBatchMetrics

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import open_logs
 from sparklog.pipeline.verbs.delete_records import planner
 from sparklog.pipeline.verbs.delete_topic import execute_deletion
 from sparklog.pipeline.verbs.move_log import execute_move
 from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
 from sparklog.pipeline.verbs.retain import execute_retention
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.operations.retain_logs import plan_logs
 from sparklog.sink.operations.truncate_logs import truncate_fully_and_start_at

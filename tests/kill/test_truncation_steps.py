@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sparklog.pipeline.brokers.truncate import execute_truncation
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import open_logs
 from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.lost_ranges import LostRange, LostRangeTable
 from sparklog.sink.opening.access import keep_maintenance_out, maintaining

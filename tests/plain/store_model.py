@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import LogView, open_logs
 from sparklog.pipeline.verbs.delete_records import planner
 from sparklog.pipeline.verbs.delete_topic import execute_deletion
 from sparklog.pipeline.verbs.move_log import execute_move
 from sparklog.pipeline.verbs.retain import execute_retention
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.operations.retain_logs import plan_logs

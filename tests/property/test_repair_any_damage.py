@@ -7,9 +7,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import open_logs
 from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS
 from sparklog.storage_core.log.read.log_reader import LogReader

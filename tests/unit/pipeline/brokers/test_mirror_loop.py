@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from sparklog.pipeline.brokers.source_topics import SourceTopic, open_transaction_problems
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import open_logs
 from sparklog.pipeline.reader.deleted_records import has_deleted_records
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.group_table import GroupTable
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.locks.writer_lock import WriterLock

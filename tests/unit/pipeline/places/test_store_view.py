@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import open_logs
 from sparklog.pipeline.reader.log_bounds import find_bounds
 from sparklog.pipeline.reader.options import parse_options
 from sparklog.pipeline.verbs.repair import RepairOptions, plan_repairs
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.storage_core.errors import CorruptFileError
 from tests.build.golden import GoldenLog, golden_logs, golden_root
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import open_logs
 from sparklog.pipeline.reader.options import parse_options
 from sparklog.pipeline.reader.selection import choose_logs
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.access import writing
 from sparklog.storage_core.errors import LogStorageError

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import open_logs
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.storage_core.inspect.verify.findings import Finding
 from tests.build.damaged_store import LOG, change, segments, write_store
 from tests.build.retained_store import delete_records, write_aged

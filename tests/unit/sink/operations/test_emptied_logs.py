@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import open_logs
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.access import maintaining
 from sparklog.sink.operations.raise_offsets import raise_log_starts

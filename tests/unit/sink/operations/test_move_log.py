@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import open_logs
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.ledger.intents import Copy, future_name, render_intents
 from sparklog.sink.ledger.ledger import Ledger
 from sparklog.sink.opening.access import writing

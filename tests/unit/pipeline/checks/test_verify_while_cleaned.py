@@ -4,8 +4,8 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import open_logs
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.storage_core.inspect.verify.findings import HARMLESS_KINDS
 from sparklog.storage_core.log.files.names import LOG as LOG_SUFFIX
 from tests.build.compacted_store import LOG, SETTINGS, clean, keyed_rows, write_keyed

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from sparklog.pipeline.checks.verify_logs import verify
 from sparklog.pipeline.places.store_view import StoreView, open_logs
 from sparklog.pipeline.verbs.repair import RepairOptions, execute_repair
-from sparklog.pipeline.verbs.verify import verify
 from sparklog.sink.opening.access import writing
 from sparklog.sink.operations.delete_topic import delete_topic
 from sparklog.sink.operations.move_log import move_log
