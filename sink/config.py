@@ -211,8 +211,6 @@ class SinkConfig:
         problems = []
         if self.log_dirs != ("logs",):
             problems.append("log_dirs: a store of objects has none")
-        if self.on_invalid == "quarantine":
-            problems.append("on_invalid: quarantine is not built for a store of objects; fail is")
         return problems
 
     @classmethod
@@ -239,6 +237,8 @@ class SinkConfig:
             InvalidConfigError: with every problem.
         """
         objects, problems = _objects(store, storage or {})
+        if objects is not None and quarantine:
+            problems.append("quarantine: a store of objects has its own, below quarantine/")
         if objects is not None and cuts:
             problems.append("cuts: a store of objects has none yet")
         folder = () if is_address(str(store)) else (store,)

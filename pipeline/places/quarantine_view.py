@@ -4,8 +4,10 @@ Folders of an earlier release have no store id. They are counted only inside the
 another store.
 """
 
+import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +16,22 @@ import pyarrow.parquet as pq
 
 from sparklog.pipeline.places.store_view import StoreView
 from sparklog.sink.delta.damage import one_line
+from sparklog.sink.objects.diverted_objects import QUARANTINE
 from sparklog.sink.quarantine.claims import store_part
 from sparklog.sink.quarantine.diverted_rows import list_diverted
 from sparklog.sink.quarantine.folders import quarantine_folders
 from sparklog.sink.store.store_folder import Store
 from sparklog.storage_core.errors import CorruptFileError
+from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.quantity_text import size_text
 from sparklog.storage_core.storage.local import storage_errors
 from sparklog.storage_core.storage.open_regular import open_reader
 
-__all__ = ["describe_quarantine", "quarantine_lines"]
+__all__ = ["describe_quarantine", "describe_stored_quarantine", "quarantine_lines"]
 
 _USUAL = "quarantine"
 _TRIES = 5
+_READERS = 16
 
 
 def describe_quarantine(view: StoreView) -> dict[str, Any]:
@@ -42,13 +47,34 @@ def describe_quarantine(view: StoreView) -> dict[str, Any]:
         files, reasons, size = _look(store)
     except CorruptFileError as error:
         return {"quarantine_problem": str(error)}
+    return _described(len(files), reasons, size)
+
+
+def describe_stored_quarantine(place: StoragePlace) -> dict[str, Any]:
+    """As `describe_quarantine`, of a store of objects; reads the rows.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    storage, reasons = place.open(), Counter[str]()
+    listed = [each for each in storage.list(QUARANTINE) if each.name.endswith(".parquet")]
+    with ThreadPoolExecutor(_READERS) as pool:
+        try:
+            for data, each in zip(pool.map(lambda one: storage.read(one.name), listed), listed, strict=True):
+                reasons += _reasons_in(io.BytesIO(data), str(place.address.child(each.name)))
+        except CorruptFileError as error:
+            return {"quarantine_problem": str(error)}
+    return _described(len(listed), reasons, sum(each.size_bytes for each in listed))
+
+
+def _described(files: int, reasons: Counter[str], size_bytes: int) -> dict[str, Any]:
     if not files:
         return {}
     return {
         "quarantine": {
             "rows": reasons.total(),
-            "files": len(files),
-            "size_bytes": size,
+            "files": files,
+            "size_bytes": size_bytes,
             "reasons": dict(reasons.most_common()),
         }
     }
@@ -96,11 +122,19 @@ def _count_reasons(files: Iterable[Path]) -> Counter[str]:
     for path in files:
         try:
             with open_reader(path) as file:
-                column = pq.read_table(file, columns=["reason"]).column("reason")
+                found += _reasons_in(file, str(path))
         except FileNotFoundError:
             raise
-        except (pa.ArrowException, OSError) as error:
+        except OSError as error:
             raise CorruptFileError(f"a file can't be read: path={path} ({one_line(error)})") from error
-        for value in column.value_counts().to_pylist():
-            found[value["values"] or ""] += value["counts"]
     return found
+
+
+def _reasons_in(file: Any, path: str) -> Counter[str]:
+    try:
+        column = pq.read_table(file, columns=["reason"]).column("reason")
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFileError(f"a file can't be read: path={path} ({one_line(error)})") from error
+    return Counter({value["values"] or "": value["counts"] for value in column.value_counts().to_pylist()})

@@ -10,7 +10,7 @@ import click
 from sparklog.pipeline.maintenance.cleaner_view import cleaner_lines, describe_cleaner
 from sparklog.pipeline.places.cuts_view import cut_lines, cut_verdict, describe_cuts
 from sparklog.pipeline.places.lost_view import lost_of
-from sparklog.pipeline.places.quarantine_view import describe_quarantine, quarantine_lines
+from sparklog.pipeline.places.quarantine_view import describe_quarantine, describe_stored_quarantine, quarantine_lines
 from sparklog.pipeline.places.store_view import LogView, StoreView, open_named
 from sparklog.pipeline.places.stored_logs import Place
 from sparklog.pipeline.report import show
@@ -87,7 +87,9 @@ def run(
     view, logs = open_named(store, topic, as_of)
     found = _describe(view, logs, with_offsets=topic is not None) | {"lost_ranges": lost_of(view, logs, keep_in)}
     if view.past is None:
-        found |= describe_cleaner(view, logs, SystemClock()) | ({} if topic else describe_quarantine(view))
+        found |= describe_cleaner(view, logs, SystemClock())
+        if topic is None:
+            found |= describe_quarantine(view) if isinstance(store, Path) else describe_stored_quarantine(store)
     if not as_json:
         _print_table(found["logs"], with_segments=topic is not None)
     show(_Description(found), as_json=as_json)

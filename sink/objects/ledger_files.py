@@ -8,6 +8,7 @@
 | `settings` | of each topic                                                     | replaces them       |
 | `garbage`  | objects that no extent names any more, and since when             | replaces them       |
 | `lost`     | offsets that a repair could not save                              | replaces them       |
+| `diverted` | invalid rows of the newest micro-batch, to be published           | replaces them       |
 
 A data file never changes; Parquet's checksums of pages find a changed bit.
 """
@@ -30,6 +31,7 @@ from sparklog.sink.delta.entries import LAST_CHECKPOINT_PATH, entry_path
 from sparklog.sink.delta.tidy import SHORT_PAST
 from sparklog.sink.ledger.lost_ranges import LOST_RANGES_SCHEMA
 from sparklog.sink.ledger.rows import LEDGER_PARTITION, LEDGER_SCHEMA
+from sparklog.sink.objects.diverted_objects import DIVERTED_SCHEMA
 from sparklog.sink.objects.extents import EXTENTS_SCHEMA
 from sparklog.sink.store.topic_configs import own_properties
 from sparklog.storage_core.errors import (
@@ -44,6 +46,7 @@ from sparklog.storage_core.objects.open_storage import StoragePlace
 
 __all__ = [
     "DAMAGE",
+    "DIVERTED_KIND",
     "EXTENT_KIND",
     "FAILURES",
     "FOLDER",
@@ -64,6 +67,7 @@ EXTENT_KIND: Final = "extent"
 SETTINGS_KIND: Final = "settings"
 GARBAGE_KIND: Final = "garbage"
 LOST_KIND: Final = "lost"
+DIVERTED_KIND: Final = "diverted"
 
 SETTINGS_SCHEMA: Final = pa.schema([("topic", pa.string()), ("settings", pa.string())])
 """Columns of a data file with the settings of topics: Kafka's properties as JSON."""
@@ -76,6 +80,7 @@ _SCHEMA: Final = pa.schema(
         SETTINGS_SCHEMA.field("settings"),
         GARBAGE_SCHEMA.field("since_ms"),
         *(field.with_nullable(True) for field in LOST_RANGES_SCHEMA if field.name not in LEDGER_SCHEMA.names),
+        *(field for field in DIVERTED_SCHEMA if field.name not in EXTENTS_SCHEMA.names),
     ]
 )
 """Of the table: rows of each kind have their own columns, the others are null."""

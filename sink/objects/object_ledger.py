@@ -24,9 +24,11 @@ from sparklog.sink.delta.delta_log import NO_HOOKS
 from sparklog.sink.ledger.lost_ranges import LOST_RANGES_SCHEMA, LostRange
 from sparklog.sink.ledger.rows import ROWS_SCHEMA, LedgerRows, LogState
 from sparklog.sink.ledger.versions import AsOf
+from sparklog.sink.objects.diverted_objects import DIVERTED_SCHEMA, DivertedObject
 from sparklog.sink.objects.extents import EXTENTS_SCHEMA, Extent, extents_of, table_of
 from sparklog.sink.objects.ledger_files import (
     DAMAGE,
+    DIVERTED_KIND,
     EXTENT_KIND,
     FAILURES,
     FOLDER,
@@ -217,12 +219,21 @@ class ObjectLedger:
         found = [LostRange(**row) for row in self._rows_of(LOST_KIND, LOST_RANGES_SCHEMA)]
         return sorted(found, key=lambda each: (each.found_ms, *each.place[:3]))
 
+    def diverted(self) -> list[DivertedObject]:
+        """Return the invalid rows of the newest micro-batch that had some, or followed one that had.
+
+        Raises:
+            LedgerDamagedError: a data file can't be read.
+        """
+        return [DivertedObject(**row) for row in self._rows_of(DIVERTED_KIND, DIVERTED_SCHEMA)]
+
     def change(
         self,
         change: Callable[[LedgerRows], LedgerRows],
         extents: pa.Table | None = None,
         transaction: tuple[str, int] | None = None,
         settings: Callable[[], pa.Table | None] = lambda: None,
+        diverted: pa.Table | None = None,
     ) -> None:
         """Commit changed rows, and extents that come with them, in one version.
 
@@ -233,6 +244,7 @@ class ObjectLedger:
             extents: to add; of `EXTENTS_SCHEMA`.
             transaction: query id and number of a micro-batch.
             settings: returns those of topics, in place of those before, of `SETTINGS_SCHEMA`; called again as `change`.
+            diverted: invalid rows in place of those before, of `DIVERTED_SCHEMA`; None leaves these.
 
         Raises:
             WriterFencedError: another writer committed since this state was read.
@@ -241,9 +253,10 @@ class ObjectLedger:
         """
         while True:
             own = settings()
-            added = {EXTENT_KIND: extents, SETTINGS_KIND: own}
+            added = {EXTENT_KIND: extents, SETTINGS_KIND: own, DIVERTED_KIND: diverted}
             parts = {kind: table for kind, table in added.items() if table is not None and len(table)}
             replaced = [ROWS_KIND] + ([] if own is None else [SETTINGS_KIND])
+            replaced += [] if diverted is None else [DIVERTED_KIND]
             try:
                 self._commit(change(self._rows), parts, replaced, transaction)
                 return

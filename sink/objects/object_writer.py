@@ -3,7 +3,7 @@
 What a crash leaves at each step:
 - objects of tasks, before the commit: no version names them;
 - a data file of the ledger: no version names it;
-- after the commit nothing is left to do.
+- after the commit invalid rows are to be published: the next writer, or the next micro-batch, does it.
 """
 
 import logging
@@ -20,6 +20,7 @@ from sparklog.sink.config import SinkConfig
 from sparklog.sink.delta.damage import one_line
 from sparklog.sink.ledger.rows import LedgerRows, LogState
 from sparklog.sink.metrics import MicroBatchMetrics
+from sparklog.sink.objects.diverted_objects import DivertedObject, diverted_table, publish_diverted
 from sparklog.sink.objects.extents import plan_extents
 from sparklog.sink.objects.ledger_files import changed_settings
 from sparklog.sink.objects.object_ledger import ObjectLedger
@@ -78,6 +79,9 @@ class ObjectWriter:
         self._one_at_a_time = threading.Lock()
         self._is_open = True
         self._ledger = self._open_ledger()
+        self._unpublished = self._ledger.diverted()
+        self._names_diverted = bool(self._unpublished)
+        self._complete_quarantine()
         self._staging = Staging(config, clock, self._ledger, self._write_staged, self._clear)
 
     def append(
@@ -143,14 +147,20 @@ class ObjectWriter:
         self, query_id: str, batch_id: int, run_stage: RunStage, end_offsets: EndOffsets, directory: Path
     ) -> MicroBatchMetrics:
         started = time.monotonic()
+        self._complete_quarantine()  # the commit lets go of the rows before
         try:
             reports, staged = self._staging.run(run_stage, directory, batch_id, end_offsets)
         except BaseException:
             self._clear(directory)
             raise
         staged_at = time.monotonic()
+        diverted = [
+            DivertedObject(str(directory / report.quarantine), query_id, batch_id)
+            for report in reports
+            if report.quarantine
+        ]
         try:
-            self._commit(staged, (query_id, batch_id))
+            self._commit(staged, (query_id, batch_id), diverted)
         except (InvalidRecordError, StorageError, WriterFencedError):
             self._clear(directory)
             raise
@@ -161,10 +171,16 @@ class ObjectWriter:
             told = f"the ledger did not answer: {one_line(error)}"
             raise CommitStateUnknownError(told, query_id, batch_id) from error
         now = time.monotonic()
+        self._names_diverted, self._unpublished = bool(diverted), diverted
+        try:
+            self._complete_quarantine()
+        except StorageError as error:
+            logger.warning("Invalid rows are not in quarantine yet, the next micro-batch retries: %s", error)
         metrics = MicroBatchMetrics(
             query_id=query_id,
             batch_id=batch_id,
             records=sum(report.records for report in reports),
+            quarantined=sum(report.quarantined for report in reports),
             bytes=int(staged.size.sum()) if staged else 0,
             logs=len(np.unique(staged.row)) if staged else 0,
             stage_ms=int((staged_at - started) * 1000),
@@ -174,10 +190,23 @@ class ObjectWriter:
         logger.info("%s", metrics)
         return metrics
 
-    def _commit(self, staged: StagedBatches | None, micro_batch: tuple[str, int]) -> None:
+    def _complete_quarantine(self) -> None:
+        """Publish invalid rows of a committed micro-batch.
+
+        Raises:
+            StorageError: the storage refuses; a later call completes it.
+        """
+        if self._unpublished:
+            publish_diverted(self._storage, self._unpublished)
+            self._unpublished = []
+
+    def _commit(
+        self, staged: StagedBatches | None, micro_batch: tuple[str, int], diverted: list[DivertedObject]
+    ) -> None:
         """Give the staged batches their offsets in one commit; without batches it only records the micro-batch."""
+        named = diverted_table(diverted) if diverted or self._names_diverted else None
         if staged is None:
-            self._ledger.change(lambda rows: rows, None, micro_batch)
+            self._ledger.change(lambda rows: rows, None, micro_batch, diverted=named)
             return
         ledger, now_ms = self._ledger, self._clock.now_ms()
         rows, log = np.unique(staged.row, return_inverse=True)
@@ -208,7 +237,7 @@ class ObjectWriter:
         def changed(held: LedgerRows) -> LedgerRows:
             return held.with_risen(rows, values)  # maintenance may have raised a start meanwhile
 
-        ledger.change(changed, extents, micro_batch)
+        ledger.change(changed, extents, micro_batch, diverted=named)
 
     def _plan(self, staged: StagedBatches, rows: npt.NDArray[np.int64], log: npt.NDArray[np.int64]) -> AppendPlan:
         state = np.zeros(len(rows), APPEND_STATE)

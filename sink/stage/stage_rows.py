@@ -4,7 +4,6 @@ Tasks are independent, and each attempt has its own file name. After a crash onl
 driver writes logs.
 """
 
-import contextlib
 import gc
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from sparklog.sink.stage.diverted_file import DivertedFile
 from sparklog.sink.stage.group_rows import LogGroups, group_rows
 from sparklog.sink.stage.invalid_rows import InvalidReason, InvalidRow
 from sparklog.sink.stage.partitioner import Routed, Router, StageTopic, topic_name
@@ -26,7 +25,6 @@ from sparklog.storage_core.errors import LogStorageError, RecordTooLargeError
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.record.v2.batch_encode import EncodedBatches, RecordColumns, encode_batches
-from sparklog.storage_core.storage.owned_names import remove_unique
 
 __all__ = ["StagePlan", "freeze_garbage", "stage"]
 
@@ -113,7 +111,7 @@ class _StageTask:
         for log, floor in plan.split_floors.get(task, {}).items():
             self._last_offset[log] = max(self._last_offset[log], floor)
         self._reported: list[pa.RecordBatch] = []
-        self._quarantine: pq.ParquetWriter | None = None
+        self._quarantine: DivertedFile | None = None
         self._quarantined = 0
         self._problem: InvalidRow | None = None
         self.failure: str | None = None
@@ -152,7 +150,7 @@ class _StageTask:
             self._output.finish()
         reach("stage.written")
         if self._quarantine is not None:
-            self._quarantine.close()
+            self._quarantine.finish()
 
     def close(self) -> None:
         """Close the files; a failed task leaves none."""
@@ -161,10 +159,7 @@ class _StageTask:
         if self._output is not None:
             self._output.discard()
         if self._quarantine is not None:
-            with contextlib.suppress(OSError, pa.ArrowException):
-                self._quarantine.close()
-            with contextlib.suppress(OSError):  # the driver removes the folder anyway
-                remove_unique(self._quarantine_path)
+            self._quarantine.discard()
 
     def report(self) -> pa.RecordBatch:
         """Return the task's one row."""
@@ -216,9 +211,8 @@ class _StageTask:
         names = [*batch.schema.names, "reason", "row", "batch_id"]
         table = pa.Table.from_arrays(columns, names=names)
         if self._quarantine is None:
-            Path(self._plan.directory).mkdir(parents=True, exist_ok=True)
-            self._quarantine = pq.ParquetWriter(self._quarantine_path, table.schema)
-        self._quarantine.write_table(table)
+            self._quarantine = DivertedFile(self._quarantine_path, self._plan.objects, table.schema)
+        self._quarantine.write(table)
         self._quarantined += len(rows)
 
     def _note(self, batch: pa.RecordBatch, routed: Routed, row: int, first_row: int) -> None:

@@ -3,11 +3,14 @@
 The store lies in a folder, unless `place.json` beside that names an address, options and a number of micro-batches.
 """
 
+import io
 import json
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+import pyarrow.parquet as pq
 
 from sparklog.pipeline.places.store_view import open_place
 from sparklog.pipeline.verbs.read import read_records
@@ -18,10 +21,13 @@ from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.objects.object_writer import ObjectWriter
 from sparklog.storage_core.clock import SystemClock, sleep
 from sparklog.storage_core.objects.open_storage import StoragePlace
-from tests.build.sink_store import EVENTS, in_process, numbers
+from tests.build.sink_store import EVENTS, in_process, numbers, rows
 
 __all__ = [
     "BATCHES",
+    "DIVERTED_BATCHES",
+    "divert_objects",
+    "diverted_values",
     "maintain_again",
     "maintain_beside",
     "maintain_place",
@@ -34,6 +40,7 @@ __all__ = [
 
 BATCHES = 105
 """Enough for a checkpoint of the ledger."""
+DIVERTED_BATCHES = 5
 _ROWS = 4
 _PAUSE_S = 10.0
 
@@ -47,6 +54,26 @@ def write_objects(root: Path) -> None:
             first = batch * _ROWS
             tasks = in_process(numbers(first, first + 1), numbers(first + 1, first + _ROWS))
             writer.append("query", batch, tasks)
+
+
+def divert_objects(root: Path) -> None:
+    """Append micro-batches of one valid and one invalid row, from wherever the run before has ended."""
+    place = _place(root)
+    config = SinkConfig.from_options(
+        place["address"], EVENTS, topic="events", on_invalid="quarantine", storage=place["storage"]
+    )
+    assert config.objects is not None
+    with closing(ObjectWriter(config, config.objects, SystemClock())) as writer:
+        for batch in range(DIVERTED_BATCHES):
+            found = rows(value=[f"good {batch}", f"bad {batch}"], timestamp=[batch, -9])
+            writer.append("query", batch, in_process(found))
+
+
+def diverted_values(root: Path) -> list[str]:
+    """Return the values of the rows in quarantine, sorted."""
+    storage = object_place(root).open()
+    tables = [pq.read_table(io.BytesIO(storage.read(each.name))) for each in storage.list("quarantine")]
+    return sorted(value.decode() for table in tables for value in table.column("value").to_pylist())
 
 
 def maintain_place(root: Path) -> None:

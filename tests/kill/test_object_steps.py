@@ -15,7 +15,16 @@ from sparklog.storage_core.errors import CommitStateUnknownError, WriterFencedEr
 from tests.build.sink_store import EVENTS, in_process, numbers
 from tests.kill.directory_job import finish, start
 from tests.kill.harness import exit_code, wait_until_stopped, wake
-from tests.kill.object_job import BATCHES, maintain_place, object_place, problems_of_objects, write_objects
+from tests.kill.object_job import (
+    BATCHES,
+    DIVERTED_BATCHES,
+    divert_objects,
+    diverted_values,
+    maintain_place,
+    object_place,
+    problems_of_objects,
+    write_objects,
+)
 
 pytestmark = pytest.mark.kill
 
@@ -116,3 +125,38 @@ def _open(store: Path) -> ObjectWriter:
     config = SinkConfig.from_options(f"file://{store}", EVENTS, topic="events")
     assert config.objects is not None
     return ObjectWriter(config, config.objects, SystemClock())
+
+
+_DIVERTED = [f"bad {batch}" for batch in range(DIVERTED_BATCHES)]
+
+
+@pytest.mark.parametrize(
+    "step", ["stage.written:2", "stage.reported:3", "commit.data:3", "commit.written:3", "commit.quarantined:2"]
+)
+def test_invalid_rows_when_their_writer_is_killed_at_a_step_then_each_is_diverted_once(
+    context: ForkServerContext, store: Path, step: str
+) -> None:
+    """No row of a micro-batch that is not committed, no row twice after the next run."""
+    assert finish(context, divert_objects, store, SPARKLOG_FAULT_POINT=step) == -9
+    known = ObjectLedger.open(object_place(store)).transaction_version("query")
+    assert set(diverted_values(store)) <= set(_DIVERTED[: 0 if known is None else known + 1])
+
+    assert finish(context, divert_objects, store) == 0
+
+    assert diverted_values(store) == _DIVERTED
+    data = [each.name for each in object_place(store).open().list("data") if each.name.endswith(".parquet")]
+    assert len(data) <= 1  # of the killed task: an orphan
+
+
+@pytest.mark.parametrize("step", ["commit.data:3", "commit.written:3", "commit.quarantined:2"])
+def test_invalid_rows_when_their_writer_sleeps_while_another_one_takes_the_store_then_each_is_diverted_once(
+    context: ForkServerContext, store: Path, step: str
+) -> None:
+    sleeper = start(context, divert_objects, store, SPARKLOG_FAULT_POINT=step, SPARKLOG_FAULT_SIGNAL="STOP")
+    wait_until_stopped(sleeper)
+    assert finish(context, divert_objects, store) == 0
+
+    wake(sleeper)
+
+    assert exit_code(sleeper) == 1
+    assert diverted_values(store) == _DIVERTED

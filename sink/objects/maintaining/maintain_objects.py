@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 _GARBAGE_AGE_MS = 60 * 60 * 1000
 _ORPHAN_AGE_MS = 24 * 60 * 60 * 1000
 _DATA = "data"
-_OWN = re.compile(r"data/(merged/[0-9a-f]{32}|[^/]+/\d+/[0-9a-f]{8}/[^/]+)\.batches")
+_OWN = re.compile(r"data/(merged/[0-9a-f]{32}|[^/]+/\d+/[0-9a-f]{8}/[^/]+)\.(batches|parquet)")
 """Names that tasks, writers and maintenance give."""
 _OVERTAKEN = "skipped: its extents have changed meanwhile"
 
@@ -262,6 +262,7 @@ def _note_orphans(
     newest_ms = max((each.modified_ms for each in listed), default=0)
     ledger.reload()  # after the listing: a version names what was committed until then
     named = {each.object for held in ledger.extents().values() for each in held} | ledger.garbage().keys()
+    named |= {each.object for each in ledger.diverted()}
     old = [each.name for each in listed if newest_ms - each.modified_ms >= _ORPHAN_AGE_MS]
     orphans = [name for name in old if name not in named]
     if orphans:
