@@ -165,7 +165,7 @@ def _open(place: Place) -> tuple[SearchedStore, Callable[[], Mapping[str, LogCon
         from sparklog.sink.objects.object_ledger import ObjectLedger
 
         ledger = ObjectLedger.open(place)
-        return SearchedObjects.of(ledger), lambda: known_configs(ledger)
+        return SearchedObjects(ledger), lambda: known_configs(ledger)
     store = Store.find(place)
     return SearchedFolder(store), lambda: read_topic_configs(store)
 

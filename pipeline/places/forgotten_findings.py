@@ -13,6 +13,7 @@ from sparklog.sink.erasure.forget_keys import RequestState, search_requests
 from sparklog.sink.erasure.request_files import FOLDER
 from sparklog.sink.erasure.search_keys import FoundRecords
 from sparklog.sink.erasure.searched_folder import SearchedFolder
+from sparklog.sink.objects.maintaining.erase_objects import unnamed_objects
 from sparklog.sink.objects.maintaining.searched_objects import SearchedObjects
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.store.store_folder import Store
@@ -60,7 +61,7 @@ def forgotten_in_objects(place: StoragePlace, unread: Collection[TopicPartition]
         StorageError: the storage does not answer.
     """
     ledger, name = ObjectLedger.open(place), str(place.address)
-    store = SearchedObjects.of(ledger)
+    store = SearchedObjects(ledger)
     try:
         requests = store.requests()
     except (CorruptFileError, UnsupportedFormatError) as error:
@@ -68,8 +69,8 @@ def forgotten_in_objects(place: StoragePlace, unread: Collection[TopicPartition]
         return
     for state in search_requests(store, requests):
         yield from _findings_of(state, name, unread, lambda found: str(found.log))
-    if requests and (count := len(ledger.garbage())):
-        what = f"{count:,} old objects wait to be removed and may hold erased records"
+    if requests and (count := len(unnamed_objects(ledger))):
+        what = f"{count:,} objects that no version names may hold erased records; maintenance removes them later"
         yield Finding(log=name, file=name, kind="pending", rule="forgotten-keys", what=what)
 
 

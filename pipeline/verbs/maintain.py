@@ -227,7 +227,7 @@ def _rebuild_control(place: MaintainedPlace, execute: bool) -> int:
     return DONE
 
 
-_KINDS = ("retain", "clean", "erase", "merge", "remove")
+_KINDS = ("retain", "clean", "erase", "merge", "remove", "forget", "wait")
 
 
 @dataclass(frozen=True, slots=True)

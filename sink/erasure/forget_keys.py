@@ -9,7 +9,6 @@ waits until the sink rolls it.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -36,8 +35,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-
-_THREADS: Final = os.cpu_count() or 1
 
 States = Mapping[TopicPartition, LogState]
 
@@ -156,8 +153,7 @@ def finish_requests(store: SearchedStore, requests: Sequence[ForgetRequest], clo
             logger.info("Records of forgotten keys are left request=%s records=%d", *ids)
         else:
             done = completed(each.request, clock.now_ms())
-            store.put(done)
-            found.append(RequestState(request=done, found=()))
+            found.append(RequestState(request=done if store.put(done) else each.request, found=()))
     return found
 
 
@@ -176,9 +172,10 @@ def _without_gone(store: SearchedStore, requests: Sequence[ForgetRequest], clock
 
 def _begun_again(store: SearchedStore, requests: Sequence[ForgetRequest]) -> list[ForgetRequest]:
     """Return the finished requests whose keys are back in imported logs, with these keys, as unfinished ones."""
-    states, begun = store.states(), []
-    for each in requests:
-        logs = _logs_of(each, states) if each.completed_ms is not None else []
+    done, begun = [each for each in requests if each.completed_ms is not None], list[ForgetRequest]()
+    states = store.states() if done else {}
+    for each in done:
+        logs = _logs_of(each, states)
         try:
             keys = _keys_in(store, each, logs)
         except LogStorageError as error:
@@ -204,23 +201,28 @@ def _keys_in(
 
 
 def _search_requests(store: SearchedStore, requests: Sequence[ForgetRequest]) -> list[RequestState]:
-    """Search the logs that are not cleared."""
+    """Search the logs that are not cleared, each once for all requests."""
     if not requests:
         return []
     states = store.states()
-    works = [(each, log, state) for each in requests for log, state in _logs_of(each, states)]
     keys = {each.request_id: each.key_set() for each in requests}
+    by_log: dict[TopicPartition, list[ForgetRequest]] = {}
+    for each in requests:
+        for log, _ in _logs_of(each, states):
+            by_log.setdefault(log, []).append(each)
 
-    def search(work: tuple[ForgetRequest, TopicPartition, LogState]) -> list[FoundRecords]:
-        request, log, state = work
-        return search_log(store, state, keys[request.request_id], request.end_offsets[log.partition])
+    def search(log: TopicPartition) -> list[list[FoundRecords]]:
+        wanted = [(keys[each.request_id], each.end_offsets[log.partition]) for each in by_log[log]]
+        return search_log(store, states[log], wanted)
 
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="forget") as pool:
-        found = list(pool.map(search, works))
-    by_request: dict[str, list[FoundRecords]] = {each.request_id: [] for each in requests}
-    for (request, _, _), segments in zip(works, found, strict=True):
-        by_request[request.request_id] += segments
-    return [RequestState(request=each, found=by_request[each.request_id]) for each in requests]
+    logs = sorted(by_log)
+    with ThreadPoolExecutor(store.searches, thread_name_prefix="forget") as pool:
+        searched = list(pool.map(search, logs))
+    found: dict[str, list[FoundRecords]] = {each.request_id: [] for each in requests}
+    for log, results in zip(logs, searched, strict=True):
+        for request, segments in zip(by_log[log], results, strict=True):
+            found[request.request_id] += segments
+    return [RequestState(request=each, found=found[each.request_id]) for each in requests]
 
 
 def _noted(store: SearchedStore, state: RequestState) -> RequestState:

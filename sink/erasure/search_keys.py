@@ -5,7 +5,7 @@ Segments may change during a search; if retention removes the first ones, the se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -29,10 +29,14 @@ _Offsets = dict[int, list[npt.NDArray[np.int64]]]
 
 
 class SearchedStore(Protocol):
-    """A store with requests to forget keys. Safe to call from several threads."""
+    """A store with requests to forget keys. `records` is safe to call from several threads."""
+
+    @property
+    def searches(self) -> int:
+        """How many logs are searched at once."""
 
     def states(self) -> Mapping[TopicPartition, LogState]:
-        """Return the rows of all logs.
+        """Return the newest rows of all logs; a search is one of this state, later than the requests read before.
 
         Raises:
             LedgerDamagedError: the ledger can't be read.
@@ -46,8 +50,12 @@ class SearchedStore(Protocol):
             UnsupportedFormatError: a newer release made one.
         """
 
-    def put(self, request: ForgetRequest) -> None:
-        """Write a request, or put it in place of an earlier form of it, durably."""
+    def put(self, request: ForgetRequest) -> bool:
+        """Write a request, or put it in place of the form that was read, durably.
+
+        Returns:
+            whether it counts; another run may have changed the request since it was read.
+        """
 
     def records(self, state: LogState, end_offset: int) -> Iterator[tuple[int, KeyedRecords]]:
         """Yield a log's records, also some from an offset on, with the base offset of their segment; no markers.
@@ -91,18 +99,24 @@ class FoundRecords:
         }
 
 
-def search_log(store: SearchedStore, state: LogState, keys: KeySet, end_offset: int) -> list[FoundRecords]:
+def search_log(store: SearchedStore, state: LogState, wanted: Sequence[tuple[KeySet, int]]) -> list[list[FoundRecords]]:
     """Return the segments of a log that have records of some keys below an offset, and one with a failure.
 
     Existing records below the log's start are searched, too.
+
+    Args:
+        wanted: keys, and the offset below which they count.
+
+    Returns:
+        segments for each of `wanted`; the log is read once for all.
     """
     log = TopicPartition(state.topic, state.partition)
-    found: _Offsets = {}
+    found: list[_Offsets] = []
     failure = None
     for tries_left in range(_TRIES - 1, -1, -1):
-        found = {}
+        found = [{} for _ in wanted]
         try:
-            _search(found, store, state, keys, end_offset)
+            _search(found, store, state, wanted)
         except OffsetOutOfRangeError as error:
             if tries_left:
                 continue
@@ -112,20 +126,10 @@ def search_log(store: SearchedStore, state: LogState, keys: KeySet, end_offset: 
         except LogStorageError as error:
             failure = str(error)
         break
-    active = store.active_from(state)
-    segments = [
-        FoundRecords(
-            log=log,
-            base_offset=base_offset,
-            records_count=len(offsets),
-            first_offset=int(offsets[0]),
-            last_offset=int(offsets[-1]),
-            is_active=base_offset >= active,
-        )
-        for base_offset, offsets in ((base, np.concatenate(hits)) for base, hits in sorted(found.items()))
-    ]
+    segments = [_found_records(state, offsets, store.active_from(state)) for offsets in found]
     if failure is not None:
-        segments.append(FoundRecords(log=log, base_offset=state.log_start_offset, records_count=0, failure=failure))
+        for each in segments:
+            each.append(FoundRecords(log=log, base_offset=state.log_start_offset, records_count=0, failure=failure))
     return segments
 
 
@@ -137,23 +141,47 @@ def find_keys(store: SearchedStore, state: LogState, keys: KeySet, end_offset: i
     """
     return {
         records.source[start : start + size].tobytes()
-        for _, records, hits in _matches(store, state, keys, end_offset)
+        for records, hits in _matches(store, state, keys, end_offset)
         for start, size in zip(records.key_start[hits].tolist(), records.key_size[hits].tolist(), strict=True)
     }
 
 
-def _search(found: _Offsets, store: SearchedStore, state: LogState, keys: KeySet, end_offset: int) -> None:
+def _search(
+    found: Sequence[_Offsets], store: SearchedStore, state: LogState, wanted: Sequence[tuple[KeySet, int]]
+) -> None:
     """Add offsets to `found`, as far as a log can be read."""
-    for base_offset, records, hits in _matches(store, state, keys, end_offset):
-        found.setdefault(base_offset, []).append(records.offset[hits])
+    for base_offset, records in store.records(state, min(max(end for _, end in wanted), state.log_end_offset)):
+        for offsets, (keys, end) in zip(found, wanted, strict=True):
+            hits = _hits(records, keys, min(end, state.log_end_offset))
+            if hits.any():
+                offsets.setdefault(base_offset, []).append(records.offset[hits])
 
 
 def _matches(
     store: SearchedStore, state: LogState, keys: KeySet, end_offset: int
-) -> Iterator[tuple[int, KeyedRecords, npt.NDArray[np.bool_]]]:
-    """Yield records with some of the keys, and the segment."""
+) -> Iterator[tuple[KeyedRecords, npt.NDArray[np.bool_]]]:
+    """Yield records with some of the keys."""
     end = min(end_offset, state.log_end_offset)
-    for base_offset, records in store.records(state, end):
-        hits = keys.contains(records.digests(keys.hash_key)) & records.has_key & (records.offset < end)
+    for _, records in store.records(state, end):
+        hits = _hits(records, keys, end)
         if hits.any():
-            yield base_offset, records, hits
+            yield records, hits
+
+
+def _hits(records: KeyedRecords, keys: KeySet, end_offset: int) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = keys.contains(records.digests(keys.hash_key))
+    return found & records.has_key & (records.offset < end_offset)
+
+
+def _found_records(state: LogState, found: _Offsets, active_from: int) -> list[FoundRecords]:
+    return [
+        FoundRecords(
+            log=TopicPartition(state.topic, state.partition),
+            base_offset=base_offset,
+            records_count=len(offsets),
+            first_offset=int(offsets[0]),
+            last_offset=int(offsets[-1]),
+            is_active=base_offset >= active_from,
+        )
+        for base_offset, offsets in ((base, np.concatenate(hits)) for base, hits in sorted(found.items()))
+    ]

@@ -1,5 +1,6 @@
 """A store of this machine, searched for keys."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -25,6 +26,11 @@ class SearchedFolder:
 
     store: Store
 
+    @property
+    def searches(self) -> int:
+        """As in `SearchedStore`: one a core."""
+        return os.cpu_count() or 1
+
     def states(self) -> Mapping[TopicPartition, LogState]:
         """As in `SearchedStore`."""
         return Ledger.open(self.store.ledger_path).states()
@@ -33,9 +39,10 @@ class SearchedFolder:
         """As in `SearchedStore`."""
         return read_requests(self.store)
 
-    def put(self, request: ForgetRequest) -> None:
-        """As in `SearchedStore`."""
+    def put(self, request: ForgetRequest) -> bool:
+        """As in `SearchedStore`; maintenance has a lock."""
         put_request(self.store, request, UNSHARED)
+        return True
 
     def records(self, state: LogState, end_offset: int) -> Iterator[tuple[int, KeyedRecords]]:
         """As in `SearchedStore`; markers are skipped, as their keys look like int32."""

@@ -7,8 +7,10 @@ its log.
 """
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,12 +20,15 @@ from sparklog.sink.objects.read_extents import read_extents
 from sparklog.storage_core.objects.object_storage import ObjectStorage
 from sparklog.storage_core.topic_partition import TopicPartition
 
-__all__ = ["MERGED", "Replacement", "merge_logs", "plan_merges", "replace_extents"]
+__all__ = ["MERGED", "Replacement", "merge_logs", "plan_merges", "plan_moves", "replace_extents"]
 
 MERGED = "data/merged"
 """Folder of objects that maintenance writes."""
 _MANY = 16
 _OBJECT_BYTES = 256 << 20
+
+_Group: TypeAlias = list[tuple[TopicPartition, tuple[Extent, ...]]]
+"""Runs of extents, each of one log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +40,30 @@ class Replacement:
     new: tuple[Extent, ...]
 
 
-def plan_merges(
-    extents: Mapping[TopicPartition, Sequence[Extent]],
-) -> list[list[tuple[TopicPartition, tuple[Extent, ...]]]]:
+def plan_merges(extents: Mapping[TopicPartition, Sequence[Extent]]) -> list[_Group]:
     """Return runs of small extents to merge, in groups that share an object."""
-    groups: list[list[tuple[TopicPartition, tuple[Extent, ...]]]] = []
+    return _groups(extents, _runs)
+
+
+def plan_moves(extents: Mapping[TopicPartition, Sequence[Extent]], objects: Collection[str]) -> list[_Group]:
+    """Return the extents that lie in some objects, in runs and groups as those to merge."""
+
+    def runs(held: Sequence[Extent]) -> Iterator[tuple[Extent, ...]]:
+        for is_there, run in groupby(held, lambda each: each.object in objects):
+            if is_there:
+                yield tuple(run)
+
+    return _groups(extents, runs)
+
+
+def _groups(
+    extents: Mapping[TopicPartition, Sequence[Extent]],
+    runs_of: Callable[[Sequence[Extent]], Iterator[tuple[Extent, ...]]],
+) -> list[_Group]:
+    groups: list[_Group] = []
     room = 0
     for log in sorted(extents):
-        for run in _runs(extents[log]):
+        for run in runs_of(extents[log]):
             size_bytes = sum(each.size_bytes for each in run)
             if not groups or size_bytes > room:
                 groups.append([])
@@ -64,7 +85,7 @@ def _runs(extents: Sequence[Extent]) -> Iterator[tuple[Extent, ...]]:
         run = []
 
 
-def merge_logs(storage: ObjectStorage, group: Sequence[tuple[TopicPartition, tuple[Extent, ...]]]) -> list[Replacement]:
+def merge_logs(storage: ObjectStorage, group: _Group) -> list[Replacement]:
     """Write the extents of a group into one object.
 
     Raises:

@@ -24,6 +24,7 @@ __all__ = [
     "latest_records",
     "maintain",
     "request_names",
+    "stored_bytes",
     "stored_records",
     "without",
 ]
@@ -80,6 +81,12 @@ def stored_records(place: StoragePlace, folder: Path) -> list[Stored]:
 
 def without(latest: dict[bytes, Stored], *keys: bytes) -> dict[bytes, Stored]:
     return {key: each for key, each in latest.items() if key not in keys}
+
+
+def stored_bytes(place: StoragePlace) -> bytes:
+    """Return the bytes of all objects with batches, in any order."""
+    storage = place.open()
+    return b"".join(storage.read(each.name) for each in storage.list("data"))
 
 
 def request_names(place: StoragePlace) -> list[str]:

@@ -446,8 +446,8 @@ def test_time_when_looked_up_then_the_first_record_that_is_not_earlier(local: St
 def test_store_when_its_settings_do_not_fit_then_refused_before_anything_is_written(local: StoragePlace) -> None:
     with pytest.raises(InvalidConfigError, match=r"log_dirs: a store of objects has none"):
         _open(local, log_dirs=("/disk1",))
-    with pytest.raises(InvalidConfigError, match=r"on_invalid: quarantine"):
-        _open(local, on_invalid="quarantine")
+    with pytest.raises(InvalidConfigError, match=r"quarantine: a store of objects has its own"):
+        _open(local, on_invalid="quarantine", quarantine="/disk2")
     with pytest.raises(InvalidConfigError, match=r"there is no store"):
         ObjectLedger.open(local)
     assert list(local.open().list("")) == []

@@ -114,6 +114,8 @@ def clean_objects(
         for suffix in (LOG, INDEX, TIMEINDEX):
             write_file(directory / segment_file_name(end_offset, suffix), b"")
         end, start = CommittedEnd(end_offset, 0, end_offset), max(state.log_start_offset, extents[0].base_offset)
+        if erasure.is_found:  # no retention cuts an extent
+            start = extents[0].base_offset
         checkpoint = state.compacted_offset if state.compacted_offset >= 0 else None
         facts = LogFacts(directory=directory, end=end, log_start_offset=start, checkpoint=checkpoint)
         plan = plan_log(facts, config, now_ms)
@@ -135,7 +137,7 @@ def clean_objects(
             UNSHARED,
         )
         if not plan.is_due and not cleaned.erased:  # records of these keys may be too young
-            return CleanedObjects(plan)
+            return CleanedObjects(plan, cleaned)
         new = _write(storage, log, directory, end_offset)
     return CleanedObjects(plan, cleaned, Replacement(log, tuple(extents), tuple(new)))
 

@@ -15,17 +15,17 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from sparklog.sink.erasure.forget_keys import RequestState, finish_requests, known_erasure, prepare_erasure
-from sparklog.sink.erasure.forget_request import erased_keys
+from sparklog.sink.erasure.forget_keys import finish_requests, known_erasure, prepare_erasure
+from sparklog.sink.erasure.forget_request import ForgetRequest, erased_keys
 from sparklog.sink.ledger.rows import LedgerRows, LogState
 from sparklog.sink.objects.extents import Extent
 from sparklog.sink.objects.fetch_store import known_configs
+from sparklog.sink.objects.maintaining.apply_replacements import apply_replacements
 from sparklog.sink.objects.maintaining.clean_objects import LogErasure, clean_objects, may_be_due
+from sparklog.sink.objects.maintaining.erase_objects import describe_request, empty_objects, objects_with_dead_bytes
 from sparklog.sink.objects.maintaining.retain_objects import ObjectRetention, plan_object_retention, raise_starts
 from sparklog.sink.objects.maintaining.searched_objects import SearchedObjects
-from sparklog.sink.objects.merge_extents import Replacement, merge_logs, plan_merges, replace_extents
+from sparklog.sink.objects.merge_extents import merge_logs, plan_merges
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.storage_core.clock import Clock
 from sparklog.storage_core.errors import LogStorageError
@@ -53,7 +53,8 @@ class ObjectTask:
     """What maintenance did, or would do.
 
     Attributes:
-        kind: `retain`, `clean`, `erase`, `merge` or `remove`; `forget` for a request to forget keys.
+        kind: `retain`, `clean`, `erase`, `merge` or `remove`; `forget` for a request that is done, `wait` for one that
+            is not, and for a log that it waits for.
         log: that it is about; None for several.
         what: for people.
         error: why it failed; None if it did not.
@@ -87,7 +88,7 @@ def plan_objects(store: MaintainedObjects) -> list[ObjectTask]:
     ledger = ObjectLedger.open(store.place)
     extents, configs, states = ledger.extents(), known_configs(ledger), ledger.states()
     found = [_retained(each) for each in plan_object_retention(states, extents, configs, store.clock.now_ms())]
-    erasure = known_erasure(SearchedObjects.of(ledger))
+    erasure = known_erasure(SearchedObjects(ledger))
     for log, state in sorted(states.items()):
         config = configs.get(log.topic)
         if config is None or not config.is_compacted:
@@ -147,19 +148,19 @@ def _retain(store: MaintainedObjects, ledger: ObjectLedger, configs: Mapping[str
 
 def _clean(store: MaintainedObjects, ledger: ObjectLedger, configs: Mapping[str, LogConfig]) -> Iterator[ObjectTask]:
     """Clean log after log, each in a commit of its own; then look which requests to forget keys are done."""
-    searched = SearchedObjects.of(ledger)
+    searched = SearchedObjects(ledger)
     searched.remove_earlier_forms()
     erasure, now_ms = prepare_erasure(searched, store.clock), store.clock.now_ms()
-    keys = erased_keys(erasure.requests)
-    for log, state in sorted(searched.logs.items()):
-        config, held = configs.get(log.topic), searched.extents.get(log, ())
+    keys, extents = erased_keys(erasure.requests), ledger.extents()
+    for log, state in sorted(ledger.states().items()):
+        config, held = configs.get(log.topic), extents.get(log, ())
         if config is None or not config.is_compacted or not held:
             continue
         found = LogErasure(keys.get(state.topic_id), log in erasure.closed)
         if found.is_found or may_be_due(state, held, config, now_ms):
             yield from _clean_log(store, ledger, state, held, config, found)
     if erasure.requests:
-        yield from map(_settled, finish_requests(searched.at(ledger), erasure.requests, store.clock))
+        yield from _finish_erasure(store, ledger, searched, erasure.requests)
 
 
 def _clean_log(
@@ -177,22 +178,40 @@ def _clean_log(
     except LogStorageError as error:
         yield ObjectTask(kind="clean", log=log, what="failed", error=str(error))
         return
+    stopped = done.cleaned.stopped.reason if done.cleaned is not None and done.cleaned.stopped is not None else ""
     if done.replacement is None or done.cleaned is None:
+        if erasure.is_found:
+            why = stopped or done.plan.reason
+            yield ObjectTask(kind="wait", log=log, what=f"records of keys to forget: {why}")
         return
     reach("clean.checkpoint")
-    applied = _apply(ledger, [done.replacement], now_ms, {log: done.cleaned.first_dirty_offset})
+    applied = apply_replacements(ledger, [done.replacement], now_ms, {log: done.cleaned.first_dirty_offset})
     count = sum(done.cleaned.erased.values())
     erased = f", {count:,} of forgotten keys" if count else ""
-    stopped = f"; {done.cleaned.stopped.reason}" if done.cleaned.stopped is not None else ""
-    what = f"{done.cleaned.records_before:,} records, {done.cleaned.records_after:,} kept{erased}{stopped}"
+    what = f"{done.cleaned.records_before:,} records, {done.cleaned.records_after:,} kept{erased}"
+    what += f"; {stopped}" if stopped else ""
     yield ObjectTask(kind="clean" if done.plan.is_due else "erase", log=log, what=what if applied else _OVERTAKEN)
 
 
-def _settled(state: RequestState) -> ObjectTask:
-    request, left = state.request, state.records_count
-    end = "done" if request.completed_ms is not None else f"waits, at least {left:,} records left"
-    what = f"{request.request_id}, {request.count:,} keys of topic {request.topic}: {end}"
-    return ObjectTask(kind="forget", log=None, what=what)
+def _finish_erasure(
+    store: MaintainedObjects, ledger: ObjectLedger, searched: SearchedObjects, requests: Sequence[ForgetRequest]
+) -> Iterator[ObjectTask]:
+    """Empty the objects that erased records share with others; complete the requests if none is left."""
+    try:
+        for log, count in empty_objects(ledger, store.clock):
+            what = f"{count:,} extents moved out of objects with erased or old records"
+            yield ObjectTask(kind="erase", log=log, what=what)
+    except LogStorageError as error:
+        yield ObjectTask(kind="erase", log=None, what="failed", error=str(error))
+    ledger.reload()
+    shared = objects_with_dead_bytes(store.place.open(), ledger.extents())
+    if shared:
+        what = f"{len(requests):,} requests to forget keys: {len(shared):,} objects with old records are still in use"
+        yield ObjectTask(kind="wait", log=None, what=what)
+        return
+    for each in finish_requests(searched, requests, store.clock):
+        kind = "wait" if each.request.completed_ms is None else "forget"
+        yield ObjectTask(kind=kind, log=None, what=describe_request(each))
 
 
 def _merge(store: MaintainedObjects, ledger: ObjectLedger, _configs: Mapping[str, LogConfig]) -> Iterator[ObjectTask]:
@@ -204,33 +223,10 @@ def _merge(store: MaintainedObjects, ledger: ObjectLedger, _configs: Mapping[str
             yield ObjectTask(kind="merge", log=group[0][0], what="failed", error=str(error))
             continue
         reach("clean.checkpoint")
-        applied = _apply(ledger, replacements, store.clock.now_ms())
+        applied = apply_replacements(ledger, replacements, store.clock.now_ms())
         for each in replacements:
             what = f"{len(each.old):,} extents, {len(each.new):,} after"
-            yield ObjectTask(kind="merge", log=each.log, what=what if each in applied else _OVERTAKEN)
-
-
-def _apply(
-    ledger: ObjectLedger,
-    replacements: Sequence[Replacement],
-    now_ms: int,
-    compacted: Mapping[TopicPartition, int] | None = None,
-) -> list[Replacement]:
-    """Commit new extents in place of old ones that are all still there; return those that came.
-
-    Args:
-        compacted: how far logs were cleaned.
-    """
-    applied: list[Replacement] = []
-
-    def change(rows: LedgerRows, held: _Extents) -> LedgerRows | None:
-        applied[:] = [each for each in replacements if replace_extents(held, each)]
-        cleaned = {each.log: (compacted or {})[each.log] for each in applied if each.log in (compacted or {})}
-        numbers = np.array([rows.number_of[log] for log in cleaned], np.int64)
-        changed = rows.with_values(numbers, {"compacted_offset": np.array([*cleaned.values()], np.int64)})
-        return changed if applied else None
-
-    return applied if ledger.rewrite(change, now_ms) else []
+            yield ObjectTask(kind="merge", log=each.log, what=what if applied else _OVERTAKEN)
 
 
 def _due_garbage(ledger: ObjectLedger, now_ms: int) -> list[str]:

@@ -3,8 +3,8 @@
     control/forgotten/<request id>.<number>.json
 
 An object never changes: each new form of a request has the next number, and the forms before it are removed, as they
-hold the keys. Of two maintenance runs that change a request at the same time one makes the next number; the other one's
-change is dropped, and the next run finds out again what there is to change.
+hold the keys. The highest number counts. Of two runs that change a request one comes first; the other one's change does
+not count, and the next run finds out again what there is to change.
 
 A crash between the two steps leaves an earlier form, which maintenance removes.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from sparklog.sink.erasure.forget_request import ForgetRequest, parse_request, render_request
@@ -40,35 +40,27 @@ _READ_TRIES: Final = 5
 _CHANGE_TRIES: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
 class SearchedObjects:
-    """Implements `SearchedStore`, at one version of the ledger.
+    """Implements `SearchedStore`. A "segment" of its records is an extent; there is no active one.
 
-    A "segment" of its records is an extent; there is no active one.
+    Args:
+        ledger: read anew for each search.
     """
 
-    storage: ObjectStorage
-    logs: Mapping[TopicPartition, LogState]
-    extents: Mapping[TopicPartition, list[Extent]]
-    _numbers: dict[str, int] = field(default_factory=dict)
-    """Of the newest form of each request, when it was read."""
+    searches: int = 2
+    """A search holds about 100 MiB."""
 
-    @classmethod
-    def of(cls, ledger: ObjectLedger) -> SearchedObjects:
-        """Return the store at a ledger's version.
-
-        Raises:
-            LedgerDamagedError: a data file can't be read.
-        """
-        return cls(ledger.place.open(), ledger.states(), ledger.extents())
-
-    def at(self, ledger: ObjectLedger) -> SearchedObjects:
-        """Return the store at another version of the ledger; it can change the requests that this one has read."""
-        return replace(self, logs=ledger.states(), extents=ledger.extents())
+    def __init__(self, ledger: ObjectLedger) -> None:
+        self._ledger = ledger
+        self._storage = ledger.place.open()
+        self._extents: Mapping[TopicPartition, list[Extent]] = {}
+        self._numbers: dict[str, int] = {}  # of the newest form of each request, when it was read
 
     def states(self) -> Mapping[TopicPartition, LogState]:
         """As in `SearchedStore`."""
-        return self.logs
+        self._ledger.reload()
+        self._extents = self._ledger.extents()
+        return self._ledger.states()
 
     def requests(self) -> list[ForgetRequest]:
         """As in `SearchedStore`.
@@ -77,7 +69,7 @@ class SearchedObjects:
             StorageError: the storage does not answer.
         """
         for tries_left in reversed(range(_READ_TRIES)):
-            newest = {request_id: max(numbers) for request_id, numbers in _list(self.storage).items()}
+            newest = {request_id: max(numbers) for request_id, numbers in _list(self._storage).items()}
             try:
                 found = [self._read(request_id, number) for request_id, number in newest.items()]
             except ObjectMissingError:  # a later form has taken its place since
@@ -88,24 +80,32 @@ class SearchedObjects:
             return sorted(found, key=lambda each: (each.requested_ms, each.request_id))
         raise AssertionError
 
-    def put(self, request: ForgetRequest) -> None:
-        """As in `SearchedStore`; does nothing if another run has changed the request since it was read."""
+    def put(self, request: ForgetRequest) -> bool:
+        """As in `SearchedStore`."""
         request_id = request.request_id
         number = self._numbers.get(request_id, -1) + 1
+        name = _name(request_id, number)
         try:
-            self.storage.create(_name(request_id, number), render_request(request))
+            self._storage.create(name, render_request(request))
         except ObjectExistsError:
+            is_newest = False
+        else:
+            # The number is free again where another run has made higher ones, and removed those before.
+            is_newest = max(_list(self._storage).get(request_id, [number])) == number
+            reach("forget.replaced")
+            self._storage.remove([_name(request_id, each) for each in range(number)] if is_newest else [name])
+        if is_newest:
+            self._numbers[request_id] = number
+        else:
             logger.info("Another run has changed a request to forget keys meanwhile request=%s", request_id)
-            return
-        self._numbers[request_id] = number
-        reach("forget.replaced")
-        self.storage.remove([_name(request_id, each) for each in range(number)])
+        return is_newest
 
     def records(self, state: LogState, end_offset: int) -> Iterator[tuple[int, KeyedRecords]]:
         """As in `SearchedStore`."""
-        wanted = [each for each in self.extents.get(state.log, ()) if each.base_offset < end_offset]
-        for part in read_extents(self.storage, wanted):
-            for each in part:
+        wanted = [each for each in self._extents.get(state.log, ()) if each.base_offset < end_offset]
+        for part in read_extents(self._storage, wanted):
+            while part:
+                each = part.pop(0)
                 scan = scan_batches(each.data)  # with the offsets that they have in the log
                 for records in iter_keyed(each.data, scan.take(~is_control(scan))):
                     yield each.extent.base_offset, records
@@ -122,39 +122,39 @@ class SearchedObjects:
         """
         old = [
             _name(request_id, each)
-            for request_id, numbers in _list(self.storage).items()
+            for request_id, numbers in _list(self._storage).items()
             for each in numbers
             if each < max(numbers)
         ]
         if old:
-            self.storage.remove(old)
+            self._storage.remove(old)
 
     def _read(self, request_id: str, number: int) -> ForgetRequest:
         name = _name(request_id, number)
-        return parse_request(self.storage.address.child(name), self.storage.read(name))
+        return parse_request(self._storage.address.child(name), self._storage.read(name))
 
 
 def expect_keys_again(ledger: ObjectLedger, logs: Mapping[TopicPartition, str]) -> None:
-    """Let maintenance search logs again for the keys of requests that are done: a copy may bring them back.
+    """Let maintenance search logs again for the keys of all requests: a copy may have brought them back.
+
+    Each request gets a new form, so that a run that has searched before can't complete it.
 
     Args:
         logs: with their topic ids.
 
     Raises:
         CorruptFileError: a request is damaged.
-        StorageError: the storage refuses.
+        StorageError: the storage refuses, or other runs change the requests all the time.
     """
-    store = SearchedObjects(ledger.place.open(), {}, {})
+    store, done = SearchedObjects(ledger), set[str]()
     for _ in range(_CHANGE_TRIES):
-        wanted = [
-            (each, found)
-            for each in store.requests()
-            if (found := each.cleared & {log.partition for log, topic_id in logs.items() if topic_id == each.topic_id})
-        ]
+        wanted = [each for each in store.requests() if each.request_id not in done]
+        for each in wanted:
+            partitions = {log.partition for log, topic_id in logs.items() if topic_id == each.topic_id}
+            if not partitions or store.put(replace(each, cleared=each.cleared - partitions)):
+                done.add(each.request_id)
         if not wanted:
             return
-        for request, partitions in wanted:
-            store.put(replace(request, cleared=request.cleared - partitions))
     raise StorageError(f"other runs change requests to forget keys all the time: address={ledger.place.address}")
 
 

@@ -33,7 +33,7 @@ def test_search_when_retention_overtakes_it_then_it_finds_what_is_left(tmp_path:
     keys = _OvertakenKeys(pa.array([b"k3"], pa.binary()), bytes(16))
     keys.directory = store / "logs" / str(LOG)
 
-    found = search_log(SearchedFolder(Store.find(store)), state_of(store, LOG), keys, 200)
+    (found,) = search_log(SearchedFolder(Store.find(store)), state_of(store, LOG), [(keys, 200)])
 
     assert [each.failure for each in found] == [None, None]
     assert [each.base_offset for each in found] == sorted(int(path.stem) for path in keys.directory.glob("*.log"))
