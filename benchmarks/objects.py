@@ -25,11 +25,15 @@ def run(bench: Bench) -> None:
     command = [sys.executable, "-m", "benchmarks.objects_child", str(folder), *map(str, sizes)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=_TIMEOUT_S, check=True)
     found: dict[str, dict[str, list[float]]] = json.loads(done.stdout.splitlines()[-1])
-    micro, many, read, ledger = (found[name] for name in ("micro-batch", "many-logs", "reader", "ledger"))
+    micro, many, read, cleaning, ledger = (
+        found[name] for name in ("micro-batch", "many-logs", "reader", "cleaning", "ledger")
+    )
     notes = (f"{ROWS_TEXT}; the server is VersityGW on the same machine, and takes a share of its two cores",)
     _add(bench, f"Micro-batch of {rows:,} records over 8 logs, on S3", micro, PARQUET, notes)
     _add(bench, f"{logs:,} logs x 10 records, on S3", many, "on disk", ("two tasks, so two objects",))
     _add(bench, f"kafka-log over {rows:,} records of zstd, on S3", read, "on disk", ())
+    note = f"{rows // 4:,} records of a million keys, in ten micro-batches; read, cleaned and written; s of one core"
+    _add(bench, "Compaction of one log, on S3", cleaning, "on disk", (note, "without the server's CPU"))
     note = f"{logs:,} extents in each commit, all of a log merged after 100 commits"
     _add(bench, f"Ledger commit with {logs:,} logs, on S3", ledger, "first", (note, f"{commits:,} commits"), "ms", 1000)
     _judge(
@@ -37,6 +41,7 @@ def run(bench: Bench) -> None:
     )
     _judge(bench, f"{logs:,} logs x 10 records on S3 against disk", _ratio(many, "on S3", "on disk"), 2, 1.2)
     _judge(bench, "kafka-log on S3 against disk", _ratio(read, "on S3", "on disk"), 2, 1.3)
+    _judge(bench, "compaction on S3 against disk, one core", _ratio(cleaning, "at an address", "on disk"), 2, 1.25)
     last_ms = statistics.median(ledger["last"]) * 1000
     bench.judge(
         Verdict(

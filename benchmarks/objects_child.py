@@ -29,9 +29,15 @@ from sparklog.sink.config import SinkConfig
 from sparklog.sink.ledger.rows import LedgerRows
 from sparklog.sink.log_sink import LogSink
 from sparklog.sink.objects.extents import Extent, table_of
+from sparklog.sink.objects.maintaining.maintain_objects import MaintainedObjects, maintain_objects
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.objects.object_writer import ObjectWriter
+from sparklog.sink.opening.access import maintaining
+from sparklog.sink.operations.clean_logs import CleanerBudget, clean_logs, plan_cleanings
+from sparklog.sink.operations.roll_active import roll_without_sink
 from sparklog.storage_core.clock import SystemClock
+from sparklog.storage_core.objects.address import parse_address
+from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.topic_partition import TopicPartition
 from tests.maven_jars import obtain_jars
 from tests.objects.gateway import Gateway, running_gateway
@@ -42,6 +48,8 @@ PARQUET = "Spark to Parquet on S3, snappy"
 _FILES = 8
 _Int64s: TypeAlias = npt.NDArray[np.int64]
 _MERGE_EVERY = 100
+_CLEANED_BATCHES = 10
+_MAP_BYTES = 128 << 20
 
 
 def main(folder: Path, rows: int, logs: int, rounds: int, commits: int) -> None:
@@ -55,6 +63,7 @@ def main(folder: Path, rows: int, logs: int, rounds: int, commits: int) -> None:
             "micro-batch": _measure_micro_batch(spark, gateway, folder, frame, rounds),
             "many-logs": _measure_many_logs(spark, gateway, folder, logs, rounds),
             "reader": _measure_reader(spark, gateway, folder, frame, rounds),
+            "cleaning": _measure_cleaning(gateway, folder, frame.limit(rows // 4), rounds),
         }
         spark.stop()
         found["ledger"] = _measure_ledger(gateway, logs, commits)
@@ -167,6 +176,47 @@ def _measure_reader(
 
 def _read(stored: DataFrame) -> None:
     stored.write.format("noop").mode("overwrite").save()
+
+
+class _Cleaning:
+    """Compacts a log of ten micro-batches, in a store of its own each time; on disk if there is no gateway."""
+
+    def __init__(self, gateway: Gateway | None, folder: Path, frame: DataFrame) -> None:
+        self._gateway, self._folder, self._frame = gateway, folder, frame
+        self._place: StoragePlace | Path = folder
+
+    def prepare(self) -> None:
+        topics = {TOPIC: {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01, "batch.size": 16_384}}
+        storage = self._gateway.options if self._gateway is not None else {}
+        place = str(self._folder / uuid.uuid4().hex) if self._gateway is None else _address(self._gateway)
+        with LogSink(place, topics=topics, topic=TOPIC, storage=storage or None) as sink:
+            for batch in range(_CLEANED_BATCHES):
+                part = self._frame.where(F.pmod(F.xxhash64("value"), F.lit(_CLEANED_BATCHES)) == batch)
+                sink.write(part, query_id="bench", batch_id=batch)
+        self._place = Path(place) if self._gateway is None else StoragePlace(parse_address(place), storage)
+
+    def run(self) -> None:
+        clock = SystemClock()
+        if isinstance(self._place, StoragePlace):
+            done = [each.kind for each in maintain_objects(MaintainedObjects(self._place, clock, _MAP_BYTES))]
+            assert done[0] == "clean", done
+            return
+        budget = CleanerBudget(map_bytes=_MAP_BYTES, hash_key=bytes(16))
+        with maintaining(self._place) as maintained:
+            plans = plan_cleanings(maintained.store, {}, clock, may_roll=True)
+            roll_without_sink(maintained, [each.log for each in plans], clock)
+            plans = plan_cleanings(maintained.store, {}, clock)
+            assert [each.outcome for each in clean_logs(maintained, plans, budget, clock)] == ["cleaned"]
+
+
+def _measure_cleaning(gateway: Gateway, folder: Path, frame: DataFrame, rounds: int) -> dict[str, list[float]]:
+    """Return seconds of one core: what the server takes is not counted."""
+    contenders = []
+    for name, server in {"at an address": gateway, "on disk": None}.items():
+        cleaning = _Cleaning(server, folder, frame)
+        contenders.append(Contender(name=name, prepare=cleaning.prepare, run=cleaning.run))
+    results = run_rounds(contenders, warmups=1, rounds=rounds)
+    return {name: result.core_seconds for name, result in results.items()}
 
 
 def _measure_ledger(gateway: Gateway, logs: int, commits: int) -> dict[str, list[float]]:
