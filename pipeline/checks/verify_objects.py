@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from sparklog.pipeline.checks.verify_logs import VerifyResult, verify
 from sparklog.pipeline.objects.fetched_parts import UnfetchedLog, fetched_parts, plan_parts
 from sparklog.pipeline.places.forgotten_findings import forgotten_in_objects
+from sparklog.sink.objects.ledger_part import LedgerPart
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.storage_core.inspect.verify.findings import Finding, LogReport
 from sparklog.storage_core.objects.open_storage import StoragePlace
@@ -33,7 +34,7 @@ def verify_objects(
     *,
     deep: bool = False,
     jobs: int | None = None,
-    parts_of: Callable[[list[list[TopicPartition]]], Iterable[CheckedPart]] | None = None,
+    parts_of: Callable[[ObjectLedger, list[list[TopicPartition]]], Iterable[CheckedPart]] | None = None,
     part_bytes: int = 1 << 30,
 ) -> VerifyResult:
     """Check every log; report findings as they come.
@@ -48,7 +49,7 @@ def verify_objects(
     """
     ledger, result, unread = ObjectLedger.open(place), VerifyResult(), set[TopicPartition]()
     parts = plan_parts(ledger, part_bytes)
-    checked = check_parts(ledger, parts, deep=deep, jobs=jobs) if parts_of is None else parts_of(parts)
+    checked = check_parts(ledger, parts, deep=deep, jobs=jobs) if parts_of is None else parts_of(ledger, parts)
     for part in checked:
         result.logs += part.logs
         unread.update(part.unread)
@@ -61,7 +62,7 @@ def verify_objects(
 
 
 def check_parts(
-    ledger: ObjectLedger, parts: Iterable[Sequence[TopicPartition]], *, deep: bool, jobs: int | None
+    ledger: ObjectLedger | LedgerPart, parts: Iterable[Sequence[TopicPartition]], *, deep: bool, jobs: int | None
 ) -> Iterator[CheckedPart]:
     """Check lists of logs one after the other; yield what was found, a list's logs all at once or some at a time.
 

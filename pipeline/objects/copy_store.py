@@ -122,7 +122,7 @@ def run(store: Path, target: StoragePlace, topics: str | None, execute: bool, as
         differences = _compare(sources, ledger, failed, stop)
         differences = [each for each in differences if not is_same(each, states.get(each.source.state.log))]
         plan = _Copy(store, target, differences, failed, has_settings, None, stop.requested)
-        report = _execute(plan, found, configs, ledger, stop) if execute and not stop.requested else plan
+        report = _execute(plan, found, sources, configs, ledger, stop) if execute and not stop.requested else plan
     show(report, as_json=as_json)
     return report.code()
 
@@ -211,7 +211,12 @@ def _compare(
 
 
 def _execute(
-    plan: _Copy, store: Store, configs: Mapping[str, LogConfig], ledger: ObjectLedger | None, stop: StopRequest
+    plan: _Copy,
+    store: Store,
+    sources: Sequence[LogToCopy],
+    configs: Mapping[str, LogConfig],
+    ledger: ObjectLedger | None,
+    stop: StopRequest,
 ) -> _Copy:
     """Record the topics' settings, then copy; forgotten keys may come back, so maintenance searches the logs again.
 
@@ -222,13 +227,15 @@ def _execute(
     ledger.begin_writing()  # nobody else keeps the ledger of a copy small
     if plan.has_settings:
         ledger.change(lambda rows: rows, settings=lambda: changed_settings(ledger.settings(), configs))
-    ids = {each.source.state.log: each.source.state.topic_id for each in plan.differences}
-    expect_keys_again(ledger, ids)  # now, as the copy may be killed
+    ids = {each.state.log: each.state.topic_id for each in sources}  # of all: an earlier copy may have been killed
+    expect_keys_again(ledger, ids)
     done, now_ms = list[CopiedLog](), SystemClock().now_ms()
     problem_of = partial(_problems_now, store)
-    for each in copy_logs(ledger, plan.differences, now_ms, lambda: stop.requested, problem_of):
-        done.append(each)
-        if each.error is None:
-            say(f"{each.log}: {size_text(each.size_bytes)}", err=True)
-    expect_keys_again(ledger, ids)  # a maintenance run may have searched the logs meanwhile
+    try:
+        for each in copy_logs(ledger, plan.differences, now_ms, lambda: stop.requested, problem_of):
+            done.append(each)
+            if each.error is None:
+                say(f"{each.log}: {size_text(each.size_bytes)}", err=True)
+    finally:
+        expect_keys_again(ledger, ids)  # a maintenance run may have searched the logs meanwhile
     return replace(plan, done=done, is_stopped=stop.requested and len(done) < len(plan.differences))

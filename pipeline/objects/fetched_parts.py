@@ -8,6 +8,7 @@ from pathlib import Path
 from sparklog.pipeline.places.store_view import StoreView, open_logs
 from sparklog.sink.ledger.lost_ranges import LostRangeFile, cut_folder_beside
 from sparklog.sink.objects.fetch_store import fetch_store
+from sparklog.sink.objects.ledger_part import LedgerPart
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.storage_core.errors import CorruptFileError, LedgerDamagedError, ObjectMissingError
 from sparklog.storage_core.storage.local import storage_errors
@@ -42,7 +43,7 @@ def plan_parts(ledger: ObjectLedger, part_bytes: int) -> list[list[TopicPartitio
 
 
 def fetched_parts(
-    ledger: ObjectLedger, parts: Iterable[Sequence[TopicPartition]]
+    ledger: ObjectLedger | LedgerPart, parts: Iterable[Sequence[TopicPartition]]
 ) -> Iterator[StoreView | UnfetchedLog]:
     """Yield some logs after the other as a folder of log directories, which goes as the next ones are asked for.
 
@@ -53,7 +54,7 @@ def fetched_parts(
         yield from _fetched(ledger, part)
 
 
-def _fetched(ledger: ObjectLedger, logs: Sequence[TopicPartition]) -> Iterator[StoreView | UnfetchedLog]:
+def _fetched(ledger: ObjectLedger | LedgerPart, logs: Sequence[TopicPartition]) -> Iterator[StoreView | UnfetchedLog]:
     """Yield the logs as one folder; if one of them can't be copied, halves of them."""
     wanted = set(logs)
     with storage_errors(tempfile.gettempdir()), tempfile.TemporaryDirectory(prefix="sparklog-") as temporary:

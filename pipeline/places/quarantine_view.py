@@ -21,7 +21,8 @@ from sparklog.sink.quarantine.claims import store_part
 from sparklog.sink.quarantine.diverted_rows import list_diverted
 from sparklog.sink.quarantine.folders import quarantine_folders
 from sparklog.sink.store.store_folder import Store
-from sparklog.storage_core.errors import CorruptFileError
+from sparklog.storage_core.errors import CorruptFileError, ObjectMissingError
+from sparklog.storage_core.objects.object_storage import StoredObject
 from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.quantity_text import size_text
 from sparklog.storage_core.storage.local import storage_errors
@@ -51,17 +52,24 @@ def describe_quarantine(view: StoreView) -> dict[str, Any]:
 
 
 def describe_stored_quarantine(place: StoragePlace) -> dict[str, Any]:
-    """As `describe_quarantine`, of a store of objects; reads the rows.
+    """As `describe_quarantine`, of a store of objects; reads all its objects, some at a time.
 
     Raises:
         StorageError: the storage does not answer.
     """
     storage, reasons = place.open(), Counter[str]()
     listed = [each for each in storage.list(QUARANTINE) if each.name.endswith(".parquet")]
+
+    def count(each: StoredObject) -> Counter[str]:
+        try:
+            return _reasons_in(io.BytesIO(storage.read(each.name)), str(place.address.child(each.name)))
+        except ObjectMissingError:
+            return Counter()  # somebody has removed it meanwhile
+
     with ThreadPoolExecutor(_READERS) as pool:
         try:
-            for data, each in zip(pool.map(lambda one: storage.read(one.name), listed), listed, strict=True):
-                reasons += _reasons_in(io.BytesIO(data), str(place.address.child(each.name)))
+            for found in pool.map(count, listed):
+                reasons += found
         except CorruptFileError as error:
             return {"quarantine_problem": str(error)}
     return _described(len(listed), reasons, sum(each.size_bytes for each in listed))

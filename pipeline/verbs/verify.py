@@ -59,7 +59,7 @@ def _check_on_spark(
 
     with running_session({"spark.app.name": "sparklog verify"}, with_jars=False) as spark:
         if isinstance(store, StoragePlace):
-            parts_of = partial(parts_on_spark, spark, store, deep=deep)
+            parts_of = partial(parts_on_spark, spark, deep=deep)
             return verify_objects(store, report, parts_of=parts_of, part_bytes=_TASK_BYTES)
         view = open_logs(store)
         result = verify(view, report, keep_in=keep_in, reports_of=partial(logs_on_spark, spark, keep_in, deep=deep))

@@ -9,7 +9,7 @@ waits until the sink rolls it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
@@ -143,14 +143,26 @@ def prepare_erasure(store: SearchedStore, clock: Clock) -> Erasure:
     )
 
 
-def finish_requests(store: SearchedStore, requests: Sequence[ForgetRequest], clock: Clock) -> list[RequestState]:
-    """Search again after a cleaning; complete the requests without records left."""
-    found = []
-    for each in _search_requests(store, requests):
+def finish_requests(
+    store: SearchedStore,
+    requests: Sequence[ForgetRequest],
+    clock: Clock,
+    clear_away: Callable[[], bool] = lambda: True,
+) -> list[RequestState]:
+    """Search again after a cleaning; complete the requests without records left.
+
+    Args:
+        clear_away: called if there is such a request; returns whether nothing is left of what cleanings have dropped.
+    """
+    found, searched = list[RequestState](), _search_requests(store, requests)
+    is_cleared = all(each.found for each in searched) or clear_away()
+    for each in searched:
         if each.found:
             found.append(_noted(store, each))
             ids = each.request.request_id, each.records_count
             logger.info("Records of forgotten keys are left request=%s records=%d", *ids)
+        elif not is_cleared:
+            found.append(each)
         else:
             done = completed(each.request, clock.now_ms())
             found.append(RequestState(request=done if store.put(done) else each.request, found=()))

@@ -7,19 +7,26 @@ So `quarantine` has rows of committed micro-batches alone, also if a writer slee
 Killed after its commit, the rows are published by the next writer: the ledger names them until the next micro-batch.
 """
 
-import contextlib
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
 import pyarrow as pa
 
-from sparklog.storage_core.errors import ObjectExistsError, ObjectMissingError
+from sparklog.storage_core.errors import ObjectExistsError
 from sparklog.storage_core.fault_points import reach
 from sparklog.storage_core.objects.object_storage import ObjectStorage
 
 __all__ = ["DIVERTED_SCHEMA", "QUARANTINE", "DivertedObject", "diverted_table", "publish_diverted"]
+
+logger = logging.getLogger(__name__)
+
+_THREADS: Final = 8
+_COPIED_BYTES: Final = 32 << 20
 
 QUARANTINE: Final = "quarantine"
 """Folder of invalid rows, inside a store of objects."""
@@ -47,20 +54,31 @@ def diverted_table(diverted: Iterable[DivertedObject]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=DIVERTED_SCHEMA)
 
 
-def publish_diverted(storage: ObjectStorage, diverted: Iterable[DivertedObject]) -> None:
-    """Copy objects that are not published yet, then remove what their tasks wrote.
+def publish_diverted(storage: ObjectStorage, diverted: Sequence[DivertedObject]) -> None:
+    """Copy objects that are not published yet, and remove each that its task wrote.
 
     Raises:
         StorageError: the storage refuses; the next call completes it.
     """
-    done = []
-    for each in diverted:
-        try:
-            data = storage.read(each.object)
-        except ObjectMissingError:
-            continue  # it goes only once it is published
-        with contextlib.suppress(ObjectExistsError):  # by a call that was killed before its removal
-            storage.create(each.published, data)
-        reach("commit.quarantined")
-        done.append(each.object)
-    storage.remove(done)
+    folders = {str(PurePosixPath(each.object).parent) for each in diverted}
+    sizes = {each.name: each.size_bytes for folder in sorted(folders) for each in storage.list(folder)}
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="quarantine") as pool:
+        list(pool.map(lambda each: _publish(storage, each, sizes.get(each.object)), diverted))
+
+
+def _publish(storage: ObjectStorage, diverted: DivertedObject, size_bytes: int | None) -> None:
+    """Copy and remove one object; without a size there is none, as it goes once it is published."""
+    if size_bytes is None:
+        if not any(storage.list(str(PurePosixPath(diverted.published).parent))):
+            logger.warning("Invalid rows are neither with their task nor in quarantine: object=%s", diverted.object)
+        return
+    with suppress(ObjectExistsError):  # by a call that was killed before its removal
+        if size_bytes <= _COPIED_BYTES:
+            storage.create(diverted.published, storage.read(diverted.object))
+        else:
+            with storage.writing(diverted.published) as writing:
+                for start in range(0, size_bytes, _COPIED_BYTES):
+                    size = min(_COPIED_BYTES, size_bytes - start)
+                    writing.write(*storage.read_ranges(diverted.object, [start], [size]))
+    reach("commit.quarantined")
+    storage.remove([diverted.object])

@@ -7,6 +7,7 @@ from pathlib import Path
 from sparklog.sink.ledger.rows import LogState
 from sparklog.sink.objects.extents import Extent
 from sparklog.sink.objects.fetch_log import fetch_log
+from sparklog.sink.objects.ledger_part import LedgerPart
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.storage_core.checkpoint.offset_checkpoint import render_offset_checkpoint
 from sparklog.storage_core.checkpoint.partition_metadata import render_partition_metadata
@@ -23,7 +24,7 @@ _LOG_STARTS = "log-start-offset-checkpoint"
 
 
 def fetch_store(
-    ledger: ObjectLedger, folder: Path, is_wanted: Callable[[TopicPartition], bool]
+    ledger: ObjectLedger | LedgerPart, folder: Path, is_wanted: Callable[[TopicPartition], bool]
 ) -> dict[str, LogConfig]:
     """Copy the logs of a ledger's version into a folder that exists; the files are not synced.
 
@@ -50,7 +51,7 @@ def fetch_store(
     return configs
 
 
-def known_configs(ledger: ObjectLedger) -> dict[str, LogConfig]:
+def known_configs(ledger: ObjectLedger | LedgerPart) -> dict[str, LogConfig]:
     """Return the settings of each known topic; the others must not get Kafka's defaults.
 
     Raises:

@@ -7,7 +7,7 @@ its log.
 """
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
@@ -49,11 +49,23 @@ def plan_moves(extents: Mapping[TopicPartition, Sequence[Extent]], objects: Coll
     """Return the extents that lie in some objects, in runs and groups as those to merge."""
 
     def runs(held: Sequence[Extent]) -> Iterator[tuple[Extent, ...]]:
-        for is_there, run in groupby(held, lambda each: each.object in objects):
-            if is_there:
-                yield tuple(run)
+        for is_there, found in groupby(held, lambda each: each.object in objects):
+            yield from _cut(found) if is_there else ()
 
     return _groups(extents, runs)
+
+
+def _cut(extents: Iterable[Extent]) -> Iterator[tuple[Extent, ...]]:
+    """Yield extents in runs that fit into one object: storages limit the number of its parts."""
+    run: list[Extent] = []
+    room = _OBJECT_BYTES
+    for each in extents:
+        if run and each.size_bytes > room:
+            yield tuple(run)
+            run, room = [], _OBJECT_BYTES
+        run.append(each)
+        room -= each.size_bytes
+    yield tuple(run)
 
 
 def _groups(

@@ -265,7 +265,8 @@ class ObjectLedger:
                 self.reload()
                 if not before.differs_by_maintenance_only(self._rows):
                     raise
-                self._require_objects(set() if extents is None else set(extents.column("object").to_pylist()))
+                named = [each.column("object").to_pylist() for each in (extents, diverted) if each is not None]
+                self._require_objects(set().union(*named))
 
     def rewrite(
         self,
@@ -304,15 +305,16 @@ class ObjectLedger:
             named = _objects(extents)
             self._require_objects(named - before)
             garbage = {name: since_ms for name, since_ms in self.garbage().items() if name not in removed}
-            garbage = dict.fromkeys((before | set(orphans)) - named, now_ms) | garbage
+            kept = named | {each.object for each in self.diverted()}
+            garbage = dict.fromkeys((before | set(orphans)) - kept, now_ms) | garbage
             parts = {
                 EXTENT_KIND: table_of(extents),
                 GARBAGE_KIND: pa.table([[*garbage], [*garbage.values()]], schema=GARBAGE_SCHEMA),
             }
             replaced = [ROWS_KIND, EXTENT_KIND, GARBAGE_KIND]
             if lost is not None:
-                kept = [each.as_dict() for each in lost(self.lost())]
-                parts[LOST_KIND] = pa.Table.from_pylist(kept, schema=LOST_RANGES_SCHEMA)
+                ranges = [each.as_dict() for each in lost(self.lost())]
+                parts[LOST_KIND] = pa.Table.from_pylist(ranges, schema=LOST_RANGES_SCHEMA)
                 replaced.append(LOST_KIND)
             try:
                 self._commit(rows, parts, replaced, None)

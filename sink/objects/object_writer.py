@@ -170,7 +170,7 @@ class ObjectWriter:
                 raise
             told = f"the ledger did not answer: {one_line(error)}"
             raise CommitStateUnknownError(told, query_id, batch_id) from error
-        now = time.monotonic()
+        committed_at = time.monotonic()
         self._names_diverted, self._unpublished = bool(diverted), diverted
         try:
             self._complete_quarantine()
@@ -184,8 +184,8 @@ class ObjectWriter:
             bytes=int(staged.size.sum()) if staged else 0,
             logs=len(np.unique(staged.row)) if staged else 0,
             stage_ms=int((staged_at - started) * 1000),
-            commit_ms=int((now - staged_at) * 1000),
-            total_ms=int((now - started) * 1000),
+            commit_ms=int((committed_at - staged_at) * 1000),
+            total_ms=int((time.monotonic() - started) * 1000),
         )
         logger.info("%s", metrics)
         return metrics

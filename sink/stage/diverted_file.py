@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparklog.sink.stage.staged_output import StagedObject
+from sparklog.storage_core.errors import LogStorageError
 from sparklog.storage_core.objects.open_storage import StoragePlace
 from sparklog.storage_core.storage.owned_names import remove_unique
 
@@ -31,7 +32,12 @@ class DivertedFile:
             path.parent.mkdir(parents=True, exist_ok=True)
         else:
             target = pa.PythonFile(_Appending(self._object), "w")
-        self._writer = pq.ParquetWriter(target, schema)
+        try:
+            self._writer = pq.ParquetWriter(target, schema)
+        except BaseException:
+            if self._object is not None:
+                self._object.discard()
+            raise
 
     def write(self, rows: pa.Table) -> None:
         """Append rows."""
@@ -45,7 +51,7 @@ class DivertedFile:
 
     def discard(self) -> None:
         """Leave nothing, as far as the disk or the storage lets us; the driver removes its folder anyway."""
-        with contextlib.suppress(OSError, pa.ArrowException):
+        with contextlib.suppress(OSError, pa.ArrowException, LogStorageError):
             self._writer.close()
         if self._object is not None:
             self._object.discard()

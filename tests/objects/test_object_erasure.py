@@ -1,8 +1,9 @@
 """Erasure in stores of objects: the records of forgotten keys go, all others stay, and the keys leave the list."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from sparklog.pipeline.maintenance.forget import search_forgotten
 from sparklog.sink.erasure import forget_keys as forget_module
 from sparklog.sink.erasure.forget_keys import RequestState
 from sparklog.sink.erasure.forget_request import ForgetRequest, completed
+from sparklog.sink.objects import merge_extents
 from sparklog.sink.objects.maintaining import maintain_objects as maintain_module
 from sparklog.sink.objects.maintaining.maintain_objects import ObjectTask
 from sparklog.sink.objects.maintaining.retain_objects import raise_starts
@@ -35,7 +37,7 @@ from tests.build.sink_store import in_process, open_store
 from tests.sparklog_command import Sparklog
 
 _HOUR_MS = 60 * 60 * 1000
-_LOG = TopicPartition("keyed", 0)
+_LOG, _OTHER = TopicPartition("keyed", 0), TopicPartition("keyed", 1)
 _K2 = b"\x04k2"
 """A key with its length, as a record has it."""
 
@@ -78,6 +80,13 @@ def test_erasure_when_maintenance_runs_then_the_records_go_and_the_keys_leave_th
     assert maintain(place) == []
 
 
+def _drop_first_extent(place: StoragePlace, log: TopicPartition) -> None:
+    """Drop it as retention does."""
+    ledger = ObjectLedger.open(place)
+    start = ledger.extents()[log][0].end_offset
+    ledger.rewrite(lambda rows, extents: raise_starts(rows, extents, {log: start}), 0)
+
+
 @pytest.mark.usefixtures("garbage_goes_at_once")
 @pytest.mark.parametrize("is_merged", [False, True])
 def test_bytes_when_erased_records_share_objects_with_other_logs_then_gone_with_the_garbage(
@@ -107,8 +116,8 @@ def test_bytes_when_a_cleaning_has_dropped_them_before_then_gone_with_the_reques
     """A part that no version names stays in its object as long as the other log's part is in use."""
     append_keyed(local, 0, 3, {"min.cleanable.dirty.ratio": 0.1})
     forget(local, "k2")
-    held = ObjectLedger.open(local)
-    held.rewrite(lambda rows, extents: extents.update({_LOG: []}) or rows, 0)  # as a retention would
+    for _ in range(3):
+        _drop_first_extent(local, _LOG)
 
     done = maintain(local)
     maintain(local)
@@ -138,6 +147,7 @@ def test_records_when_they_are_too_young_then_the_request_waits_and_nothing_is_w
 ) -> None:
     append_keyed(local, 0, 2, {"min.compaction.lag.ms": _HOUR_MS})
     forget(local, "k2")
+    _drop_first_extent(local, _OTHER)  # dead bytes, which nobody needs to clear away yet
     held = ObjectLedger.open(local).extents()
 
     for _ in range(2):
@@ -231,7 +241,9 @@ def test_copy_when_it_comes_between_a_cleaning_and_the_last_search_then_its_reco
     forget(local, "k2")
     finish = forget_module.finish_requests
 
-    def copy_first(store: SearchedObjects, requests: Sequence[ForgetRequest], clock: Clock) -> list[RequestState]:
+    def copy_first(
+        store: SearchedObjects, requests: Sequence[ForgetRequest], clock: Clock, clear_away: Callable[[], bool]
+    ) -> list[RequestState]:
         searched = store.states
 
         def copy_after_the_search() -> object:
@@ -240,12 +252,13 @@ def test_copy_when_it_comes_between_a_cleaning_and_the_last_search_then_its_reco
             return found
 
         monkeypatch.setattr(store, "states", copy_after_the_search)
-        return finish(store, requests, clock)
+        return finish(store, requests, clock, clear_away)
 
     with monkeypatch.context() as patch:
         patch.setattr(maintain_module, "finish_requests", copy_first)
         maintain(local)
-    assert search_forgotten(local, None)[0].records_count == 4
+    (state,) = search_forgotten(local, None)
+    assert (state.records_count, state.request.completed_ms) == (4, None)
 
     maintain(local)
 
@@ -361,3 +374,29 @@ def test_request_when_it_is_damaged_then_named(local: StoragePlace, sparklog: Sp
     assert f"a request to forget keys is damaged: path={local.address}/control/forgotten/{path.name}" in ran.err
     assert "Traceback" not in ran.err
     assert "a request to forget keys is damaged" in sparklog("verify", local.address).out
+
+
+def test_object_when_another_part_of_it_is_damaged_then_said_and_others_are_emptied(local: StoragePlace) -> None:
+    """The request waits: the damaged object has erased records beside the part that can't be moved."""
+    append_keyed(local, 0, 3)
+    request = forget(local, "k2")
+    finish = forget_module.finish_requests
+
+    def damage_first(*given: Any) -> list[RequestState]:
+        extent = ObjectLedger.open(local).extents()[_OTHER][1]
+        path = Path("/", local.address.path, extent.object)
+        data = bytearray(path.read_bytes())
+        data[extent.position + 70] ^= 1
+        path.write_bytes(data)
+        return finish(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(maintain_module, "finish_requests", damage_first)
+        patch.setattr(merge_extents, "_OBJECT_BYTES", 1)  # each extent moves by itself
+        done = maintain(local)
+
+    moved = [each for each in done if each.kind == "erase" and each.log == _OTHER]
+    assert [each.error is not None for each in moved] == [False, True, False]
+    assert done[-1].kind == "wait"
+    assert SearchedObjects(ObjectLedger.open(local)).requests()[0].request_id == request.request_id
+    assert SearchedObjects(ObjectLedger.open(local)).requests()[0].completed_ms is None

@@ -1,20 +1,23 @@
 """Invalid rows in stores of objects: diverted once, with the micro-batch that they come from, and never before it."""
 
 import io
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from sparklog.sink.config import SinkConfig
-from sparklog.sink.objects import object_writer
+from sparklog.sink.objects import diverted_objects, object_writer
 from sparklog.sink.objects.maintaining import maintain_objects as maintain_module
 from sparklog.sink.objects.maintaining.maintain_objects import MaintainedObjects, maintain_objects
 from sparklog.sink.objects.object_ledger import ObjectLedger
 from sparklog.sink.objects.object_writer import ObjectWriter
+from sparklog.sink.stage.report import StageReport
+from sparklog.sink.stage.stage_rows import StagePlan
+from sparklog.sink.stage.staged_output import StagedObject
 from sparklog.storage_core.clock import SystemClock
 from sparklog.storage_core.errors import InvalidConfigError, StorageError, WriterFencedError
 from sparklog.storage_core.objects.address import parse_address
@@ -66,9 +69,7 @@ def test_row_when_invalid_then_diverted_once_and_the_others_are_in_the_log(place
     assert sum(state.log_end_offset for state in ObjectLedger.open(place).states().values()) == 2
 
 
-def test_rows_when_their_micro_batch_fails_then_none_is_diverted(
-    local: StoragePlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_when_their_micro_batch_fails_then_none_is_diverted(local: StoragePlace) -> None:
     with closing(_open(local)) as first, closing(_open(local)):
         with pytest.raises(WriterFencedError):
             first.append("query", 0, in_process(_GOOD, _BAD))
@@ -132,13 +133,74 @@ def test_folder_when_given_for_a_store_of_objects_then_refused(tmp_path: Path) -
         SinkConfig.from_options(f"file://{tmp_path}/store", EVENTS, on_invalid="quarantine", quarantine=tmp_path / "q")
 
 
-def test_many_rows_when_diverted_then_all_are_there(local: StoragePlace) -> None:
-    """More than fits into one part of an object."""
-    count = 400_000
-    bad = rows(value=[f"{each:032}" for each in range(count)], timestamp=[-9] * count)
-    with closing(_open(local)) as writer:
-        metrics = writer.append("query", 0, in_process([bad.slice(0, count // 2), bad.slice(count // 2)]))
+@pytest.mark.parametrize("copied_bytes", [1 << 30, 3_000_000])
+def test_many_rows_when_diverted_then_all_are_there(
+    place: StoragePlace, monkeypatch: pytest.MonkeyPatch, copied_bytes: int
+) -> None:
+    """More than fits into one part of an object, on each storage; copied whole, and in pieces."""
+    monkeypatch.setattr(diverted_objects, "_COPIED_BYTES", copied_bytes)
+    values = [os.urandom(100) for _ in range(100_000)]
+    bad = rows(value=values, timestamp=[-9] * len(values))
+    with closing(_open(place)) as writer:
+        metrics = writer.append("query", 0, in_process([bad.slice(0, 50_000), bad.slice(50_000)]))
 
-    assert metrics.quarantined == count
-    values = pa.array([each["value"] for each in _diverted(local)])
-    assert values.equals(bad.column("value"))
+    assert metrics.quarantined == len(values)
+    (stored,) = place.open().list("quarantine")
+    assert stored.size_bytes > 8 << 20
+    assert [each["value"] for each in _diverted(place)] == values
+
+
+def test_objects_of_diverted_rows_when_given_up_before_the_commit_then_it_is_refused(
+    local: StoragePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A micro-batch that was at work for more than a day: maintenance has taken its objects for orphans."""
+    monkeypatch.setattr(maintain_module, "_ORPHAN_AGE_MS", 0)
+
+    def stage_for_a_day(plan: StagePlan) -> list[StageReport]:
+        reports = in_process(_BAD)(plan)
+        assert [each.kind for each in maintain_objects(MaintainedObjects(local, SystemClock(), 1 << 20))] == ["remove"]
+        return reports
+
+    with closing(_open(local)) as writer:
+        with pytest.raises(StorageError, match="given up before its commit"):
+            writer.append("query", 0, stage_for_a_day)
+        monkeypatch.undo()
+
+        writer.append("query", 0, in_process(_BAD))
+
+    assert len(_diverted(local)) == 2
+
+
+def test_rows_when_their_object_is_gone_before_it_is_published_then_warned(
+    local: StoragePlace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(_open(local)) as writer:
+        with monkeypatch.context() as patch:
+            patch.setattr(object_writer, "publish_diverted", lambda *_given: None)
+            writer.append("query", 0, in_process(_BAD))
+        local.open().remove(_left_of_tasks(local))
+
+    _open(local).close()
+
+    assert "neither with their task nor in quarantine" in caplog.text
+
+
+def test_task_when_the_object_of_its_diverted_rows_fails_then_reported_and_nothing_is_left(
+    local: StoragePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its first byte, in the footer, or as it is to appear."""
+    write = StagedObject.write
+    for refused in (b"PAR1", b"\x15"):
+
+        def refuse(staged: StagedObject, data: memoryview, first: bytes = refused) -> None:
+            if bytes(data[: len(first)]) == first:
+                raise StorageError("the storage refuses")
+            write(staged, data)
+
+        with closing(_open(local)) as writer, monkeypatch.context() as patch:
+            patch.setattr(StagedObject, "write", refuse)
+            with pytest.raises(StorageError, match="the storage refuses"):
+                writer.append("query", 0, in_process(_GOOD, _BAD))
+
+    assert [each.name for each in local.open().list("data")] == []
+    assert _diverted(local) == []

@@ -22,7 +22,12 @@ from sparklog.sink.objects.extents import Extent
 from sparklog.sink.objects.fetch_store import known_configs
 from sparklog.sink.objects.maintaining.apply_replacements import apply_replacements
 from sparklog.sink.objects.maintaining.clean_objects import LogErasure, clean_objects, may_be_due
-from sparklog.sink.objects.maintaining.erase_objects import describe_request, empty_objects, objects_with_dead_bytes
+from sparklog.sink.objects.maintaining.erase_objects import (
+    MovedExtents,
+    describe_request,
+    empty_objects,
+    objects_with_dead_bytes,
+)
 from sparklog.sink.objects.maintaining.retain_objects import ObjectRetention, plan_object_retention, raise_starts
 from sparklog.sink.objects.maintaining.searched_objects import SearchedObjects
 from sparklog.sink.objects.merge_extents import merge_logs, plan_merges
@@ -196,22 +201,21 @@ def _clean_log(
 def _finish_erasure(
     store: MaintainedObjects, ledger: ObjectLedger, searched: SearchedObjects, requests: Sequence[ForgetRequest]
 ) -> Iterator[ObjectTask]:
-    """Empty the objects that erased records share with others; complete the requests if none is left."""
-    try:
-        for log, count in empty_objects(ledger, store.clock):
-            what = f"{count:,} extents moved out of objects with erased or old records"
-            yield ObjectTask(kind="erase", log=log, what=what)
-    except LogStorageError as error:
-        yield ObjectTask(kind="erase", log=None, what="failed", error=str(error))
-    ledger.reload()
-    shared = objects_with_dead_bytes(store.place.open(), ledger.extents())
-    if shared:
-        what = f"{len(requests):,} requests to forget keys: {len(shared):,} objects with old records are still in use"
-        yield ObjectTask(kind="wait", log=None, what=what)
-        return
-    for each in finish_requests(searched, requests, store.clock):
-        kind = "wait" if each.request.completed_ms is None else "forget"
-        yield ObjectTask(kind=kind, log=None, what=describe_request(each))
+    """Complete the requests without records left, once the objects that these shared with others are emptied."""
+    moved: list[MovedExtents] = []
+
+    def clear_away() -> bool:
+        moved.extend(empty_objects(ledger, store.clock))
+        ledger.reload()  # a version that is not older than the search
+        return not objects_with_dead_bytes(store.place.open(), ledger.extents())
+
+    found = finish_requests(searched, requests, store.clock, clear_away)
+    for each in moved:
+        what = f"{each.count:,} extents moved out of objects with erased or old records"
+        yield ObjectTask(kind="erase", log=each.log, what=what, error=each.error)
+    for request in found:
+        kind = "wait" if request.request.completed_ms is None else "forget"
+        yield ObjectTask(kind=kind, log=None, what=describe_request(request))
 
 
 def _merge(store: MaintainedObjects, ledger: ObjectLedger, _configs: Mapping[str, LogConfig]) -> Iterator[ObjectTask]:
@@ -258,7 +262,7 @@ def _note_orphans(
     newest_ms = max((each.modified_ms for each in listed), default=0)
     ledger.reload()  # after the listing: a version names what was committed until then
     named = {each.object for held in ledger.extents().values() for each in held} | ledger.garbage().keys()
-    named |= {each.object for each in ledger.diverted()}
+    named |= {each.object for each in ledger.diverted()}  # as `rewrite` finds out, too, on the version that it changes
     old = [each.name for each in listed if newest_ms - each.modified_ms >= _ORPHAN_AGE_MS]
     orphans = [name for name in old if name not in named]
     if orphans:
