@@ -14,6 +14,9 @@ __all__ = ["LivelyStream"]
 
 _FILES = 400
 _FIRST_S = 1_600_000_000
+_FILLING_BYTES = 256
+"""A file is larger than those after it. A kill between Spark's list of files and its offset lets a micro-batch take two
+of them, and Spark reads the larger one first."""
 
 
 class LivelyStream:
@@ -50,7 +53,8 @@ class LivelyStream:
         (folder / "input").mkdir(parents=True)
         for number in range(_FILES):  # Spark takes files in the order of their times
             path = folder / "input" / f"{number:05}.parquet"
-            pq.write_table(pa.Table.from_batches([columns_of(number)]), path)
+            filling = {"filling": "x" * (_FILLING_BYTES * (_FILES - number))}
+            pq.write_table(pa.Table.from_batches([columns_of(number)]).replace_schema_metadata(filling), path)
             os.utime(path, (_FIRST_S + number, _FIRST_S + number))
         settings = {
             "store": str(store),
