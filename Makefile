@@ -9,6 +9,7 @@ CLASSES := $(VENV)/.classes
 
 # Two processes take test files in turn, each with a Spark and a broker of its own; those that run long come first.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
+LONGEST := tests/kill/test_maintenance_random.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check all-tests unit kafka-test kill-test soak fuzz bench wheel archive yarn-test matrix clean
@@ -58,9 +59,9 @@ kill-test: $(SETUP) ## kill the job at every named step and at 50 random moments
 
 soak: $(SETUP) ## 500 kills of a job that does everything, 100 seeds of kills under maintenance, every fault of a disk (hours); SPARKLOG_SEED repeats one
 	SPARKLOG_SEED=$${SPARKLOG_SEED:-random} SPARKLOG_SOAK=1 SPARKLOG_KILL_ROUNDS=50 $(BIN)/python -m pytest -q $(SIDE_BY_SIDE) \
-		tests/objects/test_object_faults.py tests/objects/test_object_rivals.py \
-		tests/objects/test_object_stream_faults.py tests/kafka/test_object_stream.py tests/kill tests/faults tests/integration/test_full_disk.py \
-		tests/property tests/fuzz
+		$(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/kill/test_*.py)) tests/faults tests/integration/test_full_disk.py tests/property \
+		tests/fuzz tests/kafka/test_object_stream.py tests/objects/test_object_faults.py \
+		tests/objects/test_object_stream_faults.py tests/objects/test_object_rivals.py
 
 fuzz: $(SETUP) ## feed a million damaged inputs to every decoder; FUZZ="--seed N" repeats a run (long form)
 	$(BIN)/python -m tests.fuzz $(FUZZ)
